@@ -142,19 +142,26 @@ var rules = map[string]rule{
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/chat/dialect": {not: functions},
-	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/fairqueue", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
+	// From the fields of a request to a grammar.
+	"appliance/chat/structured": {parts: []string{"appliance/chat/dialect", "engine/tokenizer"}, not: functions},
+	"appliance/chat/structured/structuredtest": {
+		parts: []string{"appliance/chat/dialect", "engine/checkpoint", "engine/grammar", "engine/tokenizer"}, not: noHTTP,
+	},
+	// It uses the pipeline of chat from text to tokens.
+	"appliance/chat/pooling": {parts: []string{"appliance/chat", "engine"}, not: noHTTP},
+	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "appliance/chat/structured", "engine", "engine/fairqueue", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
 	// openai uses the kinds of reply segments, which dialect defines.
 	"appliance/api/rawjson":   {not: functions},
-	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect", "appliance/api/rawjson"}, not: functions},
-	"appliance/api/anthropic": {parts: []string{"appliance/chat", "appliance/api/rawjson"}, not: functions},
+	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect", "appliance/chat/pooling", "appliance/chat/structured", "appliance/api/rawjson"}, not: functions},
+	"appliance/api/anthropic": {parts: []string{"appliance/chat", "appliance/chat/structured", "appliance/api/rawjson"}, not: functions},
 	"appliance/api/openapi": {
 		modules: []string{"github.com/swaggest/jsonschema-go", "github.com/swaggest/openapi-go"}, not: functions,
 	},
 	"appliance/api": {
-		parts:   []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/responses"},
+		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
 	},
 	"appliance/responses":   {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},

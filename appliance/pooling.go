@@ -9,13 +9,13 @@ import (
 var poolings = map[string]engine.PoolingMode{"LAST": engine.PoolingLast, "MEAN": engine.PoolingMean, "CLS": engine.PoolingFirst, "ALL": engine.PoolingAll}
 
 // pooling is what the model gives in place of text; nil: it generates.
-func (p *Prepared) pooling() *chat.Pooling {
+func (p *Prepared) pooling() *chat.PoolingConfig {
 	q := p.Model.Pooling
 	if q == nil {
 		return nil
 	}
-	return &chat.Pooling{
-		Task: q.Task, How: poolings[q.Type], Width: p.Plan.Account.Reservation.Step.OutputCols, Normalize: q.Normalize, Activation: q.Activation, Labels: q.Labels,
+	return &chat.PoolingConfig{
+		Task: q.Task, Mode: poolings[q.Type], Width: p.Plan.Account.Reservation.Step.OutputCols, Normalize: q.Normalize, Activation: q.Activation, Labels: q.Labels,
 		Chosen: len(q.Tokens) > 0, Matryoshka: q.Matryoshka, Dimensions: q.Dimensions, AtOnce: p.Plan.Options.MaxNumSeqs,
 	}
 }

@@ -9,38 +9,38 @@ import (
 	"cuelang.org/go/cue"
 )
 
-// Access is what a profile says of serve.apiKeys and serve.tls. It is known of many
-// profiles that are refused for another field.
+// Access holds serve.apiKeys and serve.tls of a profile. It can often be read from a
+// profile that is refused because of another field.
 type Access struct {
-	// Keys are the elements of serve.apiKeys that the schema takes.
+	// Keys are the valid elements of serve.apiKeys.
 	Keys []Key
-	// Listed is true where the profile has a list that is not empty.
+	// Listed: the profile has a non-empty list.
 	Listed bool
-	// Whole is true where neither the schema nor a policy refuses serve.apiKeys. The
-	// policies of a profile that the schema refuses are not evaluated: it is false.
+	// Whole: neither the schema nor a policy refuses serve.apiKeys. It is false if the
+	// profile has policies and the schema refuses it, because policies are then not evaluated.
 	Whole bool
-	// TLS is nil where the profile has none, or one that is refused.
+	// TLS is nil if the profile has none, or an invalid one.
 	TLS *TLS
 
 	origin origin
 }
 
-// Path is Profile.Path.
+// Path resolves a path as Profile.Path does.
 func (a *Access) Path(text string) string { return a.origin.path(text) }
 
-// Reject is Profile.Reject.
+// Reject returns an error as Profile.Reject does.
 func (a *Access) Reject(path, format string, args ...any) *Error {
 	return a.origin.reject(path, format, args...)
 }
 
-// Access is what p says of keys and its certificate.
+// Access returns the keys and the certificate of p.
 func (p *Profile) Access() *Access { return accessOf(p) }
 
 func accessOf(p *Profile) *Access {
 	return &Access{Keys: p.Serve.APIKeys, Listed: len(p.Serve.APIKeys) > 0, Whole: true, TLS: p.Serve.TLS, origin: p.origin}
 }
 
-// without is a less what policies refuse of it; err is theirs.
+// without returns a without the parts that policies refuse with err.
 func (a *Access) without(err error) *Access {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -59,8 +59,8 @@ func (a *Access) without(err error) *Access {
 	return a
 }
 
-// access reads keys and certificate of a value that is wrong elsewhere or here; nil where
-// they cannot be evaluated. unbound: no policy binds the profile.
+// access reads keys and certificate of an invalid profile; nil if they cannot be evaluated.
+// unbound: no policy applies to the profile.
 func (x *explainer) access(v cue.Value, unbound bool) *Access {
 	a := &Access{origin: x.src, Whole: unbound}
 	if t := v.LookupPath(cue.ParsePath("serve.tls")); unbound && t.Exists() {
@@ -78,17 +78,17 @@ func (x *explainer) access(v cue.Value, unbound bool) *Access {
 	return a.elements(x)
 }
 
-// elements reads the list of keys one by one, as the profile's own file has it; nil where it
-// has no list.
+// elements reads the keys of the list in the profile's own file one by one; nil if it has no
+// list.
 func (a *Access) elements(x *explainer) *Access {
 	a.Keys, a.Whole = nil, false
 	for i := 0; ; i++ {
-		said := x.src.said[fmt.Sprintf("serve.apiKeys[%d]", i)]
-		if len(said) == 0 {
+		assigned := x.src.assigned[fmt.Sprintf("serve.apiKeys[%d]", i)]
+		if len(assigned) == 0 {
 			break
 		}
 		a.Listed = true
-		for _, s := range said {
+		for _, s := range assigned {
 			v := x.lang.key.Unify(x.lang.profile.Context().BuildExpr(s.value))
 			text, err := v.MarshalJSON()
 			var k Key

@@ -8,7 +8,7 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// allows says in words what the field takes, from its constraint.
+// allows returns a description of the allowed values of the field.
 func (f *field) allows(defs definitions) string {
 	switch {
 	case f.allowed != "":
@@ -21,8 +21,8 @@ func (f *field) allows(defs definitions) string {
 	return strings.Join(defs.alternatives(f.expr), ", ")
 }
 
-// alternatives are the operands of a disjunction in words. A default that
-// another alternative covers is left out.
+// alternatives returns a description of each operand of a disjunction. A default that
+// another alternative includes is left out.
 func (defs definitions) alternatives(e ast.Expr) []string {
 	var list []string
 	words := true
@@ -38,7 +38,7 @@ func (defs definitions) alternatives(e ast.Expr) []string {
 	return list
 }
 
-// operands flattens a chain of op.
+// operands returns the operands of a chain of op.
 func operands(e ast.Expr, op token.Token) []ast.Expr {
 	if p, ok := e.(*ast.ParenExpr); ok {
 		return operands(p.X, op)
@@ -49,7 +49,7 @@ func operands(e ast.Expr, op token.Token) []ast.Expr {
 	return []ast.Expr{e}
 }
 
-// plain drops the mark of a default and parentheses.
+// plain returns e without default mark and parentheses.
 func plain(e ast.Expr) ast.Expr {
 	switch x := e.(type) {
 	case *ast.UnaryExpr:
@@ -62,7 +62,7 @@ func plain(e ast.Expr) ast.Expr {
 	return e
 }
 
-// words are the strings that f takes as they are.
+// words returns the string literals that f allows.
 func (defs definitions) words(f *field) []string {
 	var list []string
 	if f.expr == nil {
@@ -76,12 +76,12 @@ func (defs definitions) words(f *field) []string {
 	return list
 }
 
-// typeNames are CUE's types as a reader says them.
+// typeNames maps CUE's types to English.
 var typeNames = map[string]string{
 	"int": "an integer", "number": "a number", "string": "a string", "bool": "true or false",
 }
 
-// inWords renders one alternative.
+// inWords returns a description of one alternative.
 func (defs definitions) inWords(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -112,7 +112,7 @@ func (defs definitions) inWords(e ast.Expr) string {
 	return source(e)
 }
 
-// source is the expression as CUE writes it.
+// source returns the expression in CUE syntax.
 func source(e ast.Expr) string {
 	text, err := format.Node(e)
 	if err != nil {
@@ -121,7 +121,7 @@ func source(e ast.Expr) string {
 	return string(text)
 }
 
-// bounds joins a type and its limits: "an integer >= 1 and <= 65536".
+// bounds describes a type with its limits: "an integer >= 1 and <= 65536".
 func (defs definitions) bounds(list []ast.Expr) string {
 	words := make([]string, len(list))
 	for i, x := range list {

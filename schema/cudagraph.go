@@ -1,8 +1,7 @@
 package schema
 
-// CaptureSizes are the batch sizes, in tokens, that vLLM's rule captures up to a
-// largest one where a profile gives none: 1, 2, 4, every 8th below 256, every 16th
-// from there.
+// CaptureSizes returns the batch sizes, in tokens, that vLLM's default rule captures up
+// to largest: 1, 2, 4, multiples of 8 up to 256, and multiples of 16 above.
 func CaptureSizes(largest int) []int {
 	var out []int
 	for n := 1; n <= largest; {

@@ -12,48 +12,48 @@ import (
 	"cuelang.org/go/cue/cuecontext"
 )
 
-// Class is what it takes to apply a change to a running server.
+// Class is the reload class of a field: how a change is applied to a running server.
 type Class string
 
-// The classes, from the schema's @reload attributes; Structural where a field
-// has none.
+// The classes: Live and Drain from the schema's @reload attributes, Structural for fields
+// without one.
 const (
 	Live       Class = "live"
 	Drain      Class = "drain"
 	Structural Class = "structural"
 )
 
-// weight orders classes, the worst last.
-func (c Class) weight() int { return slices.Index([]Class{"", Live, Drain, Structural}, c) }
+// severity orders classes, Structural last.
+func (c Class) severity() int { return slices.Index([]Class{"", Live, Drain, Structural}, c) }
 
-// Change is one field that differs between two profiles. Old and New are the
-// resolved values as JSON, "" where absent; keys are hidden.
+// Change is one field that differs between two profiles. Old and New are the resolved
+// values as JSON, "" if absent; keys are hidden.
 type Change struct {
 	Path     string `json:"path"`
 	Old, New string
 	Class    Class `json:"class"`
 }
 
-// String is one line: path: old → new (class).
+// String returns one line: path: old → new (class).
 func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s (%s)", c.Path, cmp.Or(c.Old, "absent"), cmp.Or(c.New, "absent"), c.Class)
 }
 
-// Changes are the differences between two profiles, by path.
+// Changes lists the differences between two profiles by path.
 type Changes []Change
 
-// Class is the worst of the changes, "" where there is none.
+// Class returns the most severe class of the changes, "" without changes.
 func (cs Changes) Class() Class {
 	var worst Class
 	for _, c := range cs {
-		if c.Class.weight() > worst.weight() {
+		if c.Class.severity() > worst.severity() {
 			worst = c.Class
 		}
 	}
 	return worst
 }
 
-// String is one line for each change.
+// String returns one line per change.
 func (cs Changes) String() string {
 	lines := make([]string, len(cs))
 	for i, c := range cs {
@@ -62,24 +62,24 @@ func (cs Changes) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// Diff compares two resolved profiles field by field; a list is one field.
-// How a value was written does not count, nor where.
+// Diff compares two resolved profiles field by field; a list is one field. The notation of
+// a value ("1K" or 1024) and its position make no difference.
 func Diff(old, new *Profile) Changes {
 	var cs Changes
 	compare(&cs, fieldsOfProfile(), tree(old), tree(new))
 	return cs
 }
 
-// fieldsOfProfile is the tree of fields with their classes; it is read only.
+// fieldsOfProfile returns the tree of the schema's fields; it is read-only.
 var fieldsOfProfile = sync.OnceValue(func() *field {
 	lang, err := readLanguage(cuecontext.New())
 	if err != nil {
-		panic("schema: " + err.Error()) // the embedded files are broken; no input does this
+		panic("schema: " + err.Error()) // the embedded files are invalid; no input causes this
 	}
 	return lang.root
 })
 
-// tree is the profile as JSON values, keys in clear.
+// tree returns the profile as JSON values, with keys that compare in clear text.
 func tree(p *Profile) any {
 	text, err := json.Marshal(p)
 	var v map[string]any
@@ -97,8 +97,8 @@ func tree(p *Profile) any {
 	return v
 }
 
-// compare descends where both sides are structs with fields of their own, or one is and
-// the other absent.
+// compare appends the changes of f. It descends if both sides are structs, or one is a
+// struct and the other is absent.
 func compare(cs *Changes, f *field, old, new any) {
 	a, isStruct := old.(map[string]any)
 	b, alsoStruct := new.(map[string]any)
@@ -107,8 +107,8 @@ func compare(cs *Changes, f *field, old, new any) {
 			if m := f.member(label); m != nil {
 				at := *m
 				at.path = join(f.path, label)
-				if (old == nil || new == nil) && f.class.weight() > at.class.weight() {
-					at.class = f.class // that there is such a struct at all
+				if (old == nil || new == nil) && f.class.severity() > at.class.severity() {
+					at.class = f.class // adding or removing the struct is a change of its own class
 				}
 				compare(cs, &at, a[label], b[label])
 			}
@@ -120,7 +120,7 @@ func compare(cs *Changes, f *field, old, new any) {
 	}
 }
 
-// labelsOf are the labels of both, sorted.
+// labelsOf returns the labels of both, sorted.
 func labelsOf(a, b map[string]any) []string {
 	var list []string
 	for k := range a {
@@ -133,7 +133,7 @@ func labelsOf(a, b map[string]any) []string {
 	return slices.Compact(list)
 }
 
-// valueText is v as JSON; a Key marshals hidden.
+// valueText returns v as JSON; a Key is hidden.
 func valueText(v any) string {
 	if v == nil {
 		return ""

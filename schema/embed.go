@@ -2,14 +2,14 @@ package schema
 
 import "embed"
 
-// cueFiles are the definitions, as published by Init and as Load resolves
-// `import "vapp.dev/schema"`.
+// cueFiles holds the definitions. Init publishes them, and Load resolves
+// `import "vapp.dev/schema"` to them.
 //
 //go:embed *.cue
 var cueFiles embed.FS
 
-// ImportPath is the name under which profiles import the definitions.
+// ImportPath is the path under which profiles import the definitions.
 const ImportPath = "vapp.dev/schema"
 
-// modulePath is the CUE module that holds them.
+// modulePath is the CUE module of ImportPath.
 const modulePath = "vapp.dev"

@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// Kind is what is wrong with a profile.
+// Kind classifies a Problem.
 type Kind string
 
 // The kinds of a Problem.
 const (
 	Unreadable Kind = "unreadable" // file or folder cannot be read, or a folder has no single profile
-	TooLarge   Kind = "too large"  // over a limit of the reader: bytes, nesting, work
+	TooLarge   Kind = "too large"  // over a limit of the reader: bytes, nesting, complexity
 	Syntax     Kind = "syntax"     // not CUE
 	Import     Kind = "import"     // an import that cannot be resolved from this machine
-	Unknown    Kind = "unknown"    // a field that the schema lacks
-	Invalid    Kind = "invalid"    // wrong type, out of bounds, not one of the words
-	Missing    Kind = "missing"    // a field without value
-	Conflict   Kind = "conflict"   // fields that exclude each other, or two values for one
+	Unknown    Kind = "unknown"    // a field that is not in the schema
+	Invalid    Kind = "invalid"    // wrong type, out of bounds, or not one of the allowed values
+	Missing    Kind = "missing"    // a required field without a value
+	Conflict   Kind = "conflict"   // fields that exclude each other, or two values for one field
 
-	Policy Kind = "policy" // against a policy of the folder or of one above it
+	Policy Kind = "policy" // violates a policy of the folder or of a folder above it
 
-	// Unsupported is a field that is well formed and cannot be honoured yet; made
-	// by Profile.Reject for those who plan, never by Load.
+	// Unsupported is a valid field that the plan cannot implement. Only Profile.Reject
+	// returns it, never Load.
 	Unsupported Kind = "unsupported"
 )
 
-// Position is a place in a file. Line and Column count from 1; 0 is the file
-// as a whole. File is relative to the working directory where it lies below.
+// Position is a position in a file. Line and Column count from 1; 0 is the whole file.
+// File is relative to the working directory if it is below it.
 type Position struct {
 	File         string
 	Line, Column int
 }
 
-// String is file:line:column.
+// String returns file:line:column.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -44,17 +44,17 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Problem is one thing wrong with a profile.
+// Problem is one error in a profile.
 type Problem struct {
 	Kind    Kind
 	Pos     Position
 	Path    string // of the field, such as memory.kvCache; "" for the file
 	Message string // one line
-	Allowed string // what the field takes, or "" where that says nothing
-	Nearest string // the name that was probably meant, or ""
+	Allowed string // the allowed values, or "" if describing them would not help
+	Nearest string // the name that was probably intended, or ""
 }
 
-// String is one line: file:line:col: path: message; allowed: …; did you mean …?
+// String returns one line: file:line:col: path: message; allowed: …; did you mean …?
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.Pos.String() + ": ")
@@ -71,8 +71,8 @@ func (p Problem) String() string {
 	return OneLine(b.String())
 }
 
-// OneLine keeps a problem on one line, whatever the input holds: control
-// characters become spaces.
+// OneLine returns s with control characters replaced by spaces, so that a problem stays
+// on one line.
 func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -82,11 +82,11 @@ func OneLine(s string) string {
 	}, s)
 }
 
-// Error is everything wrong with a profile, by place. Load and Parse return no
-// other type of error.
+// Error lists all problems of a profile by position. Load and Parse return no other type
+// of error.
 type Error struct{ List []Problem }
 
-// Error is one line for each problem.
+// Error returns one line per problem.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.List))
 	for i, p := range e.List {
@@ -95,15 +95,16 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Kind is that of the first problem.
+// Kind returns the kind of the first problem.
 func (e *Error) Kind() Kind { return e.List[0].Kind }
 
-// problem is an Error of one.
+// problem returns an Error with one Problem about a whole file.
 func problem(kind Kind, file, format string, args ...any) *Error {
 	return &Error{List: []Problem{{Kind: kind, Pos: Position{File: shown(file)}, Message: fmt.Sprintf(format, args...)}}}
 }
 
-// newError sorts and drops doubles. The list must not be empty.
+// newError returns an Error with the list sorted by position, without duplicates. The list
+// must not be empty.
 func newError(list []Problem) *Error {
 	slices.SortStableFunc(list, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line),
@@ -112,7 +113,7 @@ func newError(list []Problem) *Error {
 	return &Error{List: slices.CompactFunc(list, func(a, b Problem) bool { return a == b })}
 }
 
-// shown is the path relative to the working directory, where it lies below it.
+// shown returns path relative to the working directory if it is below it.
 func shown(path string) string {
 	here, err := filepath.Abs(".")
 	if err != nil || !filepath.IsAbs(path) {

@@ -14,31 +14,31 @@ import (
 	"vapp.dev/nearest"
 )
 
-// explainer turns CUE's errors into Problems: one for each field, at the place
-// where the profile says it, in the schema's words.
+// explainer converts CUE's errors into Problems: one per field, at the position where
+// the profile sets it, with the schema's description of allowed values.
 type explainer struct {
 	lang *language
 	src  origin
 	gone erased // see search
 
-	caused []string // paths of what the erased fields took with them
+	caused []string // paths of fields whose errors the erased fields caused
 }
 
-// group is what CUE says about one field.
+// group holds CUE's errors about one field.
 type group struct {
 	path string
-	f    *field // what the schema says; nil: it lacks the field
-	in   *field // the struct that would hold it, where f is nil
+	f    *field // in the schema; nil: it has no such field
+	in   *field // the struct that contains the field
 	errs []cueerrors.Error
 }
 
-// explain never returns an empty list in the first round: err is not nil.
+// explain returns the problems of CUE's error. In the first round the list is not empty.
 func (x *explainer) explain(err error) []Problem {
 	var list []Problem
 	groups := x.group(cueerrors.Errors(err))
 	for _, g := range groups {
 		switch {
-		case x.gone.caused(g, x.src.said[g.path]):
+		case x.gone.caused(g, x.src.assigned[g.path]):
 			x.caused = append(x.caused, g.path)
 		case !g.consequence(groups, x):
 			list = append(list, x.problems(g)...)
@@ -50,8 +50,8 @@ func (x *explainer) explain(err error) []Problem {
 	return list
 }
 
-// group collects errors by field. Errors below a field that the schema lacks,
-// or whose inside is one alternative of many, belong to that field.
+// group collects errors by field. Errors below a field that the schema does not have, or
+// whose struct is one of several alternatives, belong to that field.
 func (x *explainer) group(errs []cueerrors.Error) []*group {
 	var list []*group
 	byPath := map[string]*group{}
@@ -68,7 +68,8 @@ func (x *explainer) group(errs []cueerrors.Error) []*group {
 	return list
 }
 
-// locate follows the labels as far as the schema goes.
+// locate returns an empty group for the deepest field on the path that the schema knows, or
+// for the first one that it does not.
 func (x *explainer) locate(labels []string) *group {
 	g := &group{f: x.lang.root}
 	for _, label := range labels {
@@ -87,22 +88,22 @@ func (x *explainer) locate(labels []string) *group {
 	return g
 }
 
-// consequence says whether another group explains this one: a field below it is
-// wrong, or it has no value because something else has none.
+// consequence reports whether another group explains this one: a field below it is wrong,
+// or it has no value because a field that it refers to has none.
 func (g *group) consequence(all []*group, x *explainer) bool {
 	for _, other := range all {
 		if other != g && g.path != "" && (strings.HasPrefix(other.path, g.path+".") || strings.HasPrefix(other.path, g.path+"[")) {
 			return true
 		}
 	}
-	return len(all) > 1 && len(x.src.said[g.path]) == 0 && strings.HasPrefix(message(g.errs[0]), "incomplete")
+	return len(all) > 1 && len(x.src.assigned[g.path]) == 0 && strings.HasPrefix(message(g.errs[0]), "incomplete")
 }
 
-// problems of one field; more than one where a struct with required fields is
+// problems returns the problems of one field; several if a struct with required fields is
 // missing.
 func (x *explainer) problems(g *group) []Problem {
 	p := Problem{Kind: Invalid, Path: g.path, Pos: x.src.position(g.path)}
-	if s := x.src.said[g.path]; len(s) > 0 {
+	if s := x.src.assigned[g.path]; len(s) > 0 {
 		p.Pos = x.src.place(s[0].value.Pos())
 	} else {
 		x.userPosition(g, &p)
@@ -130,7 +131,7 @@ func (x *explainer) problems(g *group) []Problem {
 	return []Problem{p}
 }
 
-// userPosition takes the first place of the user's that CUE names.
+// userPosition sets the first position in the user's files that CUE's errors have.
 func (x *explainer) userPosition(g *group, p *Problem) {
 	for _, e := range g.errs {
 		for _, at := range append([]token.Pos{e.Position()}, e.InputPositions()...) {
@@ -142,7 +143,7 @@ func (x *explainer) userPosition(g *group, p *Problem) {
 	}
 }
 
-// missing names the required fields of a struct that is absent.
+// missing returns a problem for each required field of an absent struct.
 func (x *explainer) missing(p Problem, g *group) []Problem {
 	p.Kind, p.Message = Missing, "required, and not given"
 	p.Pos = x.src.position(g.path)
@@ -162,8 +163,9 @@ func (x *explainer) missing(p Problem, g *group) []Problem {
 	return list
 }
 
-// expression tells what CUE could not evaluate: an unresolved reference, wrong
-// operands. Those have a place of their own in the user's file.
+// expression handles an expression that CUE could not evaluate, such as an unresolved
+// reference or wrong operands. Its position is in the user's file. It returns false if
+// there is none.
 func (x *explainer) expression(g *group, p *Problem) bool {
 	for _, e := range g.errs {
 		text := message(e)
@@ -183,8 +185,8 @@ func (x *explainer) expression(g *group, p *Problem) bool {
 	return false
 }
 
-// nearestReference finds what an unresolved name was probably meant to be: a
-// definition, or a word that lacks its quotes.
+// nearestReference suggests a name for an unresolved one: a definition, or an allowed word,
+// whose quotes are missing.
 func (x *explainer) nearestReference(name string, g *group, p *Problem) {
 	if strings.HasPrefix(name, "#") {
 		var defs []string
@@ -197,11 +199,12 @@ func (x *explainer) nearestReference(name string, g *group, p *Problem) {
 	}
 }
 
-// unknown names the fields there are and the nearest one, here or elsewhere.
+// unknown fills in the problem of an unknown field: the fields of the struct and the nearest
+// name, in this struct or elsewhere.
 func (x *explainer) unknown(g *group, p *Problem) {
 	label := g.path[strings.LastIndexByte(g.path, '.')+1:]
 	p.Kind, p.Message = Unknown, "unknown field"
-	if s := x.src.said[g.path]; len(s) > 0 {
+	if s := x.src.assigned[g.path]; len(s) > 0 {
 		p.Pos = x.src.place(s[0].label)
 	}
 	if g.in == nil {
@@ -217,8 +220,8 @@ func (x *explainer) unknown(g *group, p *Problem) {
 	}
 }
 
-// elsewhere is the path of a field with that very name (but for case and
-// separators) below f, or "".
+// elsewhere returns the path of a field below f with the same name, ignoring case and
+// separators; "" if there is none.
 func (f *field) elsewhere(label string) string {
 	for _, m := range f.fields {
 		if nearest.Folded(m.label) == nearest.Folded(label) {
@@ -231,10 +234,11 @@ func (f *field) elsewhere(label string) string {
 	return ""
 }
 
-// twice tells two different plain values for one field.
+// twice handles two different literal values for one field. It returns false if there is no
+// such conflict.
 func (x *explainer) twice(g *group, p *Problem) bool {
-	for _, s := range x.src.said[g.path] {
-		first, ok := x.src.said[g.path][0].value.(*ast.BasicLit)
+	for _, s := range x.src.assigned[g.path] {
+		first, ok := x.src.assigned[g.path][0].value.(*ast.BasicLit)
 		lit, also := s.value.(*ast.BasicLit)
 		if ok && also && lit.Value != first.Value {
 			p.Kind, p.Pos = Conflict, x.src.place(lit.Pos())
@@ -248,39 +252,40 @@ func (x *explainer) twice(g *group, p *Problem) bool {
 	return false
 }
 
-// value tells a value that the constraint does not take.
+// value fills in the problem of a value that the constraint does not allow.
 func (x *explainer) value(g *group, p *Problem) {
 	p.Message, p.Allowed = "invalid value", g.f.allows(x.lang.defs)
 	last := message(g.errs[len(g.errs)-1])
-	said := x.src.said[g.path]
+	assigned := x.src.assigned[g.path]
 	switch {
 	case g.f.secret:
 	case strings.HasPrefix(last, "incomplete"):
 		p.Kind, p.Message = Missing, "no concrete value"
-	case len(said) > 0 && short(source(said[0].value)):
-		p.Message += " " + source(said[0].value)
-	case len(said) == 0 && short(last):
+	case len(assigned) > 0 && short(source(assigned[0].value)):
+		p.Message += " " + source(assigned[0].value)
+	case len(assigned) == 0 && short(last):
 		p.Message = last
 	}
-	if len(said) > 0 {
-		if lit, ok := said[0].value.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+	if len(assigned) > 0 {
+		if lit, ok := assigned[0].value.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			p.Nearest = nearest.Best(lit.Value, x.lang.defs.words(g.f))
 		}
 	}
 }
 
-// short says whether a value is worth repeating.
+// short reports whether a value is short enough to be quoted.
 func short(s string) bool { return len(s) <= 48 && !strings.Contains(s, "\n") }
 
-// message is CUE's, without path and positions.
+// message returns the text of CUE's error without path and positions.
 func message(e cueerrors.Error) string {
 	format, args := e.Msg()
 	return oneLine(fmt.Sprintf(format, args...))
 }
 
+// oneLine returns s with every run of white space replaced by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// explainLoad turns errors of reading and parsing into Problems.
+// explainLoad converts errors of loading and parsing into Problems.
 func explainLoad(err error, src *origin) *Error {
 	if own := (*Error)(nil); errors.As(err, &own) {
 		return own
@@ -291,7 +296,7 @@ func explainLoad(err error, src *origin) *Error {
 		if at := e.Position(); at.IsValid() {
 			p.Pos = src.place(at)
 		}
-		if p.Message == "import failed" { // the cause is but in the whole text
+		if p.Message == "import failed" { // the cause is only in the whole text
 			text := oneLine(e.Error())
 			p.Kind, p.Message = Import, "import failed: "+text[strings.LastIndex(text, "import failed")+len("import failed"):]
 			p.Message = strings.Replace(p.Message, ": : ", ": ", 1)
@@ -307,7 +312,7 @@ func explainLoad(err error, src *origin) *Error {
 	return newError(list)
 }
 
-// nearestImport is the schema's path where the message names one like it.
+// nearestImport returns the import path of the schema if the message names a similar one.
 func nearestImport(text string) string {
 	if _, after, ok := strings.Cut(text, `"`); ok {
 		name, _, _ := strings.Cut(after, `"`)
@@ -316,20 +321,20 @@ func nearestImport(text string) string {
 	return ""
 }
 
-// quantities checks sizes, numbers of tokens and times that are written as
-// strings: what the expressions of the schema cannot say of a string, their
-// bounds say of its value.
+// quantities checks sizes, numbers of tokens and times that are written as strings. The
+// schema's bounds apply to their numeric values, which CUE cannot compute from a string.
 func (x *explainer) quantities(f *field, v cue.Value) []Problem {
 	var list []Problem
 	x.walk(f, v, "", &list)
 	return list
 }
 
+// walk appends the problems of v, which is the field f, and of the fields below it.
 func (x *explainer) walk(f *field, v cue.Value, path string, list *[]Problem) {
 	if text, err := v.String(); err == nil {
 		if reason := x.quantity(f, v, text); reason != "" {
 			pos := x.src.position(path)
-			if s := x.src.said[path]; len(s) > 0 {
+			if s := x.src.assigned[path]; len(s) > 0 {
 				pos = x.src.place(s[0].value.Pos())
 			}
 			*list = append(*list, Problem{Kind: Invalid, Pos: pos, Path: path,
@@ -343,7 +348,7 @@ func (x *explainer) walk(f *field, v cue.Value, path string, list *[]Problem) {
 	}
 	for fields.Next() {
 		if fields.Selector().LabelType() != cue.StringLabel {
-			continue // an element of a list that holds an error
+			continue // an element of a list with an error
 		}
 		label := fields.Selector().Unquoted()
 		if m := f.member(label); m != nil {
@@ -352,7 +357,7 @@ func (x *explainer) walk(f *field, v cue.Value, path string, list *[]Problem) {
 	}
 }
 
-// quantity is why the text is none of the field's, or "".
+// quantity returns why the text is not valid for the field, "" if it is.
 func (x *explainer) quantity(f *field, v cue.Value, text string) string {
 	var n int64
 	var err error

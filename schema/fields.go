@@ -8,25 +8,25 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// field is what the definitions say about one field of a profile, read from
-// their syntax: CUE's values forget comments and attributes of alternatives.
+// field describes one field of a profile. It is read from the syntax of the definitions,
+// because CUE's values lose comments and the attributes of alternatives.
 type field struct {
 	label    string
 	path     string
 	expr     ast.Expr // the constraint; nil for the profile itself
 	required bool     // "!"
-	class    Class    // its own, else that of the field around it
-	allowed  string   // @allowed of the field or of the definition it refers to
+	class    Class    // its own, else that of the field that contains it
+	allowed  string   // @allowed of the field, or of the definition that it refers to
 	secret   bool     // @secret: never printed
 	fields   []*field // of a struct
 	elem     *field   // of a list, or of a struct with a pattern for labels
 }
 
-// definitions are the expressions behind #Names.
+// definitions maps #Names to their definitions.
 type definitions map[string]*ast.Field
 
-// fill adds what the expression says to f. The definitions do not recurse, so
-// this ends.
+// fill adds the attributes and fields of the expression to f. It terminates because the
+// definitions are not recursive.
 func (defs definitions) fill(f *field, e ast.Expr) {
 	switch e := e.(type) {
 	case *ast.ParenExpr:
@@ -55,7 +55,7 @@ func (defs definitions) fill(f *field, e ast.Expr) {
 	}
 }
 
-// element finds the type of a list's elements, also inside a disjunction.
+// element sets the type of a list's elements, also in a disjunction.
 func (defs definitions) element(f *field, e ast.Expr) {
 	switch e := e.(type) {
 	case *ast.UnaryExpr, *ast.BinaryExpr:
@@ -70,7 +70,7 @@ func (defs definitions) element(f *field, e ast.Expr) {
 	}
 }
 
-// members adds the fields of a struct, those of a later one over earlier ones.
+// members adds the fields of a struct; a field replaces an earlier one of the same name.
 func (defs definitions) members(f *field, s *ast.StructLit) {
 	for _, d := range s.Elts {
 		d, ok := d.(*ast.Field)
@@ -94,7 +94,7 @@ func (defs definitions) members(f *field, s *ast.StructLit) {
 	}
 }
 
-// put adds m, or replaces the field of that name.
+// put adds m, or replaces the field of the same name.
 func (f *field) put(m *field) {
 	for i, old := range f.fields {
 		if old.label == m.label {
@@ -105,8 +105,8 @@ func (f *field) put(m *field) {
 	f.fields = append(f.fields, m)
 }
 
-// attributes takes over what d's attributes say; own: d is the field itself and
-// not the definition it refers to.
+// attributes applies the attributes of d to f. own: d is the field itself and not the
+// definition that it refers to.
 func (defs definitions) attributes(f *field, d *ast.Field, own bool) {
 	for _, a := range d.Attrs {
 		key, body := a.Split()
@@ -123,7 +123,8 @@ func (defs definitions) attributes(f *field, d *ast.Field, own bool) {
 	}
 }
 
-// member is the field of that name, or nil. An element stands for any name.
+// member returns the field of that name, or nil. In a list or map it returns the element for
+// any name.
 func (f *field) member(label string) *field {
 	for _, m := range f.fields {
 		if m.label == label {
@@ -133,10 +134,10 @@ func (f *field) member(label string) *field {
 	return f.elem
 }
 
-// leaf says whether errors below f are told at f.
+// leaf reports whether f has no fields or elements, so that errors below it are errors of f.
 func (f *field) leaf() bool { return len(f.fields) == 0 && f.elem == nil }
 
-// refers says whether the constraint names the definition.
+// refers reports whether the constraint refers to the definition.
 func (f *field) refers(def string) bool {
 	found := false
 	if f.expr != nil {
@@ -149,7 +150,7 @@ func (f *field) refers(def string) bool {
 	return found
 }
 
-// names are the labels of the fields, in the order of the definition.
+// names returns the labels of the fields in the order of the definition.
 func (f *field) names() []string {
 	var list []string
 	for _, m := range f.fields {
@@ -158,7 +159,7 @@ func (f *field) names() []string {
 	return list
 }
 
-// labels cuts a path at dots and brackets outside quotes.
+// labels splits a path at dots and brackets outside quotes.
 func labels(path string) []string {
 	var list []string
 	start, quoted := 0, false

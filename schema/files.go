@@ -10,10 +10,9 @@ import (
 	"cuelang.org/go/cue/parser"
 )
 
-// Below lists the profiles in dir and the folders below it, by path. Policies,
-// files that only define (#X, _x, let), cue.mod and folders whose name begins
-// with a dot are left out. A file that cannot be parsed counts as a profile, so
-// that somebody is told.
+// Below returns the profiles in dir and the folders below it, by path. It omits policies,
+// files with only definitions (#X, _x, let), cue.mod, and folders whose name begins with a
+// dot. A file that cannot be parsed counts as a profile, so that its error is reported.
 func Below(dir string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -32,13 +31,13 @@ func Below(dir string) ([]string, error) {
 	return out, err
 }
 
-// IsProfile says whether a file is one by its name and by what it says.
+// IsProfile reports whether a file is a profile, by its name and its content.
 func IsProfile(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasSuffix(name, ".cue") && name[0] != '.' && name != PolicyFile && !defines(path)
 }
 
-// defines says whether a file holds definitions for others and nothing else.
+// defines reports whether a file contains only definitions for other files.
 func defines(path string) bool {
 	st, err := os.Stat(path)
 	if err != nil || !st.Mode().IsRegular() || st.Size() > maxBytes {

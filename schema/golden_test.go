@@ -12,9 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what Load says into testdata/*.txtar")
+var rewrite = flag.Bool("rewrite", false, "update testdata/*.txtar with the results of Load")
 
-// minimal is the profile that want.diff compares with.
+// minimal is the profile that want.diff is compared with.
 const minimal = `import "vapp.dev/schema"
 
 schema.#Profile & {
@@ -23,9 +23,9 @@ schema.#Profile & {
 }
 `
 
-// TestGolden loads profile.cue (or the folder, where there is none) of each
-// archive. want.json is the resolved profile, want.diff its difference from the
-// minimal one, want.err the error. Rewrite: go test ./schema -rewrite
+// TestGolden loads profile.cue of each archive, or the folder if there is no such file.
+// want.json is the resolved profile, want.diff its difference from the minimal one, want.err
+// the error. Update them with go test ./schema -rewrite.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -62,8 +62,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// unpack writes the inputs into a new working directory and returns the path to
-// load.
+// unpack writes the input files into a new working directory and returns the path to load.
 func unpack(t *testing.T, archive *txtar.Archive) string {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -89,6 +88,7 @@ func unpack(t *testing.T, archive *txtar.Archive) string {
 	return path
 }
 
+// outcome returns the content of a want file for the result of Load.
 func outcome(want string, base, p *Profile, err error) string {
 	if err != nil {
 		return err.Error() + "\n"
@@ -103,7 +103,7 @@ func outcome(want string, base, p *Profile, err error) string {
 	return string(text) + "\n"
 }
 
-// parse fails the test where Parse does.
+// parse returns the profile and fails the test if Parse does.
 func parse(t testing.TB, text string) *Profile {
 	t.Helper()
 	p, err := Parse(filepath.Join(t.TempDir(), "profile.cue"), []byte(text))

@@ -8,8 +8,8 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// What a file may hold before it is parsed: CUE's parser and evaluator recurse,
-// and a Go stack that overflows cannot be caught.
+// Limits of a file, checked before it is parsed: CUE's parser and evaluator are recursive,
+// and Go cannot recover from a stack overflow.
 const (
 	maxNesting  = 100  // of brackets
 	maxChain    = 1000 // operators, selectors and labels between two commas
@@ -18,8 +18,8 @@ const (
 	maxExponent = 400  // of a number
 )
 
-// withinLimits checks a file by its tokens. What is no token is left to the
-// parser to tell.
+// withinLimits checks the tokens of a file against the limits. It leaves invalid tokens to
+// the parser.
 func withinLimits(name string, src any) error {
 	b, ok := src.([]byte)
 	if !ok {
@@ -45,15 +45,15 @@ func withinLimits(name string, src any) error {
 	}
 }
 
-// limiter counts along the tokens of a file.
+// limiter counts the tokens of a file.
 type limiter struct {
 	scan   scanner.Scanner
-	chains []int // one a bracket: operators since the last comma
-	inText []int // depths at which an interpolation began
+	chains []int // per open bracket: operators since the last comma
+	inText []int // depths at which the open interpolations began
 	colons int
 }
 
-// next takes a token; the reason is "" while the limits hold.
+// next counts a token. The reason is "" unless a limit is exceeded.
 func (l *limiter) next(tok token.Token, lit string) (reason string) {
 	depth := len(l.chains)
 	switch {
@@ -88,7 +88,7 @@ func (l *limiter) next(tok token.Token, lit string) (reason string) {
 	return ""
 }
 
-// resume goes on with the text around an interpolation that ends here.
+// resume continues with the text around an interpolation that ends here.
 func (l *limiter) resume(tok token.Token) {
 	n := len(l.inText)
 	if n == 0 || tok != token.RPAREN || l.inText[n-1] != len(l.chains) {
@@ -99,7 +99,8 @@ func (l *limiter) resume(tok token.Token) {
 	}
 }
 
-// longNumber refuses a number whose digits or size no field of a profile needs.
+// longNumber returns why a number is refused: more digits or a larger exponent than any field
+// needs.
 func longNumber(lit string) string {
 	if len(lit) > maxDigits {
 		return "a number of more than " + strconv.Itoa(maxDigits) + " digits"

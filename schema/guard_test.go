@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// chain is n lines, each made of the one before.
+// chain returns first and n more lines, each of which refers to the one before.
 func chain(n int, first, line string) string {
 	var b strings.Builder
 	b.WriteString(first + "\n")
@@ -19,8 +19,8 @@ func chain(n int, first, line string) string {
 	return b.String()
 }
 
-// TestGuard holds that what would explode is refused as TooLarge, soon and
-// without much memory.
+// TestGuard checks that profiles whose evaluation would explode are refused as TooLarge,
+// quickly and without much memory.
 func TestGuard(t *testing.T) {
 	again := strings.Repeat
 	for name, text := range map[string]string{
@@ -73,7 +73,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardLets holds that what people do write is let through.
+// TestGuardLets checks that the constructs of ordinary profiles are accepted.
 func TestGuardLets(t *testing.T) {
 	p := parse(t, `import ("vapp.dev/schema", "strings")
 

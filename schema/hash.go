@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 )
 
-// Hash identifies the resolved profile: 64 hex digits, equal for two texts that
-// say the same ("256K" and 262144, a default and the same value written out).
-// What a key file or an environment variable holds is not part of it.
+// Hash returns 64 hexadecimal digits that identify the resolved profile. They are equal
+// for different notations of the same values ("256K" and 262144, or a default and the same
+// value written out). The contents of key files and environment variables are not included.
 func (p *Profile) Hash() string {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -16,7 +16,7 @@ func (p *Profile) Hash() string {
 	}
 	h := sha256.New()
 	h.Write(text)
-	for _, k := range p.Serve.APIKeys { // marshalled hidden
+	for _, k := range p.Serve.APIKeys { // hidden in the JSON
 		sum := sha256.Sum256([]byte(k.secret))
 		h.Write(sum[:])
 	}

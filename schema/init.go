@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// moduleFile is the module.cue of a folder that Init makes.
+// moduleFile is the module.cue that Init writes.
 const moduleFile = `module: "profiles.local"
 language: version: "v0.16.0"
 `
 
-// firstProfile is the profile of a folder that Init makes.
+// firstProfile is the profile that Init writes.
 const firstProfile = `package profiles
 
 import "vapp.dev/schema"
@@ -28,10 +28,9 @@ schema.#Profile & {
 }
 `
 
-// Init makes dir a folder of profiles that plain CUE tools understand too: a
-// module with the schema vendored, and a first profile. What is there already
-// stays, but for the vendored schema, which is brought up to date. It returns
-// the files it wrote, relative to dir.
+// Init makes dir a folder of profiles that plain CUE tools can also read: a module with
+// the schema vendored, and a first profile. It keeps existing files, except that it updates
+// the vendored schema. It returns the files that it wrote, relative to dir.
 func Init(dir string) ([]string, error) {
 	var wrote []string
 	write := func(name string, data []byte, replace bool) error {

@@ -11,8 +11,7 @@ import (
 	"cuelang.org/go/cue/load"
 )
 
-// plainVet does what `cue vet -c` does: no overlay, no registry, no knowledge
-// of this package.
+// plainVet does what `cue vet -c` does, without overlay, registry or this package's checks.
 func plainVet(t *testing.T, dir string) error {
 	t.Helper()
 	list := load.Instances([]string{"."}, &load.Config{Dir: dir, Registry: noRegistry{}})

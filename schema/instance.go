@@ -16,14 +16,14 @@ import (
 	"cuelang.org/go/mod/module"
 )
 
-// bareModule stands for the module file of a folder that has none.
+// bareModule is the module file for a folder without one.
 const bareModule = "module: \"profile.local\"\nlanguage: version: \"v0.16.0\"\n"
 
-// maxImports bounds how many imports are tried alone.
+// maxImports bounds the imports that otherImports tries.
 const maxImports = 64
 
-// instance parses the profile and everything it imports. The schema is laid
-// over the folder in memory.
+// instance parses the profile and everything that it imports. The schema is an in-memory
+// overlay over the folder.
 func instance(name string, data []byte) (origin, *build.Instance, error) {
 	src := origin{name: name}
 	file, err := filepath.Abs(name)
@@ -43,7 +43,7 @@ func instance(name string, data []byte) (origin, *build.Instance, error) {
 	if err := withinLimits(name, data); err != nil {
 		return src, nil, err
 	}
-	// The loader reads the imports by itself first, and says less about bad syntax.
+	// The loader parses only the imports first, and its syntax errors are less precise.
 	if _, err := parser.ParseFile(file, data); err != nil {
 		return src, nil, explainLoad(err, &src)
 	}
@@ -66,8 +66,8 @@ func instance(name string, data []byte) (origin, *build.Instance, error) {
 	return src, nil, e
 }
 
-// otherImports tries each import of the file alone: CUE names but one that
-// fails.
+// otherImports returns the problems of all imports of the file. It loads each import alone,
+// because CUE reports only the first one that fails.
 func otherImports(data []byte, cfg *load.Config, src *origin) []Problem {
 	f, err := parser.ParseFile(src.file, data, parser.ImportsOnly)
 	if err != nil {
@@ -92,7 +92,8 @@ func otherImports(data []byte, cfg *load.Config, src *origin) []Problem {
 	return list
 }
 
-// moduleRoot is the nearest folder upwards that has a cue.mod, or "".
+// moduleRoot returns the nearest folder, dir or one above it, with a cue.mod; "" if there is
+// none.
 func moduleRoot(dir string) string {
 	for {
 		if info, err := os.Stat(filepath.Join(dir, "cue.mod")); err == nil && info.IsDir() {
@@ -106,8 +107,8 @@ func moduleRoot(dir string) string {
 	}
 }
 
-// overlaySchema lays the embedded files where CUE looks for them below root,
-// and empties the files of vendored copies. It returns the folder.
+// overlaySchema adds the embedded files to the overlay at the path below root where CUE
+// looks for them, and replaces vendored copies by empty files. It returns the folder.
 func overlaySchema(over map[string]load.Source, root string) (where string, err error) {
 	vendored := func(kind string) string {
 		return filepath.Join(root, "cue.mod", kind, filepath.FromSlash(ImportPath))
@@ -132,7 +133,7 @@ func overlaySchema(over map[string]load.Source, root string) (where string, err 
 	return where, nil
 }
 
-// ownModule says whether root is the module that publishes the schema.
+// ownModule reports whether root is the module that publishes the schema.
 func ownModule(root string) bool {
 	path := filepath.Join(root, "cue.mod", "module.cue")
 	text, err := os.ReadFile(path)
@@ -143,7 +144,7 @@ func ownModule(root string) bool {
 	return err == nil && strings.Split(f.Module, "@")[0] == modulePath
 }
 
-// parseFile is the parser of load.Instances behind the reader's limits.
+// parseFile is the parser of load.Instances, with the limits of the reader.
 func parseFile(name string, src any, cfg parser.Config) (*ast.File, error) {
 	if err := withinLimits(name, src); err != nil {
 		return nil, err
@@ -151,9 +152,10 @@ func parseFile(name string, src any, cfg parser.Config) (*ast.File, error) {
 	return parser.ParseFile(name, src, cfg)
 }
 
-// errOffline is the answer to every question about a module in a registry.
+// errOffline is the result of every registry request.
 var errOffline = errors.New("modules are not fetched: put the package into the folder's module or its cue.mod/pkg")
 
+// noRegistry is a module registry that fails every request.
 type noRegistry struct{}
 
 var _ modconfig.Registry = noRegistry{}

@@ -10,18 +10,18 @@ import (
 	"cuelang.org/go/cue/parser"
 )
 
-// language is the schema as this package uses it.
+// language is the loaded schema.
 type language struct {
 	profile cue.Value   // #Profile
 	size    cue.Value   // #Size
 	tokens  cue.Value   // #Tokens
 	key     cue.Value   // #Key
-	defs    definitions // the syntax behind each definition
+	defs    definitions // the syntax of each definition
 	root    *field      // the tree below #Profile
 }
 
-// languageOf takes the schema that the instance imports (it is the embedded
-// one, laid over), else reads it.
+// languageOf returns the schema that the instance imports, which is the embedded one from
+// the overlay; without an import it reads the embedded schema.
 func languageOf(ctx *cue.Context, inst *build.Instance) (*language, error) {
 	for _, i := range inst.Imports {
 		if i.ImportPath == ImportPath {
@@ -31,7 +31,7 @@ func languageOf(ctx *cue.Context, inst *build.Instance) (*language, error) {
 	return readLanguage(ctx)
 }
 
-// freshLanguage is the schema in a context of its own.
+// freshLanguage returns the schema in a context of its own.
 func freshLanguage() (*language, error) {
 	lang, err := readLanguage(cuecontext.New())
 	if err != nil {
@@ -63,6 +63,7 @@ func readLanguage(ctx *cue.Context) (*language, error) {
 	return newLanguage(ctx, inst)
 }
 
+// newLanguage builds the schema from its instance.
 func newLanguage(ctx *cue.Context, inst *build.Instance) (*language, error) {
 	v := ctx.BuildInstance(inst)
 	if err := v.Err(); err != nil {
@@ -74,7 +75,7 @@ func newLanguage(ctx *cue.Context, inst *build.Instance) (*language, error) {
 	return l, nil
 }
 
-// readFields fills defs and root.
+// readFields sets defs and root.
 func (l *language) readFields(files []*ast.File) {
 	for _, f := range files {
 		for _, d := range f.Decls {
@@ -91,7 +92,7 @@ func (l *language) readFields(files []*ast.File) {
 	}
 }
 
-// cueNames are the embedded files, sorted.
+// cueNames returns the names of the embedded files, sorted.
 func cueNames() []string {
 	entries, _ := cueFiles.ReadDir(".") // the root of an embed.FS always reads
 	var names []string

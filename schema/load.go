@@ -14,22 +14,22 @@ import (
 	"cuelang.org/go/cue/cuecontext"
 )
 
-// What the reader takes before it gives up.
+// Limits of the reader.
 const (
 	maxBytes = 1 << 20         // of one file
 	maxTime  = 5 * time.Second // of the evaluation; see Parse
 )
 
-// Load reads the profile in a .cue file, or the single one in a folder, and
-// holds it against the policies above it (see PolicyFile). Nothing is written and nothing but files is read: `import "vapp.dev/schema"` resolves
-// to the definitions in this binary, also where the folder has a copy. The
-// error is an *Error with everything that is wrong.
+// Load reads the profile in a .cue file, or the only one in a folder, and checks it
+// against the schema and the policies above it (see PolicyFile). It writes nothing and
+// reads only files: `import "vapp.dev/schema"` resolves to the definitions in this
+// binary, even if the folder has a copy. The error is an *Error that lists all problems.
 func Load(path string) (*Profile, error) {
 	r := Read(path)
 	return r.Profile, r.Err
 }
 
-// readFile reads no more than is refused as TooLarge anyway.
+// readFile reads at most one byte more than maxBytes, which is then refused as TooLarge.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -43,7 +43,7 @@ func readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// profileFile is path itself, or the one .cue file in the folder path.
+// profileFile returns path itself, or the only profile in the folder path.
 func profileFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func profileFile(path string) (string, error) {
 	return "", problem(Unreadable, path, "%d profiles in this folder, name one: %s", len(names), strings.Join(names, ", "))
 }
 
-// reason drops the path that os puts into its errors; a Problem has it already.
+// reason removes the path from an error of os, because a Problem already has it.
 func reason(err error) error {
 	if p, ok := err.(*os.PathError); ok {
 		return p.Err
@@ -79,18 +79,18 @@ func reason(err error) error {
 	return err
 }
 
-// Parse is Load for bytes at hand; name is where they are from, and imports are
-// resolved from its folder, which need not exist.
+// Parse is Load for a profile in memory. name is its file; imports are resolved from
+// the folder of name, which need not exist.
 //
-// CUE cannot be interrupted. What could make an evaluation explode is refused
-// beforehand (see guard.go); one that still takes longer than five seconds is
-// refused as TooLarge, and its goroutine ends when the evaluation does.
+// A CUE evaluation cannot be interrupted. Files whose evaluation could explode are
+// refused before it (see guard.go and complexity.go). An evaluation that still takes
+// longer than five seconds is refused as TooLarge; its goroutine ends with it.
 func Parse(name string, data []byte) (*Profile, error) {
 	r := readText(name, data)
 	return r.Profile, r.Err
 }
 
-// within runs an evaluation in maxTime.
+// within runs an evaluation and fails after maxTime.
 func within[T any](name string, evaluate func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -100,7 +100,7 @@ func within[T any](name string, evaluate func() (T, error)) (T, error) {
 	go func() {
 		var r result
 		defer func() {
-			if cause := recover(); cause != nil { // a defect of CUE's on odd input
+			if cause := recover(); cause != nil { // a bug of CUE on unusual input
 				r = result{err: problem(Invalid, name, "CUE cannot evaluate this: %s", oneLine(fmt.Sprint(cause)))}
 			}
 			done <- r
@@ -118,7 +118,7 @@ func within[T any](name string, evaluate func() (T, error)) (T, error) {
 	}
 }
 
-// resolve turns the evaluated profile into a Profile.
+// resolve converts the evaluated value into a Profile.
 func (x *explainer) resolve(name string, data []byte, v cue.Value) (*Profile, error) {
 	if list := x.check(v); len(list) > 0 {
 		return nil, newError((&search{name: name, text: bytes.Clone(data)}).run(x, list))
@@ -136,15 +136,15 @@ func (x *explainer) resolve(name string, data []byte, v cue.Value) (*Profile, er
 	return p, nil
 }
 
-// evaluate builds the instance and unifies it with #Profile. With an error the explainer
-// has the origin only.
+// evaluate builds the instance and unifies it with #Profile. With an error, only the
+// origin of the explainer is set.
 func evaluate(name string, data []byte) (*explainer, cue.Value, error) {
 	src, inst, err := instance(name, data)
 	if err != nil {
 		return &explainer{src: src}, cue.Value{}, err
 	}
 	ctx := cuecontext.New()
-	v := ctx.BuildInstance(inst) // before the schema: an instance that it imports is built once
+	v := ctx.BuildInstance(inst) // before the schema, so that an imported schema is built once
 	lang, err := languageOf(ctx, inst)
 	if err != nil {
 		return &explainer{src: src}, v, problem(Unreadable, name, "embedded schema: %v", err)
@@ -153,7 +153,7 @@ func evaluate(name string, data []byte) (*explainer, cue.Value, error) {
 	return &explainer{lang: lang, src: src}, v.Unify(lang.profile), nil
 }
 
-// check is what CUE says about the value, and what quantities adds.
+// check returns the problems that CUE and quantities find in the value.
 func (x *explainer) check(v cue.Value) []Problem {
 	var list []Problem
 	if err := v.Validate(cue.Concrete(true), cue.Final()); err != nil {

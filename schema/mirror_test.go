@@ -14,8 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestMirror holds the Go structs against the definitions: the same fields,
-// in name and nesting, in both directions.
+// TestMirror checks that the Go structs and the definitions have the same fields.
 func TestMirror(t *testing.T) {
 	lang, err := readLanguage(cuecontext.New())
 	if err != nil {
@@ -65,8 +64,7 @@ func mirrored(t *testing.T, path string, f *field, typ reflect.Type) {
 	}
 }
 
-// TestBack holds that a resolved profile, written as JSON, is a profile that
-// says the same.
+// TestBack checks that a resolved profile, written as JSON, parses to the same profile.
 func TestBack(t *testing.T) {
 	everything, err := txtar.ParseFile("testdata/good-everything.txtar")
 	if err != nil {
@@ -92,7 +90,7 @@ func TestBack(t *testing.T) {
 	}
 }
 
-// profiles are those that come with vapp.
+// profiles returns the files of the profiles that come with vapp.
 func profiles(t testing.TB) []string {
 	t.Helper()
 	list, err := filepath.Glob("../profiles/*.cue")
@@ -122,8 +120,8 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// FuzzParse: no panic, and either a profile that says the same when it is read
-// back, or an *Error of lines with a place.
+// FuzzParse checks that any text is either a complete profile or an *Error with one line and
+// a position per problem, without a panic.
 func FuzzParse(f *testing.F) {
 	list, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// origin is where a profile was written.
+// origin holds the files of a profile and the positions of its fields.
 type origin struct {
-	name   string // as the caller gave it
-	file   string // absolute
-	root   string // the module root, or the file's folder
-	schema string // the folder that the schema was laid over
-	said   map[string][]saying
+	name     string // as the caller passed it
+	file     string // absolute
+	root     string // the module root, or the file's folder
+	schema   string // the folder of the schema's overlay
+	assigned map[string][]assignment
 
 	policies []string // absolute; see Profile.Policies
-	imported []string // absolute: files of the packages that it imports, and the module's
-	packages []string // absolute: folders of those packages
+	imported []string // absolute: files of the imported packages, and the module file
+	packages []string // absolute: folders of the imported packages
 }
 
-// saying is one place that gives a field a value.
-type saying struct {
+// assignment is one position that gives a field a value.
+type assignment struct {
 	label token.Pos
 	value ast.Expr
 	whole ast.Node // the field with its label, or the element of a list
 }
 
-// read indexes what the profile's own file says. References are not followed.
+// read indexes the assignments in the profile's own file. It does not follow references.
 func (o *origin) read(inst *build.Instance) {
-	o.said = map[string][]saying{}
+	o.assigned = map[string][]assignment{}
 	for _, f := range inst.Files {
 		o.declarations("", f.Decls)
 	}
@@ -47,10 +47,10 @@ func (o *origin) declarations(path string, decls []ast.Decl) {
 		case *ast.Field:
 			name, ident, err := ast.LabelName(d.Label)
 			if err != nil || d.Constraint == token.OPTION || ident && strings.HasPrefix(strings.TrimPrefix(name, "_"), "#") || ident && name[0] == '_' {
-				continue // a pattern, a definition, a hidden field: none of the profile's
+				continue // a pattern, a definition or a hidden field: not a field of the profile
 			}
 			at := join(path, name)
-			o.said[at] = append(o.said[at], saying{d.Label.Pos(), d.Value, d})
+			o.assigned[at] = append(o.assigned[at], assignment{d.Label.Pos(), d.Value, d})
 			o.expression(at, d.Value)
 		}
 	}
@@ -70,13 +70,13 @@ func (o *origin) expression(path string, e ast.Expr) {
 	case *ast.ListLit:
 		for i, x := range e.Elts {
 			at := fmt.Sprintf("%s[%d]", path, i)
-			o.said[at] = append(o.said[at], saying{x.Pos(), x, x})
+			o.assigned[at] = append(o.assigned[at], assignment{x.Pos(), x, x})
 			o.expression(at, x)
 		}
 	}
 }
 
-// join extends a path by a label, quoted where it is no identifier.
+// join appends a label to a path, quoted if it is not an identifier.
 func join(path, label string) string {
 	if !ast.IsValidIdent(label) {
 		label = literal.String.Quote(label)
@@ -87,11 +87,11 @@ func join(path, label string) string {
 	return path + "." + label
 }
 
-// position is the place of the field, else of the nearest field around it, else
-// the start of the file.
+// position returns the position of the field, else of the nearest field that contains it,
+// else the start of the file.
 func (o *origin) position(path string) Position {
 	for path != "" {
-		if s := o.said[path]; len(s) > 0 {
+		if s := o.assigned[path]; len(s) > 0 {
 			return o.place(s[0].label)
 		}
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
@@ -99,7 +99,7 @@ func (o *origin) position(path string) Position {
 	return Position{File: shown(o.name), Line: 1, Column: 1}
 }
 
-// place shows a position of CUE's.
+// place converts a position of CUE.
 func (o *origin) place(at token.Pos) Position {
 	p := at.Position()
 	if p.Filename == o.file || p.Filename == "" {
@@ -108,23 +108,22 @@ func (o *origin) place(at token.Pos) Position {
 	return Position{File: shown(p.Filename), Line: p.Line, Column: p.Column}
 }
 
-// own says whether the position is in a file of the user's, not in the schema.
+// own reports whether the position is in a file of the user and not in the schema.
 func (o *origin) own(at token.Pos) bool {
 	name := at.Position().Filename
 	return filepath.IsAbs(name) && filepath.Dir(name) != o.schema
 }
 
-// Pos is where the profile's file says the field, such as "memory.swapSpace":
-// the field itself, else the nearest one around it, else the file's start. For
-// errors that are found only when the profile is planned.
+// Pos returns the position of a field, such as "memory.swapSpace", in the profile's file:
+// that of the field itself, else of the nearest field that contains it, else the start of
+// the file. It is for errors that only planning can find.
 func (p *Profile) Pos(path string) Position { return p.origin.position(path) }
 
-// Says tells whether the profile's own file gives the field a value, so that a
-// default is told from a wish.
-func (p *Profile) Says(path string) bool { return len(p.origin.said[path]) > 0 }
+// Says reports whether the profile's own file sets the field, as opposed to a default.
+func (p *Profile) Says(path string) bool { return len(p.origin.assigned[path]) > 0 }
 
-// Reject is the error of a field that is well formed and cannot be honoured, at
-// its place. Kind is Unsupported.
+// Reject returns the error of a valid field that cannot be implemented, with the field's
+// position and the kind Unsupported.
 func (p *Profile) Reject(path, format string, args ...any) *Error {
 	return p.origin.reject(path, format, args...)
 }

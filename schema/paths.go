@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Path is where a path that the profile writes leads, by the rules of
-// model.source: "/x" and "~/x" as they are, "./x" and "../x" beside the profile,
-// anything else below the profile's root, else below the working directory.
-// Where neither is there it is the one below the root. The path need not exist.
+// Path resolves a path in the profile by the rules of model.source: "/x" and "~/x" are
+// absolute, "./x" and "../x" are relative to the profile's folder, and any other path is
+// relative to the profile's module root, else to the working directory. If neither exists,
+// it returns the path below the root.
 func (p *Profile) Path(text string) string { return p.origin.path(text) }
 
 func (o *origin) path(text string) string {
@@ -36,17 +36,17 @@ func (o *origin) path(text string) string {
 	return below
 }
 
-// Policies are the files, absolute, whose change may forbid or allow the profile:
-// the policies that bind it, and in its module also those that are not there yet.
+// Policies returns the absolute paths of the policies that apply to the profile, and, in a
+// module, also the paths where a policy would apply if it existed.
 func (p *Profile) Policies() []string { return slices.Clone(p.origin.policies) }
 
-// Files are those of a Reading.
+// Files returns the files of a Reading.
 func (p *Profile) Files() []string {
 	return append(append([]string{p.origin.file}, p.origin.policies...), p.origin.imported...)
 }
 
-// Folders are those of a Reading.
+// Folders returns the folders of a Reading.
 func (p *Profile) Folders() []string { return slices.Clone(p.origin.packages) }
 
-// File is the profile's own file, absolute.
+// File returns the absolute path of the profile's own file.
 func (p *Profile) File() string { return p.origin.file }

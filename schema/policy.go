@@ -9,8 +9,8 @@ import (
 	"cuelang.org/go/cue"
 )
 
-// PolicyFile is the name of a policy: constraints in the form of a profile,
-// which every profile in its folder and below must meet.
+// PolicyFile is the file name of a policy: constraints in the form of a profile, which
+// every profile in its folder and in the folders below it must meet.
 //
 //	package profiles
 //
@@ -18,16 +18,15 @@ import (
 //	serve: apiKeys: [...{file!: string} | {env!: string}]
 //	require!: concurrency!: _
 //
-// A policy is held against the resolved profile: defaults filled in, sizes and
-// lengths as numbers (20Gi, 128Ki), a key in clear text as "(hidden)". It
-// constrains and never fills in: a field that it gives without "?" must be in
-// the profile. Plain CUE reads it the same way: files of one package in a
-// folder and in those above it are one value.
+// A policy is applied to the resolved profile: defaults are filled in, sizes and lengths
+// are numbers (20Gi, 128Ki), and a key in clear text is "(hidden)". A policy never sets a
+// value: a field that it has without "?" must be in the profile. Plain CUE tools apply it
+// too, because they unify the files of one package in a folder and the folders above it.
 const PolicyFile = "policy.cue"
 
 const (
-	maxPolicies = 32  // that bind one profile
-	maxParents  = 256 // folders that are looked into
+	maxPolicies = 32  // that apply to one profile
+	maxParents  = 256 // folders that are searched
 )
 
 // policy is one file of constraints.
@@ -37,10 +36,10 @@ type policy struct {
 	rules []rule
 }
 
-// policyFiles are the names of the policies that bind the profile of that name,
-// the nearest first, and all files that would be policies if they were there:
-// in every folder from the profile's up to the module root, or, outside a
-// module, to the top. Names are relative where the profile's is.
+// policyFiles returns the policies that apply to a profile, the nearest first (there), and
+// in a module also all paths where a policy would apply (all). It searches every folder
+// from the profile's up to the module root, or, outside a module, to the root of the file
+// system. The paths in there are relative if the profile's is.
 func policyFiles(src *origin) (there, all []string, err error) {
 	stop := moduleRoot(filepath.Dir(src.file))
 	name := filepath.Dir(src.name)
@@ -50,12 +49,12 @@ func policyFiles(src *origin) (there, all []string, err error) {
 		st, err := os.Lstat(at)
 		if err == nil && st.Mode()&fs.ModeSymlink != 0 {
 			if st, err = os.Stat(at); errors.Is(err, fs.ErrNotExist) {
-				return nil, nil, problem(Unreadable, file, "a link that leads nowhere, so that nothing is known of the policy of what is below")
+				return nil, nil, problem(Unreadable, file, "a link whose target does not exist, so that the policy of the folders below is unknown")
 			}
 		}
 		switch {
 		case err == nil && !st.Mode().IsRegular():
-			return nil, nil, problem(Unreadable, file, "not a regular file, so that nothing can be read as the policy of what is below")
+			return nil, nil, problem(Unreadable, file, "not a regular file, so that the policy of the folders below cannot be read")
 		case err == nil:
 			there = append(there, file)
 		case !errors.Is(err, fs.ErrNotExist):
@@ -74,8 +73,8 @@ func policyFiles(src *origin) (there, all []string, err error) {
 	return there, all, nil
 }
 
-// LoadPolicy says what is wrong with a policy by itself: bad syntax, fields that
-// no profile has, constraints that none can meet. The error is an *Error.
+// LoadPolicy checks a policy without a profile: its syntax, fields that are not in the
+// schema, and constraints that no value meets. The error is an *Error.
 func LoadPolicy(path string) error {
 	_, err := within(path, func() (*policy, error) {
 		lang, err := freshLanguage()
@@ -87,6 +86,7 @@ func LoadPolicy(path string) error {
 	return err
 }
 
+// readPolicy reads and checks a policy.
 func readPolicy(lang *language, name string) (*policy, error) {
 	data, err := readFile(name)
 	if err != nil {
@@ -97,7 +97,7 @@ func readPolicy(lang *language, name string) (*policy, error) {
 		return nil, err
 	}
 	p := &policy{src: src, value: lang.profile.Context().BuildInstance(inst)}
-	p.src.said = map[string][]saying{}
+	p.src.assigned = map[string][]assignment{}
 	for _, f := range inst.Files {
 		p.declarations("", f.Decls)
 	}
@@ -115,8 +115,8 @@ func readPolicy(lang *language, name string) (*policy, error) {
 	return p, nil
 }
 
-// comparable tells the constraints on sizes and lengths that are written as
-// text: the resolved profile has numbers there.
+// comparable appends problems for constraints on sizes and lengths that are written as
+// text, because the resolved profile has numbers there.
 func (p *policy) comparable(x *explainer, f *field, v cue.Value, path string, list *[]Problem) {
 	fields, err := v.Fields(cue.Optional(true))
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *policy) comparable(x *explainer, f *field, v cue.Value, path string, li
 		number := f.refers("#Size") || f.refers("#Tokens")
 		if auto := v.Context().CompileString(`"auto"`).Unify(v).Err() == nil; number && k&cue.NumberKind == 0 && !auto {
 			*list = append(*list, Problem{Kind: Invalid, Path: path, Pos: x.src.position(path),
-				Message: "no value meets this: to a policy sizes and lengths are numbers", Allowed: "such as <=20Gi or <=128Ki"})
+				Message: "no value meets this: in a policy, sizes and lengths are numbers", Allowed: "such as <=20Gi or <=128Ki"})
 		}
 		return
 	}

@@ -19,7 +19,7 @@ schema.#Profile & {
 }
 `
 
-// write makes files below a new folder and returns it.
+// write writes files below a new folder and returns the folder.
 func write(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,8 +35,8 @@ func write(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// TestPolicyReach: policies bind from the profile's folder up to the module's
-// root and not above it, and outside a module from every folder above.
+// TestPolicyReach checks which policies apply: those from the profile's folder up to the
+// module's root, and outside a module those of every folder above.
 func TestPolicyReach(t *testing.T) {
 	strict := "memory: utilization?: <=0.5\n"
 	for name, c := range map[string]struct {
@@ -66,7 +66,8 @@ func TestPolicyReach(t *testing.T) {
 	}
 }
 
-// TestPolicyLink: a link is followed, and one that leads nowhere is no leave.
+// TestPolicyLink checks that a policy may be a symbolic link, and that a broken link is an
+// error.
 func TestPolicyLink(t *testing.T) {
 	dir := write(t, map[string]string{"p.cue": governed, "shared/strict.cue": "memory: utilization?: <=0.5\n"})
 	for to, want := range map[string]Kind{"shared/strict.cue": Policy, "nowhere.cue": Unreadable} {
@@ -83,7 +84,7 @@ func TestPolicyLink(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreFollowed: what a reload must watch.
+// TestPoliciesAreFollowed checks the files that a reload must watch.
 func TestPoliciesAreFollowed(t *testing.T) {
 	dir := write(t, map[string]string{
 		"cue.mod/module.cue": bareModule, "a/policy.cue": "memory: utilization?: <=0.95\n", "a/b/p.cue": governed,
@@ -98,7 +99,7 @@ func TestPoliciesAreFollowed(t *testing.T) {
 	}
 }
 
-// TestLoadPolicy: a policy by itself, and none taken for a profile.
+// TestLoadPolicy checks policies without a profile, and that a policy is not loaded as one.
 func TestLoadPolicy(t *testing.T) {
 	dir := write(t, map[string]string{"policy.cue": "memory: utilization?: <=0.95\n", "bad/policy.cue": "memory: util?: 1\n", "p.cue": governed})
 	if err := LoadPolicy(filepath.Join(dir, "policy.cue")); err != nil {
@@ -118,7 +119,7 @@ func TestLoadPolicy(t *testing.T) {
 	}
 }
 
-// TestBelow: what is a profile.
+// TestBelow checks which files are profiles.
 func TestBelow(t *testing.T) {
 	dir := write(t, map[string]string{
 		"cue.mod/module.cue": bareModule, "policy.cue": "", "p.cue": governed, "deep/er/q.cue": governed,
@@ -137,7 +138,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// TestPolicyKeepsSecrets: a key is never part of what is said.
+// TestPolicyKeepsSecrets checks that no error contains a key.
 func TestPolicyKeepsSecrets(t *testing.T) {
 	dir := write(t, map[string]string{"p.cue": governed, "policy.cue": `serve: apiKeys: [...=~"^x"]` + "\n"})
 	_, err := Load(filepath.Join(dir, "p.cue"))
@@ -146,8 +147,8 @@ func TestPolicyKeepsSecrets(t *testing.T) {
 	}
 }
 
-// FuzzPolicy: no panic, an *Error, and of a profile that a policy refuses both
-// places.
+// FuzzPolicy checks that any policy either accepts the profile or gives an *Error that names
+// the policy and no key, without a panic.
 func FuzzPolicy(f *testing.F) {
 	for _, s := range []string{
 		"memory: utilization?: <=0.92 @message(\"x\")", "name: =~\"^a\"", "if name == \"a\" {backend: \"ref\"}\nname: _",

@@ -1,11 +1,13 @@
-// Package schema is what a profile may say: CUE definitions, the Go structs
-// that mirror them, and Load. Meaning, bounds, defaults and reload classes are
-// in the .cue files of this folder and nowhere else; a test holds the mirror
-// against them. It knows no engine and reads nothing but profiles.
+// Package schema reads profiles: it has the CUE definitions of a profile's fields, the
+// Go structs that mirror them, and Load, which reports each problem with its position.
+// Meaning, bounds, defaults and reload classes are only in the .cue files; a test
+// compares the structs with them. It must not know the engine, and it reads only
+// profiles, policies and what they import.
+// Start reading at Profile in this file and Load in load.go; the fields are in profile.cue.
 package schema
 
-// Profile mirrors #Profile, resolved: defaults filled in, sizes in bytes or
-// tokens. A value comes from Load or Parse only; treat it as read-only.
+// Profile mirrors #Profile after resolution: defaults are filled in, sizes are in bytes
+// or tokens. Only Load and Parse return one; treat it as read-only.
 type Profile struct {
 	Name         string       `json:"name"`
 	Model        Model        `json:"model"`
@@ -29,10 +31,10 @@ type Profile struct {
 	Reload       Reload       `json:"reload"`
 	Require      *Require     `json:"require,omitempty"`
 
-	origin origin // where it was written; not part of the value
+	origin origin // positions in the source; not part of the value
 }
 
-// Model mirrors #Model. For Source see Profile.Path.
+// Model mirrors #Model. Profile.Path resolves Source.
 type Model struct {
 	Source     string `json:"source"`
 	Revision   string `json:"revision,omitempty"`
@@ -42,7 +44,7 @@ type Model struct {
 	Convert    string `json:"convert"`    // auto, none, embed, classify
 }
 
-// Pooling mirrors #Pooling: "" and nil where the profile leaves it to the checkpoint.
+// Pooling mirrors #Pooling; "" and nil: the checkpoint decides.
 type Pooling struct {
 	Type                string   `json:"type,omitempty"` // LAST, MEAN, CLS, ALL
 	Normalize           *bool    `json:"normalize,omitempty"`
@@ -56,7 +58,7 @@ type Memory struct {
 	KVCache      Bytes   `json:"kvCache,omitempty"`
 	KVCacheDtype string  `json:"kvCacheDtype"`
 	SwapSpace    Bytes   `json:"swapSpace"`
-	BlockSize    int     `json:"blockSize"` // tokens a KV page holds
+	BlockSize    int     `json:"blockSize"` // tokens per KV page
 	KVRebuild    bool    `json:"kvRebuild"`
 	Reserve      Bytes   `json:"reserve"`
 }
@@ -78,8 +80,8 @@ type Cudagraph struct {
 	CaptureSizes []int  `json:"captureSizes,omitempty"`
 }
 
-// Parsers mirrors #Parsers. Reasoning, ToolCall and ChatTemplate are "" where
-// the profile names none.
+// Parsers mirrors #Parsers. Reasoning, ToolCall and ChatTemplate are "" if the profile
+// does not set them.
 type Parsers struct {
 	Reasoning                string         `json:"reasoning,omitempty"`
 	ToolCall                 string         `json:"toolCall,omitempty"`
@@ -106,7 +108,7 @@ type Multimodal struct {
 	Limits MediaLimits `json:"limits"`
 }
 
-// MediaLimits are the most items of a kind in one request.
+// MediaLimits holds the maximum number of items of each kind in one request.
 type MediaLimits struct {
 	Image int `json:"image"`
 	Video int `json:"video"`
@@ -141,8 +143,7 @@ type CUDA struct {
 	Linear      string `json:"linear"`      // own, cublaslt
 }
 
-// Sampling mirrors #Sampling: nil where the profile leaves a parameter to
-// GenerationConfig.
+// Sampling mirrors #Sampling; nil: GenerationConfig selects the default.
 type Sampling struct {
 	GenerationConfig  string   `json:"generationConfig"` // auto, vllm
 	Temperature       *float64 `json:"temperature,omitempty"`

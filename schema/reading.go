@@ -9,20 +9,22 @@ import (
 	"cuelang.org/go/cue/build"
 )
 
-// Reading is what one reading of a profile gives, also of one that is refused.
+// Reading is the result of reading a profile, including one that is refused.
 type Reading struct {
-	Profile *Profile // nil where Err is not
-	Err     error    // as Load's
-	Access  *Access  // nil where serve.apiKeys and serve.tls cannot be evaluated
+	Profile *Profile // nil if Err is not nil
+	Err     error    // the error of Load
+	Access  *Access  // nil if serve.apiKeys and serve.tls cannot be evaluated
 
-	// Files are those whose content decides, absolute: the profile, its policies (in a
-	// module those that are not there yet too) and the packages that it imports.
+	// Files lists the absolute paths of all files that determine the result: the profile,
+	// its policies (in a module also the paths of policies that do not exist yet) and the
+	// imported packages.
 	Files []string
-	// Folders are those in which a new *.cue file is part of the profile, absolute.
+	// Folders lists the absolute paths of folders in which a new *.cue file would become part
+	// of the profile.
 	Folders []string
 }
 
-// Read is Load with what can be known of a profile that Load refuses.
+// Read is Load, and also returns the files and the Access of a profile that Load refuses.
 func Read(path string) *Reading {
 	file, err := profileFile(path)
 	if err == nil && filepath.Base(file) == PolicyFile {
@@ -45,7 +47,7 @@ func Read(path string) *Reading {
 	return r
 }
 
-// readText is Parse with the rest of a Reading.
+// readText is Parse that returns a Reading.
 func readText(name string, data []byte) *Reading {
 	r, err := within(name, func() (*Reading, error) { return evaluated(name, data), nil })
 	if err != nil {
@@ -54,8 +56,7 @@ func readText(name string, data []byte) *Reading {
 	return r
 }
 
-// evaluated reads what a profile says, and what it says of keys and its certificate where
-// the rest is refused.
+// evaluated reads a profile; if it is refused, at least its keys and its certificate.
 func evaluated(name string, data []byte) *Reading {
 	r := &Reading{}
 	x, v, err := evaluate(name, data)
@@ -85,7 +86,7 @@ func evaluated(name string, data []byte) *Reading {
 	return r
 }
 
-// note keeps which files the instance consists of, beside the profile and the schema.
+// note records the files of the instance other than the profile and the schema.
 func (o *origin) note(inst *build.Instance) {
 	if moduleRoot(filepath.Dir(o.file)) != "" {
 		o.imported = append(o.imported, filepath.Join(o.root, "cue.mod", "module.cue"))
@@ -110,8 +111,8 @@ func (o *origin) note(inst *build.Instance) {
 	walk(inst.Imports)
 }
 
-// Passing says whether the error may go away without a change of any file: something could
-// not be read.
+// Passing reports whether the error may disappear without a change of any file, because a
+// file could not be read.
 func Passing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && slices.ContainsFunc(e.List, func(p Problem) bool { return p.Kind == Unreadable || p.Kind == Import })

@@ -9,8 +9,8 @@ import (
 
 const readingHead = "package profiles\nimport \"vapp.dev/schema\"\n"
 
-// TestReadingFiles: a profile consists of its file, its policies, the packages that it imports
-// and their module, also where it is refused.
+// TestReadingFiles checks that a Reading lists the profile's file, its policies, the imported
+// packages and their module, also if the profile is refused.
 func TestReadingFiles(t *testing.T) {
 	root := t.TempDir()
 	put := func(name, text string) {
@@ -44,8 +44,8 @@ func TestReadingFiles(t *testing.T) {
 	}
 }
 
-// TestReadingAccess: keys and certificate are read of profiles that are refused elsewhere, and
-// the elements of a list that is refused one by one.
+// TestReadingAccess checks that keys and certificate are read from profiles that are refused
+// because of other fields, and that the valid elements of an invalid list are read.
 func TestReadingAccess(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   string
@@ -79,8 +79,8 @@ func TestReadingAccess(t *testing.T) {
 	}
 }
 
-// TestTake: fields of the classes come from the next profile, all others stay; whether an
-// optional struct is there is of its own class.
+// TestTake checks that only fields of the given classes come from the next profile, and that
+// the presence of an optional struct has the class of the struct.
 func TestTake(t *testing.T) {
 	of := func(more string) *Profile {
 		return parse(t, readingHead+"schema.#Profile & {name: \"x\", model: source: \"./m\", "+more+"}\n")

@@ -12,24 +12,25 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// rule is one constraint of a policy as it was written.
+// rule is one constraint in the source of a policy.
 type rule struct {
 	path    string
 	at      token.Pos // of the constraint
 	value   ast.Expr
-	message string // of @message on the field, or on one around it
+	message string // @message of the field, or of a field that contains it
 }
 
-// holds says whether the place is inside the rule.
-func (r rule) holds(at token.Pos) bool {
+// contains reports whether the position is inside the rule.
+func (r rule) contains(at token.Pos) bool {
 	from, to := r.value.Pos(), r.value.End()
 	return at.IsValid() && at.Filename() == from.Filename() && at.Offset() >= from.Offset() && at.Offset() <= to.Offset()
 }
 
-// declarations indexes rules: as origin.declarations does for a profile, but
-// with optional and required fields, and with what stands under if and for.
+// declarations indexes the rules of a policy, as origin.declarations does for a profile.
+// It includes optional and required fields, and those under if and for.
 func (p *policy) declarations(path string, decls []ast.Decl) { p.under(path, "", decls) }
 
+// under indexes the rules of a struct at path; message is the @message around it.
 func (p *policy) under(path, message string, decls []ast.Decl) {
 	for _, d := range decls {
 		switch d := d.(type) {
@@ -43,7 +44,7 @@ func (p *policy) under(path, message string, decls []ast.Decl) {
 				continue // a pattern, a definition, a hidden field
 			}
 			at, text := join(path, name), messageOf(d, message)
-			p.src.said[at] = append(p.src.said[at], saying{d.Label.Pos(), d.Value, d})
+			p.src.assigned[at] = append(p.src.assigned[at], assignment{d.Label.Pos(), d.Value, d})
 			p.rules = append(p.rules, rule{at, d.Value.Pos(), d.Value, text})
 			p.constraint(at, text, d.Value)
 		}
@@ -70,7 +71,7 @@ func (p *policy) constraint(path, message string, e ast.Expr) {
 	}
 }
 
-// messageOf is the text of the field's @message, else the one around it.
+// messageOf returns the text of the field's @message, else that of the field around it.
 func messageOf(f *ast.Field, around string) string {
 	for _, a := range f.Attrs {
 		if key, body := a.Split(); key == "message" {
@@ -83,7 +84,8 @@ func messageOf(f *ast.Field, around string) string {
 	return around
 }
 
-// lookup follows a path into what is given, optional or stands for any element.
+// lookup returns the value at a path, which may lead through optional fields and list
+// elements.
 func lookup(v cue.Value, path string) cue.Value {
 	for _, label := range labels(path) {
 		var next cue.Value
@@ -102,8 +104,8 @@ func lookup(v cue.Value, path string) cue.Value {
 	return v
 }
 
-// met says whether the profile meets one alternative of a constraint where CUE
-// sees several that are still open: {file!: _} | {env!: _} of {env: "KEY"}.
+// met reports whether the profile meets one alternative of a constraint for which CUE
+// considers several still possible: {file!: _} | {env!: _} with {env: "KEY"}.
 func (q *policy) met(g *group, data cue.Value) bool {
 	rule, given := lookup(q.value, g.path), lookup(data, g.path)
 	if !rule.Exists() || !given.Exists() {
@@ -113,8 +115,8 @@ func (q *policy) met(g *group, data cue.Value) bool {
 	return (op == cue.OrOp || op == cue.AndOp) && meets(rule, given, maxChoices)
 }
 
-// meets says whether what is given meets a rule by its parts: one alternative of
-// each disjunction. n bounds how deep they are taken apart.
+// meets reports whether a value meets a rule: all operands of a conjunction and one of a
+// disjunction. n bounds the depth of the recursion.
 func meets(rule, given cue.Value, n int) bool {
 	op, args := rule.Expr()
 	one := func(v cue.Value) bool { return meets(v, given, n-1) }

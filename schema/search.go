@@ -9,73 +9,73 @@ import (
 	"cuelang.org/go/cue/ast"
 )
 
-// maxRounds bounds how often a profile with errors is read again.
+// maxRounds bounds how often a profile with errors is evaluated again.
 const maxRounds = 24
 
-// search finds the errors that CUE keeps to itself while others stand: it
-// blanks what is wrong in the text, in place so that every position stays, and
-// asks again until nothing new comes.
+// search finds the errors that CUE does not report while there are others. It blanks the
+// wrong parts of the text, without changing the positions of the rest, and evaluates it
+// again until no new errors appear.
 type search struct {
-	name string
-	text []byte
-	gone erased
-	list []Problem
-	told map[string]bool // paths
+	name     string
+	text     []byte
+	gone     erased
+	list     []Problem
+	reported map[string]bool // paths
 }
 
-// erased are the fields that were blanked, by path; the value is the label of
-// one that went whole, else "".
+// erased holds the blanked fields by path. The value is the label of a field that was
+// blanked with its label, else "".
 type erased map[string]string
 
-// run returns the first round's problems and all that follow.
+// run returns the problems of the first round and all that later rounds find.
 func (s *search) run(x *explainer, first []Problem) []Problem {
-	s.gone, s.told = erased{}, map[string]bool{}
-	news := append(first, x.typos()...)
+	s.gone, s.reported = erased{}, map[string]bool{}
+	found := append(first, x.typos()...)
 	for range maxRounds {
-		if !s.blank(x, s.tell(news)) {
+		if !s.blank(x, s.report(found)) {
 			return s.list
 		}
 		next, v, err := evaluate(s.name, s.text)
 		if err != nil {
-			return s.list // blanked into something else; what is known is told
+			return s.list // the blanked text means something else; report the problems found so far
 		}
 		next.gone = s.gone
-		x, news = next, next.check(v)
+		x, found = next, next.check(v)
 	}
 	return append(s.list, Problem{Kind: TooLarge, Pos: Position{File: shown(s.name)},
 		Message: "there may be more errors behind these; mend these first"})
 }
 
-// tell takes over the problems of fields that had none so far.
-func (s *search) tell(news []Problem) []Problem {
+// report adds and returns the problems of fields that had none so far.
+func (s *search) report(found []Problem) []Problem {
 	var fresh []Problem
-	for _, p := range news {
-		if !s.told[p.Path] {
+	for _, p := range found {
+		if !s.reported[p.Path] {
 			fresh = append(fresh, p)
 		}
 	}
 	for _, p := range fresh {
-		s.told[p.Path] = true
+		s.reported[p.Path] = true
 	}
 	s.list = append(s.list, fresh...)
 	return fresh
 }
 
-// blank takes the wrong fields out of the text; false if it changed nothing. A
-// field that the schema lacks, or that another excludes, goes whole; of any
-// other the value goes, so that what refers to it still can.
+// blank removes the wrong fields from the text and reports whether it changed anything. It
+// removes a field that is unknown or in conflict with its label; of any other field only
+// the value, so that references to it stay valid.
 func (s *search) blank(x *explainer, wrong []Problem) bool {
 	changed := false
 	for _, path := range x.caused {
 		wrong = append(wrong, Problem{Kind: Invalid, Path: path})
 	}
 	for _, p := range wrong {
-		said := x.src.said[p.Path]
-		if _, twice := s.gone[p.Path]; twice || p.Path == "" || len(said) == 0 {
+		assigned := x.src.assigned[p.Path]
+		if _, twice := s.gone[p.Path]; twice || p.Path == "" || len(assigned) == 0 {
 			continue
 		}
 		s.gone[p.Path] = ""
-		for _, at := range said {
+		for _, at := range assigned {
 			if p.Kind == Unknown || p.Kind == Conflict {
 				s.gone[p.Path] = lastLabel(p.Path)
 				s.over(at.whole, "{}")
@@ -88,7 +88,7 @@ func (s *search) blank(x *explainer, wrong []Problem) bool {
 	return changed
 }
 
-// over writes short over a node and spaces over what is left of it.
+// over replaces a node by short and spaces, keeping its line ends.
 func (s *search) over(n ast.Node, short string) {
 	from, to := n.Pos().Offset(), n.End().Offset()
 	if from < 0 || to > len(s.text) || to-from < len(short) {
@@ -102,10 +102,10 @@ func (s *search) over(n ast.Node, short string) {
 	copy(s.text[from:], short)
 }
 
-// caused says whether what was blanked explains the group: it is about such a
-// field or what is in it, about a struct that lacks its value now, or about a
-// name that went with it.
-func (e erased) caused(g *group, said []saying) bool {
+// caused reports whether the blanked fields explain the group: it is about such a field or
+// one inside it, about a reference to a removed label, or about a value that is incomplete
+// now.
+func (e erased) caused(g *group, assigned []assignment) bool {
 	text := message(g.errs[0])
 	for path, label := range e {
 		if g.path == path || inside(g.path, path) {
@@ -115,11 +115,11 @@ func (e erased) caused(g *group, said []saying) bool {
 			return true
 		}
 	}
-	return len(e) > 0 && strings.HasPrefix(text, "incomplete") && (len(said) == 0 || refers(said[0].value))
+	return len(e) > 0 && strings.HasPrefix(text, "incomplete") && (len(assigned) == 0 || refers(assigned[0].value))
 }
 
-// refers says whether the expression names anything but a type, or was blanked
-// in part.
+// refers reports whether the expression has a name other than a type, such as the "_" of a
+// blanked part.
 func refers(e ast.Expr) bool {
 	found := false
 	ast.Walk(e, func(n ast.Node) bool {
@@ -130,23 +130,23 @@ func refers(e ast.Expr) bool {
 	return found
 }
 
-// inside says whether path is that of something in the struct or list outer.
+// inside reports whether path is below the struct or list outer.
 func inside(path, outer string) bool {
 	return strings.HasPrefix(path, outer+".") || strings.HasPrefix(path, outer+"[")
 }
 
-// lastLabel is the name at the end of a path.
+// lastLabel returns the last label of a path.
 func lastLabel(path string) string {
 	list := labels(path)
 	return list[len(list)-1]
 }
 
-// typos are the fields of the profile's own text that the schema lacks. CUE
-// tells them only where nothing else is wrong.
+// typos returns the problems of fields in the profile's own text that are not in the
+// schema. CUE reports these only if there are no other errors.
 func (x *explainer) typos() []Problem {
 	var list []Problem
 	seen := map[string]bool{}
-	for _, path := range slices.SortedFunc(maps.Keys(x.src.said), func(a, b string) int {
+	for _, path := range slices.SortedFunc(maps.Keys(x.src.assigned), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(labels(a)), len(labels(b))), cmp.Compare(a, b))
 	}) {
 		g := x.locate(labels(path))

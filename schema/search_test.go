@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// mistakes are lines of a profile with the path of the one error in each. None
-// of them touches another.
+// mistakes are lines of a profile, each with the path of its only error. They are
+// independent of each other.
 var mistakes = [][2]string{
 	{`backned: "cpu"`, `backned`},
 	{`serve: prot: 80`, `serve.prot`},
@@ -37,18 +37,20 @@ var mistakes = [][2]string{
 	{`maxModelLen: "8KiB"`, `maxModelLen`},
 }
 
-// TestAllMistakes: whatever is wrong together, each error is told, and no other.
+// TestAllMistakes checks that of any combination of mistakes each one is reported, and nothing
+// else.
 func TestAllMistakes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	told(t, mistakes)
+	checkReported(t, mistakes)
 	for range 24 {
 		some := slices.Clone(mistakes)
 		rng.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
-		told(t, some[:1+rng.IntN(4)])
+		checkReported(t, some[:1+rng.IntN(4)])
 	}
 }
 
-func told(t *testing.T, wrong [][2]string) {
+// checkReported parses a profile with these mistakes and compares the reported paths.
+func checkReported(t *testing.T, wrong [][2]string) {
 	t.Helper()
 	text := "import \"vapp.dev/schema\"\n\nschema.#Profile & {\n\tmodel: source: \"org/model\"\n"
 	want := []string{"name"} // missing

@@ -78,9 +78,9 @@ type CORS struct {
 	AllowCredentials bool     `json:"allowCredentials"`
 }
 
-// Key mirrors #Key: exactly one of File (one key a line), Env (name of a
-// variable) and the clear text is set. Nothing that prints or marshals a Key
-// shows the clear text; Secret does.
+// Key mirrors #Key: exactly one of File (one key per line), Env (name of a variable)
+// and the clear text is set. Printing or marshalling a Key never shows the clear text;
+// only Secret returns it.
 type Key struct {
 	File string
 	Env  string
@@ -88,13 +88,13 @@ type Key struct {
 	secret string
 }
 
-// hidden stands where a clear-text key would be printed.
+// hidden is printed in place of a clear-text key.
 const hidden = "(hidden)"
 
-// Secret is the key in clear text; "" for one in a file or in a variable.
+// Secret returns the key in clear text, "" for a key in a file or a variable.
 func (k Key) Secret() string { return k.secret }
 
-// String names the place of the key, never the key.
+// String returns the location of the key, never the key itself.
 func (k Key) String() string {
 	switch {
 	case k.File != "":
@@ -105,10 +105,10 @@ func (k Key) String() string {
 	return hidden
 }
 
-// GoString is String, so that %#v hides the key too.
+// GoString returns String, so that %#v also hides the key.
 func (k Key) GoString() string { return k.String() }
 
-// LogValue is String, for log/slog.
+// LogValue returns String, for log/slog.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 // MarshalJSON writes {"file": …}, {"env": …} or "(hidden)".
@@ -122,7 +122,7 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	return json.Marshal(hidden)
 }
 
-// UnmarshalJSON reads what #Key allows.
+// UnmarshalJSON accepts the forms of #Key.
 func (k *Key) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, &k.secret)

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Bytes is a number of bytes; in a profile an int or a string such as "20GiB".
+// Bytes is a number of bytes, in a profile an int or a string such as "20GiB".
 type Bytes int64
 
-// Count is a number of tokens or threads, or Auto; in a profile an int, a
-// string such as "256K", or "auto".
+// Count is a number of tokens or threads, or Auto, in a profile an int, a string such as
+// "256K", or "auto".
 type Count int64
 
-// Auto is the Count that the planner chooses.
+// Auto is a Count that the planner chooses.
 const Auto Count = -1
 
-// Duration is a time; in a profile a string such as "30s".
+// Duration is a time, in a profile a string such as "30s".
 type Duration time.Duration
 
-// SizeError is a size or a time that cannot be read. Allowed says what can.
+// SizeError is the error for an invalid size or time. Allowed describes valid ones.
 type SizeError struct {
 	Text, Reason, Allowed string
 }
@@ -35,8 +35,8 @@ const (
 	countAllowed = `an int, a number with K, M, G (1024-fold) or k, m, g (1000-fold), or "auto"`
 )
 
-// units are the factors of the suffixes. A single letter is vLLM's: capital
-// 1024-fold, small 1000-fold.
+// units maps suffixes to factors. As in vLLM, a single capital letter is a power of 1024,
+// a small one a power of 1000.
 var units = map[string]int64{
 	"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12,
 	"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,
@@ -44,7 +44,7 @@ var units = map[string]int64{
 	"kiB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
 }
 
-// ParseBytes reads a size as #Size writes it: "20GiB", "20GB", "512K", "4096".
+// ParseBytes parses a size in the notation of #Size: "20GiB", "20GB", "512K", "4096".
 // The error is a *SizeError.
 func ParseBytes(s string) (Bytes, error) {
 	n, reason := quantity(s, len("TiB"))
@@ -54,7 +54,7 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(n), nil
 }
 
-// ParseCount reads a number as #Tokens writes it: "256K" is 262144, "256k" is
+// ParseCount parses a number in the notation of #Tokens: "256K" is 262144, "256k" is
 // 256000, "auto" is Auto. The error is a *SizeError.
 func ParseCount(s string) (Count, error) {
 	if s == "auto" {
@@ -67,10 +67,10 @@ func ParseCount(s string) (Count, error) {
 	return Count(n), nil
 }
 
-// Time is the same time in the standard library's type.
+// Time returns d as a time.Duration.
 func (d Duration) Time() time.Duration { return time.Duration(d) }
 
-// ParseDuration reads a time as #Duration writes it. The error is a *SizeError.
+// ParseDuration parses a time in the notation of #Duration. The error is a *SizeError.
 func ParseDuration(s string) (Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
@@ -79,7 +79,7 @@ func ParseDuration(s string) (Duration, error) {
 	return Duration(d), nil
 }
 
-// quantity reads DIGITS[.DIGITS][SUFFIX] exactly; the reason is "" if it could.
+// quantity parses DIGITS[.DIGITS][SUFFIX] without rounding; the reason is "" on success.
 func quantity(s string, longestSuffix int) (n int64, reason string) {
 	if len(s) > 32 {
 		return 0, "too long for a size"
@@ -106,7 +106,7 @@ func quantity(s string, longestSuffix int) (n int64, reason string) {
 	return value.Num().Int64(), ""
 }
 
-// String writes the largest 1024-fold unit that divides b: "20GiB", "1000B".
+// String returns b in the largest unit of a power of 1024 that divides it: "20GiB", "1000B".
 func (b Bytes) String() string {
 	for _, u := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if f := Bytes(units[u]); b != 0 && b%f == 0 {
@@ -116,7 +116,7 @@ func (b Bytes) String() string {
 	return fmt.Sprintf("%dB", int64(b))
 }
 
-// UnmarshalJSON reads an int or a string for ParseBytes.
+// UnmarshalJSON accepts an int or a string for ParseBytes.
 func (b *Bytes) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] != '"' {
 		return json.Unmarshal(text, (*int64)(b))
@@ -124,7 +124,7 @@ func (b *Bytes) UnmarshalJSON(text []byte) error {
 	return fromString(text, b, ParseBytes)
 }
 
-// String writes the number, or auto.
+// String returns the number, or auto.
 func (c Count) String() string {
 	if c == Auto {
 		return "auto"
@@ -140,7 +140,7 @@ func (c Count) MarshalJSON() ([]byte, error) {
 	return json.Marshal(int64(c))
 }
 
-// UnmarshalJSON reads an int or a string for ParseCount.
+// UnmarshalJSON accepts an int or a string for ParseCount.
 func (c *Count) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] != '"' {
 		return json.Unmarshal(text, (*int64)(c))
@@ -148,13 +148,13 @@ func (c *Count) UnmarshalJSON(text []byte) error {
 	return fromString(text, c, ParseCount)
 }
 
-// String writes the time as time.Duration does: "1m30s".
+// String returns the time in the form of time.Duration: "1m30s".
 func (d Duration) String() string { return time.Duration(d).String() }
 
 // MarshalJSON writes String.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads a string for ParseDuration.
+// UnmarshalJSON accepts a string for ParseDuration.
 func (d *Duration) UnmarshalJSON(text []byte) error { return fromString(text, d, ParseDuration) }
 
 func fromString[T any](text []byte, into *T, parse func(string) (T, error)) error {

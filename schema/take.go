@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Take returns p with next's values in the fields of these classes. Whether an
-// optional struct is there at all is a value of the struct's own class. Positions and
-// relative paths are next's.
+// Take returns p with next's values in the fields of these classes. The presence of an
+// optional struct has the class of the struct. Positions and relative paths are next's.
 func (p *Profile) Take(next *Profile, classes ...Class) *Profile {
 	out := *p
 	take(fieldsOfProfile(), reflect.ValueOf(&out).Elem(), reflect.ValueOf(next).Elem(), classes)
@@ -16,7 +15,7 @@ func (p *Profile) Take(next *Profile, classes ...Class) *Profile {
 	return &out
 }
 
-// take copies the fields below f from one struct to the other.
+// take copies the fields of these classes below f.
 func take(f *field, to, from reflect.Value, classes []Class) {
 	for i := range to.NumField() {
 		name, _, _ := strings.Cut(to.Type().Field(i).Tag.Get("json"), ",")

@@ -65,7 +65,7 @@ func (s *Server) completion(c echo.Context, svc *chat.Service) error {
 // job is a decoded request for tokens.
 type job struct {
 	dialect
-	ask    *chat.Ask
+	ask    *chat.RequestParams
 	wire   *openai.Wire
 	prefix string // of the id
 }

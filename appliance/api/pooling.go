@@ -8,6 +8,7 @@ import (
 
 	"vapp.dev/appliance/api/openai"
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/pooling"
 )
 
 // poolingRoutes are those of models that pool.
@@ -103,24 +104,24 @@ func (s *Server) classify(c echo.Context, svc *chat.Service) error {
 	if err != nil {
 		return err
 	}
-	return c.JSONBlob(http.StatusOK, openai.Classes(p, svc.Labels()))
+	return c.JSONBlob(http.StatusOK, openai.Classes(p, pooling.New(svc).Labels()))
 }
 
 func (s *Server) score(c echo.Context, svc *chat.Service) error {
-	return s.scored(c, svc, openai.DecodeScore, "score-", func(_ *openai.ScoreRequest, p *chat.Pooled) []byte { return openai.Scores(p) })
+	return s.scored(c, svc, openai.DecodeScore, "score-", func(_ *openai.ScoreRequest, p *pooling.Output) []byte { return openai.Scores(p) })
 }
 
 func (s *Server) rerank(c echo.Context, svc *chat.Service) error {
 	return s.scored(c, svc, openai.DecodeRerank, "rerank-", (*openai.ScoreRequest).Ranking)
 }
 
-func (s *Server) scored(c echo.Context, svc *chat.Service, decode func([]byte) (*openai.ScoreRequest, error), prefix string, reply func(*openai.ScoreRequest, *chat.Pooled) []byte) error {
+func (s *Server) scored(c echo.Context, svc *chat.Service, decode func([]byte) (*openai.ScoreRequest, error), prefix string, reply func(*openai.ScoreRequest, *pooling.Output) []byte) error {
 	r, err := decoded(c, s.body, decode)
 	if err != nil {
 		return err
 	}
-	p, err := s.open(c, &r.Ask.ID, r.Unknown, prefix, func() (*chat.Pooled, error) {
-		return svc.Score(c.Request().Context(), r.Ask, &settings(c).Chat)
+	p, err := s.open(c, &r.Ask.ID, r.Unknown, prefix, func() (*pooling.Output, error) {
+		return pooling.New(svc).Score(c.Request().Context(), r.Ask, &settings(c).Chat)
 	})
 	if err != nil {
 		return err
@@ -128,16 +129,16 @@ func (s *Server) scored(c echo.Context, svc *chat.Service, decode func([]byte) (
 	return c.JSONBlob(http.StatusOK, reply(r, p))
 }
 
-func (s *Server) pool(c echo.Context, svc *chat.Service, a *chat.PoolAsk, unknown []string, prefix string) (*chat.Pooled, error) {
-	return s.open(c, &a.ID, unknown, prefix, func() (*chat.Pooled, error) {
-		return svc.Pool(c.Request().Context(), *a, &settings(c).Chat)
+func (s *Server) pool(c echo.Context, svc *chat.Service, a *pooling.Params, unknown []string, prefix string) (*pooling.Output, error) {
+	return s.open(c, &a.ID, unknown, prefix, func() (*pooling.Output, error) {
+		return pooling.New(svc).Pool(c.Request().Context(), *a, &settings(c).Chat)
 	})
 }
 
 // open names a request and counts what it used.
-func (s *Server) open(c echo.Context, id *string, unknown []string, prefix string, answer func() (*chat.Pooled, error)) (*chat.Pooled, error) {
+func (s *Server) open(c echo.Context, id *string, unknown []string, prefix string, answer func() (*pooling.Output, error)) (*pooling.Output, error) {
 	s.wired(c, &openai.Wire{Unknown: unknown})
-	own := job{ask: &chat.Ask{ID: *id}, prefix: prefix}
+	own := job{ask: &chat.RequestParams{ID: *id}, prefix: prefix}
 	*id = s.replyID(c, own)
 	p, err := answer()
 	if err != nil {

@@ -35,7 +35,7 @@ func (s *Server) renderCompletion(c echo.Context, svc *chat.Service) error {
 }
 
 // render answers with what generateTokens would take.
-func (s *Server) render(c echo.Context, svc *chat.Service, j job, write func([]chat.Prepared) []byte) error {
+func (s *Server) render(c echo.Context, svc *chat.Service, j job, write func([]chat.RenderedRequest) []byte) error {
 	s.wired(c, j.wire)
 	j.ask.ID = s.replyID(c, j)
 	req, err := chat.NewRequest(*j.ask, &settings(c).Chat)

@@ -19,7 +19,7 @@ type Item struct {
 	Prompt   string // the text, "" where it is no plain text
 
 	line  int // of the input, from 1; for errors
-	ask   *chat.Ask
+	ask   *chat.RequestParams
 	reply func(*chat.Run, []chat.Reply) []byte // of OpenAI's batch form; nil: plain
 	batch bool                                 // the line is of OpenAI's batch form
 	err   *chat.Error

@@ -11,17 +11,17 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// beam is a reply that a beam search follows, told by its last token.
+// beam is a candidate reply of a beam search, a list linked from its last token.
 type beam struct {
-	from    *beam // nil: before the first token
+	from    *beam // the beam without its last token; nil: no tokens yet
 	logprob engine.Logprob
 	n       int     // tokens
 	sum     float64 // of their logprobs
-	ended   bool    // the last one ends a reply
-	stop    int32   // which it is, −1: the tokenizer's own EOS
+	ended   bool    // the last token ends the reply
+	stop    int32   // the token that ended it; −1: the tokenizer's own EOS
 }
 
-// path are the beams from the first token to this one.
+// path returns the beams from the first token to this one.
 func (l *beam) path() []*beam {
 	out := make([]*beam, l.n)
 	for b := l; b.from != nil; b = b.from {
@@ -30,23 +30,23 @@ func (l *beam) path() []*beam {
 	return out
 }
 
-// search is the beam search of one prompt, as vLLM's API server does it: the engine is
-// asked for one token of each beam and its alternatives, again and again; the pages of
-// what beams have in common are in the prefix cache.
+// search is the beam search of one prompt, as in vLLM's API server: each step requests one
+// token of each beam with its alternatives from the engine. Beams share the pages of their
+// common prefix through the prefix cache.
 type search struct {
 	s       *Service
-	req     engine.Request // of one token of one beam
+	req     engine.Request // for one token of one beam
 	prompt  []int32
 	width   int // beams
-	most    int // tokens of a reply
-	tell    int // alternatives that the client asked for, −1: no logprobs
+	most    int // maximum tokens of a reply
+	top     int // alternatives that the client requested; −1: no logprobs
 	penalty float64
-	ends    *sample.Params // which tokens end a reply
+	ends    *sample.Params // defines the tokens that end a reply
 }
 
-// checkBeams refuses what a beam search would not heed: it ranks by what the model
-// says before any edit.
-func checkBeams(a *Ask, _ *Settings) error {
+// checkBeams refuses parameters that a beam search would ignore: it ranks by the model's
+// unmodified logprobs.
+func checkBeams(a *RequestParams, _ *Settings) error {
 	if !a.Beam {
 		return nil
 	}
@@ -68,12 +68,12 @@ func checkBeams(a *Ask, _ *Settings) error {
 	return nil
 }
 
-// beams starts the search for the replies to a prompt. Its streams get their tokens
-// when it has ended.
+// beams starts the search for the replies to a prompt. The streams get all their tokens when
+// the search has ended.
 func (s *Service) beams(ctx context.Context, r *Request, req engine.Request) ([]*engine.Stream, error) {
-	a, p := &r.ask, req.Params
+	a, p := &r.params, req.Params
 	b := &search{
-		s: s, req: req, prompt: req.Prompt, width: a.N, most: p.MaxTokens, tell: p.Logprobs,
+		s: s, req: req, prompt: req.Prompt, width: a.N, most: p.MaxTokens, top: p.Logprobs,
 		penalty: a.LengthPenalty, ends: &p,
 	}
 	b.req.ID += "-beam"
@@ -103,27 +103,27 @@ func (s *Service) beams(ctx context.Context, r *Request, req engine.Request) ([]
 			defer req.Grammar.Release()
 		}
 		best, err := b.run(ctx)
-		for i, say := range push {
+		for i, send := range push {
 			if err == nil && i < len(best) {
-				best[i].say(say, b.tell)
+				best[i].send(send, b.top)
 				continue
 			}
 			ev := engine.Event{Token: -1, StopToken: -1, Finish: engine.FinishError, Err: cmp.Or(err, errNoBeam)}
 			if errors.Is(err, errAborted) {
 				ev.Finish, ev.Err = engine.FinishAbort, nil
 			}
-			say(ev)
+			send(ev)
 		}
 	}()
 	return streams, nil
 }
 
 var (
-	errNoBeam  = errors.New("the search has fewer replies than were asked for")
-	errAborted = errors.New("a token of the search was aborted")
+	errNoBeam  = errors.New("the beam search found fewer replies than n")
+	errAborted = errors.New("a step of the beam search was aborted")
 )
 
-// run returns the best replies, the best first.
+// run returns the best replies, best first.
 func (b *search) run(ctx context.Context) ([]*beam, error) {
 	live, done := []*beam{{}}, []*beam(nil)
 	for step := 0; step < b.most && len(live) > 0 && !b.settled(live, done); step++ {

@@ -11,7 +11,7 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// step continues every beam by each of the likeliest tokens.
+// step extends every beam by each of its likeliest tokens.
 func (b *search) step(ctx context.Context, live []*beam) ([]*beam, error) {
 	streams := make([]*engine.Stream, len(live))
 	defer func() {
@@ -48,7 +48,8 @@ func (b *search) step(ctx context.Context, live []*beam) ([]*beam, error) {
 	return out, nil
 }
 
-// extend is a beam with one more token, that of rank in top; nil where it may not come.
+// extend returns a beam with one more token, the one of that rank in top; nil if the token
+// is not allowed.
 func (b *search) extend(l *beam, top []engine.TopLogprob, rank int) *beam {
 	t := top[rank]
 	out := &beam{
@@ -68,7 +69,7 @@ func (b *search) extend(l *beam, top []engine.TopLogprob, rank int) *beam {
 	return out
 }
 
-// onlyLogprob is that of a request's only token.
+// onlyLogprob returns the logprob of a request's only token.
 func onlyLogprob(ctx context.Context, st *engine.Stream) (*engine.Logprob, error) {
 	evs, err := st.Next(ctx)
 	if err != nil {
@@ -84,11 +85,11 @@ func onlyLogprob(ctx context.Context, st *engine.Stream) (*engine.Logprob, error
 			return nil, errAborted
 		}
 	}
-	return nil, errors.New("a token came without its logprobs")
+	return nil, errors.New("the engine returned a token without logprobs")
 }
 
-// score ranks beams: the sum over the length to the power of length_penalty, the prompt
-// and no EOS counted.
+// score returns the rank of a beam: its sum divided by length^length_penalty. The length
+// includes the prompt and excludes a final EOS.
 func (b *search) score(l *beam) float64 {
 	n := len(b.prompt) + l.n
 	if l.ended {
@@ -97,14 +98,14 @@ func (b *search) score(l *beam) float64 {
 	return l.sum / math.Pow(float64(n), b.penalty)
 }
 
-// best are the width best, the best first.
+// best returns the width best beams, best first.
 func (b *search) best(list []*beam) []*beam {
 	slices.SortStableFunc(list, func(x, y *beam) int { return cmp.Compare(b.score(y), b.score(x)) })
 	return list[:min(len(list), b.width)]
 }
 
-// settled says that no beam can get among the best of those that have ended any more:
-// a sum only falls, and its divisor is the largest at one of the lengths' ends.
+// settled reports whether no live beam can still displace one of the best ended beams: a
+// sum only falls, and its divisor is largest at either the current or the maximum length.
 func (b *search) settled(live, done []*beam) bool {
 	if len(done) < b.width {
 		return false
@@ -120,13 +121,13 @@ func (b *search) settled(live, done []*beam) bool {
 	return true
 }
 
-// say gives a beam to its stream.
-func (l *beam) say(push func(engine.Event), tell int) {
+// send sends the tokens of a beam to its stream.
+func (l *beam) send(push func(engine.Event), top int) {
 	for _, at := range l.path() {
 		ev := engine.Event{Token: at.logprob.Token, StopToken: -1}
-		if tell >= 0 {
+		if top >= 0 {
 			lp := at.logprob
-			lp.Top = lp.Top[:min(tell, len(lp.Top))]
+			lp.Top = lp.Top[:min(top, len(lp.Top))]
 			ev.Logprob = &lp
 		}
 		if at == l {

@@ -20,7 +20,7 @@ import (
 // oracle is an engine whose logprobs are a function of the whole text so far.
 type oracle struct {
 	seed  uint64
-	words []int32 // all that it ever says, EOS last
+	words []int32 // its vocabulary, EOS last
 	asked atomic.Int64
 	fail  int64 // the request that fails, counted from 1
 }
@@ -64,20 +64,20 @@ type found struct {
 	stop  bool
 }
 
-// all enumerates every reply of up to most tokens.
-func (o *oracle) all(prompt, said []int32, sum float64, most int, penalty float64) []found {
+// all returns every reply of up to most tokens.
+func (o *oracle) all(prompt, tokens []int32, sum float64, most int, penalty float64) []found {
 	score := func(n int) float64 { return sum / math.Pow(float64(len(prompt)+n), penalty) }
-	if len(said) == most {
-		return []found{{spelled(said), score(most), false}}
+	if len(tokens) == most {
+		return []found{{spelled(tokens), score(most), false}}
 	}
 	var out []found
-	for _, t := range o.logprobs(slices.Concat(prompt, said)) {
+	for _, t := range o.logprobs(slices.Concat(prompt, tokens)) {
 		next := sum + float64(t.Logprob)
 		if t.Token == chattest.EOS {
-			out = append(out, found{spelled(said), next / math.Pow(float64(len(prompt)+len(said)), penalty), true})
+			out = append(out, found{spelled(tokens), next / math.Pow(float64(len(prompt)+len(tokens)), penalty), true})
 			continue
 		}
-		out = append(out, o.all(prompt, append(slices.Clone(said), t.Token), next, most, penalty)...)
+		out = append(out, o.all(prompt, append(slices.Clone(tokens), t.Token), next, most, penalty)...)
 	}
 	return out
 }
@@ -96,8 +96,8 @@ func beams(o *oracle) *chat.Service {
 	return chat.New(cfg)
 }
 
-// said are the replies to an Ask.
-func said(t *testing.T, s *chat.Service, a chat.Ask) []chat.Reply {
+// replies returns the replies to a request.
+func replies(t *testing.T, s *chat.Service, a chat.RequestParams) []chat.Reply {
 	t.Helper()
 	run, err := start(t, s, a, chattest.Settings())
 	if err != nil {
@@ -110,23 +110,23 @@ func said(t *testing.T, s *chat.Service, a chat.Ask) []chat.Reply {
 	return out
 }
 
-func beamAsk(n, most int, penalty float64) chat.Ask {
-	return chat.Ask{
+func beamAsk(n, most int, penalty float64) chat.RequestParams {
+	return chat.RequestParams{
 		Prompts: []chat.Prompt{{Tokens: []int32{65, 66}}}, N: n, Beam: true, LengthPenalty: penalty,
 		Sampling: chat.Sampling{MaxTokens: &most}, SkipSpecialTokens: true,
 	}
 }
 
-// TestBeamSearchIsExact: where no beam has to be dropped, the replies are the best of
-// all that there are, in order.
+// TestBeamSearchIsExact checks that a search that drops no beam returns the best of all
+// possible replies, in order.
 func TestBeamSearchIsExact(t *testing.T) {
 	for seed := range uint64(40) {
 		for _, penalty := range []float64{0, 1, -1, 2.5} {
 			o := &oracle{seed: seed, words: []int32{'a', 'b', chattest.EOS}}
-			const most, n = 3, 8 // 2³ replies that go on
+			const most, n = 3, 8 // 2³ unfinished replies
 			want := o.all([]int32{65, 66}, nil, 0, most, penalty)
 			slices.SortStableFunc(want, func(a, b found) int { return cmp.Compare(b.score, a.score) })
-			got := said(t, beams(o), beamAsk(n, most, penalty))
+			got := replies(t, beams(o), beamAsk(n, most, penalty))
 			for i, r := range got {
 				if w := want[i]; r.Text != w.text || (r.Finish == "stop") != w.stop || r.Choice != i {
 					t.Errorf("seed %d, penalty %v: choice %d is %q (%s), want %q", seed, penalty, i, r.Text, r.Finish, w.text)
@@ -136,14 +136,14 @@ func TestBeamSearchIsExact(t *testing.T) {
 	}
 }
 
-// plain is the search said plainly: every step of it is done, whatever is found.
+// plain is a simple search that makes every step and never stops early.
 func (o *oracle) plain(prompt []int32, n, most, least int, penalty float64) (texts []string) {
 	type line struct {
-		said []int32
-		sum  float64
-		end  bool
+		tokens []int32
+		sum    float64
+		end    bool
 	}
-	score := func(l line) float64 { return l.sum / math.Pow(float64(len(prompt)+len(l.said)), penalty) }
+	score := func(l line) float64 { return l.sum / math.Pow(float64(len(prompt)+len(l.tokens)), penalty) }
 	best := func(list []line) []line {
 		slices.SortStableFunc(list, func(a, b line) int { return cmp.Compare(score(b), score(a)) })
 		return list[:min(n, len(list))]
@@ -152,26 +152,26 @@ func (o *oracle) plain(prompt []int32, n, most, least int, penalty float64) (tex
 	for step := range most {
 		var next []line
 		for _, l := range live {
-			top := o.logprobs(slices.Concat(prompt, l.said))
+			top := o.logprobs(slices.Concat(prompt, l.tokens))
 			for _, t := range top[:min(len(top), 2*n)] {
 				sum := l.sum + float64(t.Logprob)
 				switch {
 				case t.Token != chattest.EOS:
-					next = append(next, line{append(slices.Clone(l.said), t.Token), sum, false})
+					next = append(next, line{append(slices.Clone(l.tokens), t.Token), sum, false})
 				case step+1 >= least:
-					done = append(done, line{l.said, sum, true})
+					done = append(done, line{l.tokens, sum, true})
 				}
 			}
 		}
 		live = best(next)
 	}
 	for _, l := range best(append(done, live...)) {
-		texts = append(texts, spelled(l.said))
+		texts = append(texts, spelled(l.tokens))
 	}
 	return texts
 }
 
-// TestBeamSearchStopsEarly: stopping where nothing can get better changes no reply.
+// TestBeamSearchStopsEarly checks that stopping early does not change the replies.
 func TestBeamSearchStopsEarly(t *testing.T) {
 	for seed := range uint64(60) {
 		o := &oracle{seed: seed, words: []int32{'a', 'b', 'c', chattest.EOS}}
@@ -180,7 +180,7 @@ func TestBeamSearchStopsEarly(t *testing.T) {
 			a := beamAsk(n, most, penalty)
 			a.MinTokens = least
 			var got []string
-			for _, r := range said(t, beams(o), a) {
+			for _, r := range replies(t, beams(o), a) {
 				got = append(got, r.Text)
 			}
 			if want := o.plain([]int32{65, 66}, n, most, least, penalty); !slices.Equal(got, want) {
@@ -190,45 +190,46 @@ func TestBeamSearchStopsEarly(t *testing.T) {
 	}
 }
 
-// TestBeamSearchIsGreedyAlone: a search of one beam that is never worth ending is what
-// greedy decoding says.
+// TestBeamSearchIsGreedyAlone checks that a search with one beam that never ends early gives
+// the reply of greedy decoding.
 func TestBeamSearchIsGreedyAlone(t *testing.T) {
 	o := &oracle{seed: 3, words: []int32{'a', 'b', 'c', 'd'}}
 	var want []int32
 	for range 12 {
 		want = append(want, o.logprobs(append([]int32{65, 66}, want...))[0].Token)
 	}
-	got := said(t, beams(o), beamAsk(1, 12, 1))
+	got := replies(t, beams(o), beamAsk(1, 12, 1))
 	if got[0].Text != spelled(want) || got[0].Finish != "length" || o.asked.Load() != 12 {
 		t.Errorf("%q (%s) in %d requests, want %q", got[0].Text, got[0].Finish, o.asked.Load(), spelled(want))
 	}
 }
 
-// TestBeamSearchEnds: it stops asking once nothing can get better, heeds min_tokens and
-// ignore_eos, and tells the logprobs that were asked for.
+// TestBeamSearchEnds checks that the search stops once no reply can improve, that min_tokens
+// and ignore_eos apply, and that requested logprobs are returned.
 func TestBeamSearchEnds(t *testing.T) {
 	o := &oracle{seed: 1, words: []int32{'a', chattest.EOS}}
 	a := beamAsk(1, 150, 0)
-	said(t, beams(o), a)
+	replies(t, beams(o), a)
 	if n := o.asked.Load(); n > 100 {
 		t.Errorf("%d requests for a search that was settled early", n)
 	}
 	one := 1
 	a.MinTokens, a.Logprobs = 4, &one
-	r := said(t, beams(o), a)[0]
+	r := replies(t, beams(o), a)[0]
 	if len(r.Tokens) < 4 || len(r.Logprobs) != len(r.Tokens) || len(r.Logprobs[0].Top) != 1 {
 		t.Errorf("min_tokens: %d tokens, logprobs %+v", len(r.Tokens), r.Logprobs)
 	}
 	a = beamAsk(2, 5, 1)
 	a.IgnoreEOS = true
-	for _, r := range said(t, beams(o), a) {
+	for _, r := range replies(t, beams(o), a) {
 		if len(r.Tokens) != 5 || r.Finish != "length" {
 			t.Errorf("ignore_eos: %v (%s)", r.Tokens, r.Finish)
 		}
 	}
 }
 
-// TestBeamSearchFails: an error in the midst is the request's error, with its kind.
+// TestBeamSearchFails checks that an error during the search becomes the request's error, with
+// its kind.
 func TestBeamSearchFails(t *testing.T) {
 	o := &oracle{seed: 1, words: []int32{'a', 'b'}, fail: 4}
 	s := beams(o)

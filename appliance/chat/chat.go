@@ -1,6 +1,8 @@
-// Package chat is a conversation with a model: what may be asked, the one
-// pipeline from a request to tokens and back to text, and errors that have a
-// Kind. Protocols are converted to and from its types elsewhere.
+// Package chat turns requests into tokens for the engine and tokens into replies: it
+// checks and renders a request, encodes its prompts, submits them, and decodes the
+// replies. Its errors have a Kind. It must not know HTTP or the JSON of a protocol:
+// packages openai and anthropic below appliance/api convert to and from its types.
+// Start reading at Service.Start in service.go.
 package chat
 
 import (
@@ -9,17 +11,17 @@ import (
 )
 
 // Message is one turn. Its content is Text, or Parts when the client sent a
-// list; HasContent tells an empty text from none.
+// list. HasContent distinguishes an empty text from no content.
 type Message struct {
-	Role       string // system, user, assistant, tool, or what the template knows
+	Role       string // system, user, assistant, tool, or another role of the template
 	Text       string
 	Parts      []Part // not nil: content came as a list
 	HasContent bool   // false: null or absent
 	Name       string
 	ToolCallID string // of a tool message
 	ToolCalls  []ToolCall
-	Reasoning  *string           // what an assistant thought
-	Tools      []json.RawMessage // of a developer's message: functions
+	Reasoning  *string           // the assistant's reasoning
+	Tools      []json.RawMessage // functions that a developer message declares
 }
 
 // Part is one piece of text content.
@@ -32,19 +34,19 @@ type Part struct {
 type ToolCall struct {
 	ID        string
 	Name      string
-	Arguments string // as written: JSON, or any text
+	Arguments string // as the model wrote them: usually JSON
 }
 
-// Conversation is what a chat template renders.
+// Conversation is the input of a chat template.
 type Conversation struct {
 	Messages            []Message // at least one
 	Tools               []json.RawMessage
 	Documents           []json.RawMessage
-	Template            string // came with the request; needs trust
+	Template            string // sent with the request; the settings must allow it
 	TemplateKwargs      map[string]json.RawMessage
 	ReasoningEffort     string
 	AddGenerationPrompt bool
-	ContinueFinal       bool // go on where the last message ends
+	ContinueFinal       bool // continue_final_message: the reply continues the last message
 }
 
 // OwnTools returns the functions that the messages declare.
@@ -59,18 +61,37 @@ func (c *Conversation) OwnTools() []json.RawMessage {
 // AllTools returns the functions of the request and of its messages.
 func (c *Conversation) AllTools() []json.RawMessage { return slices.Concat(c.Tools, c.OwnTools()) }
 
-// Prompt is a ready text, or tokens when Tokens is not nil.
+// Prompt is a text, or tokens if Tokens is not nil.
 type Prompt struct {
 	Text   string
 	Tokens []int32
 }
 
-// replyRole is the role of the answer: who speaks next.
+// replyRole returns the role of the reply.
 func (c *Conversation) replyRole() string {
 	if c.AddGenerationPrompt {
 		return "assistant"
 	}
 	return c.Messages[len(c.Messages)-1].Role
+}
+
+// kwargs returns the template variables of a conversation other than its messages. The
+// request's own override the variables set by reasoning_effort, which override the server's.
+func (c *Conversation) kwargs(set *Settings) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	for k, x := range set.TemplateKwargs {
+		out[k] = x
+	}
+	if c.ReasoningEffort != "" {
+		out["reasoning_effort"], _ = json.Marshal(c.ReasoningEffort)
+	}
+	if c.ReasoningEffort == "none" {
+		out["enable_thinking"] = json.RawMessage("false")
+	}
+	for k, x := range c.TemplateKwargs {
+		out[k] = x
+	}
+	return out
 }
 
 // size returns the bytes of a message's texts.
@@ -88,7 +109,7 @@ func (m Message) size() int {
 	return n
 }
 
-// text is the content as one string; parts are joined by line ends.
+// text returns the content as one string; parts are joined by line ends.
 func (m Message) text() string {
 	if m.Parts == nil {
 		return m.Text

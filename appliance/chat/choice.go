@@ -8,42 +8,42 @@ import (
 	"vapp.dev/engine"
 )
 
-// choice is one reply on its way from tokens to text.
+// choice decodes the tokens of one reply.
 type choice struct {
-	ask        *Ask
+	params     *RequestParams
 	prompt     int
 	stream     *engine.Stream // nil: nothing to compute
 	text       Text
 	vocabulary Vocabulary
 	dec        Decoder
 	scan       *scanner
-	source     *Prompted
+	source     *EncodedPrompt
 
-	prefix    string // comes before the reply's text: echo
-	echoed    bool   // the prompt's logprobs go with the first delta
-	begun     bool   // a token has added to the text; kept for logprobs only
-	skip      bool   // special tokens are left out of the text
-	include   bool   // the text of a final stop token is kept
+	prefix    string // echo: the text before the reply's own
+	echoed    bool   // the first delta carries the prompt's logprobs
+	begun     bool   // a token has added to the text; used for logprobs only
+	skip      bool   // leave special tokens out of the text
+	include   bool   // keep the text of a final stop token
 	minTokens int
-	discard   bool // asked for no tokens; the one that must be computed is dropped
+	discard   bool // max_tokens is 0: drop the token that had to be computed
 	tokens    int  // generated so far
 	cached    int
-	chars     int // of text so far, what is held back included
+	chars     int // of the text so far, including what the stop scanner holds back
 	done      bool
-	speech    *speech  // nil: all of it is text
-	repeats   *repeats // nil: nothing is looked for
-	order     *order   // nil: nobody asks for it
+	parser    *replyParser // nil: all of the reply is text
+	repeats   *repeats     // nil: repetition is not detected
+	segments  *segmenter   // nil: not requested
 }
 
-// choice makes the pipeline of one stream.
+// choice returns the decoder of one stream of a prompt.
 func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*choice, error) {
-	a, p := &r.ask, &run.Prompts[prompt]
-	speech, err := s.speech(r, run, p)
+	a, p := &r.params, &run.Prompts[prompt]
+	parser, err := s.newReplyParser(r, run, p)
 	if err != nil {
 		return nil, err
 	}
 	c := &choice{
-		ask: a, speech: speech,
+		params: a, parser: parser,
 		prompt: prompt, stream: st, text: s.cfg.Text, source: p,
 		vocabulary: s.cfg.Vocabulary, skip: a.SkipSpecialTokens,
 		dec:       s.cfg.Text.NewDecoder(a.SkipSpecialTokens),
@@ -53,8 +53,8 @@ func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*
 		discard:   p.output == 0,
 		repeats:   a.Repetition.follow(),
 	}
-	if a.InOrder {
-		c.order = &order{}
+	if a.Segments {
+		c.segments = &segmenter{}
 	}
 	if a.Echo && a.Chat == nil {
 		c.prefix, c.echoed = p.text, a.Logprobs != nil
@@ -63,29 +63,29 @@ func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*
 	return c, nil
 }
 
-// only is the delta of a choice that computes nothing.
-func (c *choice) only() Delta {
+// echoOnly returns the delta of a choice that computes nothing.
+func (c *choice) echoOnly() Delta {
 	c.done = true
-	return Delta{Text: c.lead(), Finish: engine.FinishLength.String()}
+	return Delta{Text: c.takePrefix(), Finish: engine.FinishLength.String()}
 }
 
-// lead gives the prefix out, once.
-func (c *choice) lead() string {
+// takePrefix returns the prefix, once.
+func (c *choice) takePrefix() string {
 	p := c.prefix
 	c.prefix = ""
 	return p
 }
 
-// feed turns events into one delta. What comes after a stop string is lost, and
-// the stream is cancelled. With an error the delta is what tokens before it gave.
+// feed turns events into one delta. Text after a stop string is dropped, and the stream is
+// cancelled. With an error, the delta holds the tokens before it.
 func (c *choice) feed(evs []engine.Event) (Delta, error) {
-	d := Delta{Text: c.lead()}
+	d := Delta{Text: c.takePrefix()}
 	for _, ev := range evs {
 		if ev.Finish == engine.FinishError {
 			if len(d.Tokens) == 0 {
 				d = Delta{}
 			}
-			return d, c.ask.explain(fmt.Errorf("generation failed: %w", orUnknown(ev.Err)))
+			return d, c.params.requestError(fmt.Errorf("generation failed: %w", orUnknown(ev.Err)))
 		}
 		c.cached = max(c.cached, ev.Cached)
 		c.promptLogprobs(ev, &d)
@@ -103,6 +103,7 @@ func (c *choice) feed(evs []engine.Event) (Delta, error) {
 	return d, nil
 }
 
+// orUnknown returns err, or ErrDead where the engine gave no error.
 func orUnknown(err error) error {
 	if err == nil {
 		return engine.ErrDead
@@ -110,7 +111,7 @@ func orUnknown(err error) error {
 	return err
 }
 
-// promptLogprobs keeps those of the prompt, and with echo also reports them.
+// promptLogprobs stores the logprobs of the prompt and, with echo, adds them to the delta.
 func (c *choice) promptLogprobs(ev engine.Event, d *Delta) {
 	if ev.Prompt == nil && !(c.echoed && ev.Token >= 0) {
 		return
@@ -124,7 +125,7 @@ func (c *choice) promptLogprobs(ev engine.Event, d *Delta) {
 	}
 }
 
-// ofPrompt are the logprobs of the prompt's tokens, with their places in its text.
+// ofPrompt returns the logprobs of the prompt's tokens, with echo also their offsets.
 func (c *choice) ofPrompt(list []engine.Logprob) []TokenLogprob {
 	first := c.source.Tokens[0]
 	out := []TokenLogprob{{Token: first, Text: c.text.TokenText(first)}}
@@ -143,22 +144,22 @@ func (c *choice) ofPrompt(list []engine.Logprob) []TokenLogprob {
 	return out
 }
 
-// token takes one event: its token, and the end if it is the last.
+// token decodes one event: its token, and the end of the reply if it is the last.
 func (c *choice) token(ev engine.Event, d *Delta) {
-	markup := c.speech.marker(ev.Token) != ""
-	defer c.order.after(d, len(d.Said), markup)
+	markup := c.parser.marker(ev.Token) != ""
+	defer c.segments.afterToken(d, len(d.Segments), markup)
 	if ev.Token >= 0 {
 		c.tokens++
 		d.Tokens = append(d.Tokens, ev.Token)
-		var told *TokenLogprob
+		var logprob *TokenLogprob
 		if ev.Logprob != nil {
-			l := c.spelled(tokenLogprob(*ev.Logprob, c.text))
+			l := c.withBytes(tokenLogprob(*ev.Logprob, c.text))
 			l.Offset = c.chars
 			d.Logprobs = append(d.Logprobs, l)
-			told = &l
+			logprob = &l
 		}
-		if c.order != nil {
-			c.order.before(c.speech.thinking(), markup, len(c.vocabulary.TokenBytes(ev.Token)), told)
+		if c.segments != nil {
+			c.segments.beforeToken(c.parser.thinking(), markup, len(c.vocabulary.TokenBytes(ev.Token)), logprob)
 		}
 		if ev.Finish != engine.FinishStop || c.include {
 			if c.decode(d, ev.Token) {
@@ -179,13 +180,13 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 	if c.write(d, c.dec.Flush()) {
 		return
 	}
-	c.give(d, c.scan.flush())
+	c.release(d, c.scan.flush())
 	*d = c.end(*d, finish, stop)
 }
 
-// decode passes a token's text on, a marker apart from what was held before it.
+// decode writes a token's text. Before a marker it flushes the decoder.
 func (c *choice) decode(d *Delta, id int32) (stopped bool) {
-	m := c.speech.marker(id)
+	m := c.parser.marker(id)
 	if m == "" {
 		return c.write(d, c.dec.Push(id))
 	}
@@ -193,30 +194,30 @@ func (c *choice) decode(d *Delta, id int32) (stopped bool) {
 		return true
 	}
 	c.dec.Push(id)
-	c.speech.put(m)
+	c.parser.put(m)
 	return c.write(d, m)
 }
 
-// give adds text that no stop string can take back any more.
-func (c *choice) give(d *Delta, text string) {
-	if c.speech == nil {
+// release adds text that cannot become part of a stop string any more.
+func (c *choice) release(d *Delta, text string) {
+	if c.parser == nil {
 		d.Text += text
 		if text != "" {
-			c.order.say(d, Said{Kind: dialect.Content, Text: text})
+			c.segments.add(d, Segment{Kind: dialect.Content, Text: text})
 		}
 		return
 	}
-	c.speech.take(d, text, c.order)
+	c.parser.take(d, text, c.segments)
 }
 
-// write passes text through the scanner and reports that a stop string ended it.
+// write passes text through the stop scanner and reports whether a stop string ended it.
 func (c *choice) write(d *Delta, text string) bool {
 	c.chars += utf8.RuneCountInString(text)
-	if c.speech != nil {
-		c.speech.written += len(text)
+	if c.parser != nil {
+		c.parser.written += len(text)
 	}
 	out, stopped := c.scan.push(text, c.tokens > c.minTokens)
-	c.give(d, out)
+	c.release(d, out)
 	if stopped {
 		c.stream.Stop()
 		*d = c.end(*d, engine.FinishStop.String(), c.scan.reason())
@@ -227,8 +228,8 @@ func (c *choice) write(d *Delta, text string) bool {
 // end finishes the choice.
 func (c *choice) end(d Delta, finish string, stop any) Delta {
 	c.done = true
-	if c.speech != nil {
-		finish = c.speech.end(&d, finish, c.order)
+	if c.parser != nil {
+		finish = c.parser.end(&d, finish, c.segments)
 	}
 	d.Finish, d.Stop = finish, stop
 	return d

@@ -10,25 +10,26 @@ import (
 	"vapp.dev/engine/grammar"
 )
 
-// explain gives an error of the engine that the request itself caused a Kind and the names
-// of the request's fields. It returns others as they are.
-func (a *Ask) explain(err error) error {
+// requestError returns an engine error that the request caused with a Kind and the names of
+// the request's fields. It returns other errors unchanged.
+func (a *RequestParams) requestError(err error) error {
 	var c *engine.ConflictError
 	switch {
 	case errors.As(err, &c):
 		return a.conflict(c)
 	case errors.Is(err, grammar.ErrBusy):
-		return &Error{Kind: Overloaded, Param: a.constraint(), Message: "`" + a.constraint() + "`: " + grammar.ErrBusy.Error() + ". Please try again later."}
+		return &Error{Kind: Overloaded, Param: a.grammarField(), Message: "`" + a.grammarField() + "`: " + grammar.ErrBusy.Error() + ". Please try again later."}
 	case errors.Is(err, engine.ErrGrammar):
-		return invalid(a.constraint(), "`%s`: %v.", a.constraint(), err)
+		return invalid(a.grammarField(), "`%s`: %v.", a.grammarField(), err)
 	}
 	return err
 }
 
-func (a *Ask) conflict(c *engine.ConflictError) *Error {
+// conflict returns the error for parameters that leave no token to sample.
+func (a *RequestParams) conflict(c *engine.ConflictError) *Error {
 	var names []string
 	if c.Grammar {
-		names = append(names, a.constraint())
+		names = append(names, a.grammarField())
 	}
 	if c.Thinking {
 		names = append(names, "thinking_token_budget")
@@ -49,8 +50,8 @@ func (a *Ask) conflict(c *engine.ConflictError) *Error {
 	return invalid(param, "%s together leave no token %s: change one of them.", list, where)
 }
 
-// constraint is the field that asks for the grammar of the replies.
-func (a *Ask) constraint() string {
+// grammarField returns the field that requested the grammar of the replies.
+func (a *RequestParams) grammarField() string {
 	switch {
 	case a.Chat != nil && len(a.Chat.Tools) > 0 && (a.ToolChoice == dialect.Required || a.ToolChoice == dialect.Named):
 		return "tool_choice"

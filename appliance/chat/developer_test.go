@@ -12,8 +12,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// TestDeveloperTools: the functions of a developer's message are in harmony's prompt, and
-// their calls are delivered.
+// TestDeveloperTools checks that the functions of a developer message are in harmony's
+// prompt, and that their calls are parsed.
 func TestDeveloperTools(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
 		return chattest.Script{Text: `<|channel|>commentary to=functions.g <|constrain|>json<|message|>{"x":1}<|call|>`}
@@ -25,7 +25,7 @@ func TestDeveloperTools(t *testing.T) {
 	}
 	const want = "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Tools\n\n## functions\n\nnamespace functions {\n\n"
 	for _, own := range [][]json.RawMessage{nil, {tool("f")}} {
-		a := chat.Ask{Chat: &chat.Conversation{
+		a := chat.RequestParams{Chat: &chat.Conversation{
 			Messages: []chat.Message{
 				{Role: "developer", Text: "Be brief.", HasContent: true, Tools: []json.RawMessage{tool("g")}}, {Role: "user", Text: "hi", HasContent: true},
 			},

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// Encoding encodes one text in windows; tokenizer.Encoding is one.
+// Encoding encodes one text window by window; tokenizer.Encoding is one.
 type Encoding interface {
 	// Done reports whether the whole text is encoded.
 	Done() bool
@@ -17,18 +17,18 @@ type Encoding interface {
 	Next(ids []int32) ([]int32, error)
 }
 
-// kept selects the ids that encodeText returns: the first most of them, or the last ones
-// with last. With only, encoding stops once there are more.
-type kept struct {
+// tokenLimit selects the ids that encodeText returns: at most the first most ids, or with
+// last the last ones. With only, encoding stops as soon as there are more than most.
+type tokenLimit struct {
 	most int
 	last bool
 	only bool
 }
 
-// encodeText returns the ids of a text and how many there are. All text of requests
-// is encoded here, one window at a time, each under a text worker; ctx ends it between
-// two windows. Callers check the length of the text before, with checkLength.
-func (s *Service) encodeText(ctx context.Context, text string, addSpecial bool, k kept) (ids []int32, n int, err error) {
+// encodeText returns the ids of a text that k selects, and the number of all its ids. It
+// encodes all texts of requests, window by window, each with a text worker; ctx can end it
+// between windows. Callers check the length of the text first, with checkLength.
+func (s *Service) encodeText(ctx context.Context, text string, addSpecial bool, k tokenLimit) (ids []int32, n int, err error) {
 	e := s.cfg.Text.Encoding(text, addSpecial)
 	ids = []int32{}
 	for !e.Done() {
@@ -54,7 +54,7 @@ func (s *Service) encodeText(ctx context.Context, text string, addSpecial bool, 
 	return ids[max(0, len(ids)-k.most):], n, nil
 }
 
-// textError returns the client's error for a text that the tokenizer refuses.
+// textError returns the client error for a text that the tokenizer refuses.
 func textError(err error) error {
 	var e *tokenizer.Error
 	if errors.As(err, &e) && e.Kind == tokenizer.KindLength {
@@ -63,13 +63,13 @@ func textError(err error) error {
 	return invalid("", "The text cannot be tokenized: %v.", err)
 }
 
-// maxText is how many characters the texts of a request may have each: more than the
-// model's context can hold whatever its tokens are.
+// maxText returns the maximum characters of a text of a request. A longer text exceeds the
+// model's context however it is tokenized.
 func (s *Service) maxText() int { return s.cfg.ModelLen * s.maxRunes }
 
-// checkLength refuses a text that is longer than the model's context can be, before any
-// time is spent on encoding it. It holds where no limit of tokens does: for texts that
-// are truncated or only counted.
+// checkLength refuses a text that is longer than maxText, before encoding, which would take
+// time. It also applies to texts without a token limit, which are truncated or only
+// counted.
 func (s *Service) checkLength(text string) error {
 	most := s.maxText()
 	if len(text) <= most {
@@ -82,12 +82,12 @@ func (s *Service) checkLength(text string) error {
 	return nil
 }
 
-// maxRendered is how much longer than its longest prompt a conversation may be: its
+// maxRendered bounds a conversation, in multiples of its longest possible prompt: its
 // template may leave parts of it out.
 const maxRendered = 4
 
-// checkConversationLength refuses a conversation whose texts are too long in all, before
-// it is rendered.
+// checkConversationLength refuses a conversation whose texts together are too long, before it
+// is rendered.
 func (s *Service) checkConversationLength(c *Conversation) error {
 	most, n := maxRendered*s.maxText(), 0
 	for i := range c.Messages {

@@ -13,19 +13,19 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// gated is a tokenizer whose windows end when the test says so.
+// gated is a tokenizer whose windows end when the test allows it.
 type gated struct {
 	*chattest.Model
-	started chan string   // the text of each window that begins
+	started chan string   // receives the text of each window that begins
 	finish  chan struct{} // lets one window end
-	windows int           // of each text
+	windows int           // per text
 
 	mu       sync.Mutex
 	now, top int
 	texts    []string
-	decoded  int // most ids at once
+	decoded  int // maximum ids in one Decode
 	ended    int // windows
-	held     int // most ids that a window was added to
+	held     int // maximum ids before a window
 }
 
 func (g *gated) Decode(ids []int32, skipSpecial bool) (string, error) {
@@ -86,8 +86,8 @@ func gatedService(g *gated, workers, modelLen int) *chat.Service {
 	return chat.New(cfg)
 }
 
-// TestTextWorkers: however many requests there are, no more windows than workers are
-// encoded at once, and a request that was given up has no further one.
+// TestTextWorkers checks that at most as many windows as workers are encoded at the same time,
+// and that a cancelled request encodes no further window.
 func TestTextWorkers(t *testing.T) {
 	const requests, windows = 9, 3
 	g := &gated{started: make(chan string), finish: make(chan struct{}), windows: windows}
@@ -96,11 +96,11 @@ func TestTextWorkers(t *testing.T) {
 	errs := make(chan error, requests)
 	for range requests {
 		go func() {
-			_, err := svc.Tokenize(ctx, chat.TokenizeAsk{Text: "x"}, &set)
+			_, err := svc.Tokenize(ctx, chat.TokenizeParams{Text: "x"}, &set)
 			errs <- err
 		}()
 	}
-	// every request is being encoded or waits
+	// wait until every request is being encoded or waits for a worker
 	chat.AwaitWaiting(svc, func(waiting int) bool { return waiting+g.running() == requests })
 	if n := g.running(); n != 2 {
 		t.Fatalf("%d windows are encoded at once, want 2", n)
@@ -108,13 +108,13 @@ func TestTextWorkers(t *testing.T) {
 	<-g.started
 	<-g.started
 	leave()
-	for range requests - 2 { // all that wait end at once
+	for range requests - 2 { // the waiting ones end at once
 		if err := <-errs; kindOf(err) != chat.Gone {
 			t.Fatal(err)
 		}
 	}
 	close(g.finish)
-	for range 2 { // and these with their window
+	for range 2 { // the others end with their window
 		if err := <-errs; kindOf(err) != chat.Gone {
 			t.Fatal(err)
 		}
@@ -127,14 +127,14 @@ func TestTextWorkers(t *testing.T) {
 		for range g.started {
 		}
 	}()
-	out, err := svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: "x"}, &set)
+	out, err := svc.Tokenize(context.Background(), chat.TokenizeParams{Text: "x"}, &set)
 	if err != nil || out.Count != 3*windows {
 		t.Errorf("%v %v", out, err)
 	}
 	close(g.started)
 }
 
-// TestTextWorkersShare: a short text waits for one window of a long one, not for all.
+// TestTextWorkersShare checks that a short text waits for only one window of a long text.
 func TestTextWorkersShare(t *testing.T) {
 	g := &gated{started: make(chan string), finish: make(chan struct{}), windows: 4}
 	svc, set := gatedService(g, 1, 1<<20), chattest.Settings()
@@ -142,7 +142,7 @@ func TestTextWorkersShare(t *testing.T) {
 	var over atomic.Int32
 	ask := func(text string) {
 		all.Go(func() {
-			if _, err := svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: text}, &set); err != nil {
+			if _, err := svc.Tokenize(context.Background(), chat.TokenizeParams{Text: text}, &set); err != nil {
 				t.Error(err)
 			}
 			over.Add(1)
@@ -165,8 +165,8 @@ func TestTextWorkersShare(t *testing.T) {
 	}
 }
 
-// TestTextRefused: what is too long is refused before it is encoded, wherever it comes
-// from.
+// TestTextRefused checks that a text that is too long is refused before it is encoded, in
+// every kind of request.
 func TestTextRefused(t *testing.T) {
 	g := &gated{windows: 1}
 	svc, set := gatedService(g, 1, 64), chattest.Settings()
@@ -178,7 +178,7 @@ func TestTextRefused(t *testing.T) {
 	long := strings.Repeat("7", 64*longest+1)
 	conversation := &chat.Conversation{Messages: []chat.Message{{Role: "user", Text: strings.Repeat(long, 4), HasContent: true}}, AddGenerationPrompt: true}
 	ctx, minus := context.Background(), -1
-	start := func(a chat.Ask) error {
+	start := func(a chat.RequestParams) error {
 		a.N = 1
 		r, err := chat.NewRequest(a, &set)
 		if err == nil {
@@ -190,24 +190,26 @@ func TestTextRefused(t *testing.T) {
 		do   func() error
 		kind chat.Kind
 	}{
-		"a prompt":            {func() error { return start(chat.Ask{Prompts: text(long)}) }, chat.TooLong},
-		"a second prompt":     {func() error { return start(chat.Ask{Prompts: append(text("ab"), text(long)...)}) }, chat.TooLong},
-		"echo of many tokens": {func() error { return start(chat.Ask{Prompts: []chat.Prompt{{Tokens: make([]int32, 65)}}, Echo: true}) }, chat.TooLong},
-		"a truncated prompt":  {func() error { return start(chat.Ask{Prompts: text(long), Truncate: &minus}) }, chat.TooLong},
-		"a chat":              {func() error { return start(chat.Ask{Chat: conversation}) }, chat.TooLong},
-		"a truncated chat":    {func() error { return start(chat.Ask{Chat: conversation, Truncate: &minus}) }, chat.TooLong},
+		"a prompt":        {func() error { return start(chat.RequestParams{Prompts: text(long)}) }, chat.TooLong},
+		"a second prompt": {func() error { return start(chat.RequestParams{Prompts: append(text("ab"), text(long)...)}) }, chat.TooLong},
+		"echo of many tokens": {func() error {
+			return start(chat.RequestParams{Prompts: []chat.Prompt{{Tokens: make([]int32, 65)}}, Echo: true})
+		}, chat.TooLong},
+		"a truncated prompt": {func() error { return start(chat.RequestParams{Prompts: text(long), Truncate: &minus}) }, chat.TooLong},
+		"a chat":             {func() error { return start(chat.RequestParams{Chat: conversation}) }, chat.TooLong},
+		"a truncated chat":   {func() error { return start(chat.RequestParams{Chat: conversation, Truncate: &minus}) }, chat.TooLong},
 		"bad words": {func() error {
-			return start(chat.Ask{Prompts: text("a"), BadWords: []string{strings.Repeat("7", 1<<17)}})
+			return start(chat.RequestParams{Prompts: text("a"), BadWords: []string{strings.Repeat("7", 1<<17)}})
 		}, chat.Invalid},
-		"tokenize":        {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeAsk{Text: long}, &set); return err }, chat.TooLong},
-		"tokenize a chat": {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeAsk{Chat: conversation}, &set); return err }, chat.TooLong},
+		"tokenize":        {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeParams{Text: long}, &set); return err }, chat.TooLong},
+		"tokenize a chat": {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeParams{Chat: conversation}, &set); return err }, chat.TooLong},
 		"count": {func() error {
-			_, err := svc.Tokenize(ctx, chat.TokenizeAsk{Text: long, CountOnly: true}, &set)
+			_, err := svc.Tokenize(ctx, chat.TokenizeParams{Text: long, CountOnly: true}, &set)
 			return err
 		}, chat.TooLong},
 		"render":               {func() error { _, err := svc.Render(ctx, conversation, &set); return err }, chat.TooLong},
 		"detokenize":           {func() error { _, err := svc.Detokenize("", make([]int32, 4*64+1), &set); return err }, chat.TooLong},
-		"truncation is absurd": {func() error { n := 1000; return start(chat.Ask{Prompts: text("a"), Truncate: &n}) }, chat.Invalid},
+		"truncation is absurd": {func() error { n := 1000; return start(chat.RequestParams{Prompts: text("a"), Truncate: &n}) }, chat.Invalid},
 	} {
 		g.texts = nil
 		err := c.do()
@@ -225,18 +227,18 @@ func TestTextRefused(t *testing.T) {
 	}
 }
 
-// TestTextTokens: of a text with more tokens than are kept the first or the last are, and
-// all are counted; no more than twice as many are held at once. A text that is refused is not
-// encoded to its end.
+// TestTextTokens checks that of a text with more tokens than the limit the first or the last
+// ones are returned, that all are counted, and that at most twice the limit is in memory. A
+// text that is refused is not encoded to its end.
 func TestTextTokens(t *testing.T) {
 	g := &gated{windows: 100}
 	svc, set := gatedService(g, 1, 64), chattest.Settings()
-	out, err := svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: "x", CountOnly: true}, &set)
+	out, err := svc.Tokenize(context.Background(), chat.TokenizeParams{Text: "x", CountOnly: true}, &set)
 	if err != nil || out.Count != 300 || out.Tokens != nil || g.held > 64 {
 		t.Errorf("counted %d tokens, %d held at once, %v", out.Count, g.held, err)
 	}
 	g.ended, g.held = 0, 0
-	if _, err = svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: "x"}, &set); kindOf(err) != chat.TooLong {
+	if _, err = svc.Tokenize(context.Background(), chat.TokenizeParams{Text: "x"}, &set); kindOf(err) != chat.TooLong {
 		t.Errorf("300 tokens, where 4 times 64 are the most: %v", err)
 	}
 	if g.ended != 86 { // 3 tokens each
@@ -244,7 +246,7 @@ func TestTextTokens(t *testing.T) {
 	}
 	g.held = 0
 	keep := 5
-	r, err := chat.NewRequest(chat.Ask{Prompts: text("x"), N: 1, Truncate: &keep}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: text("x"), N: 1, Truncate: &keep}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,13 +256,13 @@ func TestTextTokens(t *testing.T) {
 	}
 }
 
-// TestTruncatedTokens: what truncation keeps of a prompt of tokens does not keep the rest
-// in memory.
+// TestTruncatedTokens checks that a truncated prompt of tokens does not keep the removed
+// tokens in memory.
 func TestTruncatedTokens(t *testing.T) {
 	svc, set := gatedService(&gated{}, 1, 64), chattest.Settings()
 	keep, ids := 5, make([]int32, 100_000)
 	ids[len(ids)-1] = 3
-	r, err := chat.NewRequest(chat.Ask{Prompts: []chat.Prompt{{Tokens: ids}}, N: 1, Truncate: &keep}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: []chat.Prompt{{Tokens: ids}}, N: 1, Truncate: &keep}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,32 +8,32 @@ import (
 	"vapp.dev/engine"
 )
 
-// Kind is what went wrong, in classes that protocols answer differently.
+// Kind classifies errors; protocols answer each kind in their own way.
 type Kind uint8
 
-// The kinds; the zero Kind is an internal error, whose text is not for clients.
+// The kinds. The text of an Internal error, the zero Kind, is not sent to clients.
 const (
 	Internal     Kind = iota
-	Malformed         // the body is not what its route takes
+	Malformed         // the body does not match the route's schema
 	Invalid           // a value is out of range or not allowed here
-	TooLong           // it does not fit the model's context
+	TooLong           // it exceeds the model's context
 	NotFound          // no such model
 	Unauthorized      // no key or a wrong one
-	Unsupported       // known, and not available in this deployment
-	Limited           // a key asks for more than its share
+	Unsupported       // known, but not available in this deployment
+	Limited           // a key exceeds its limits
 	Overloaded        // too many requests are waiting
 	Unavailable       // not ready yet, or shutting down
 	Gone              // the client left
 )
 
-// String names the kind, for logs.
+// String returns the name of the kind, for logs.
 func (k Kind) String() string {
 	return [...]string{"internal", "malformed", "invalid", "too long", "not found", "unauthorized",
 		"unsupported", "limited", "overloaded", "unavailable", "gone"}[k]
 }
 
-// Error is an error with a Kind. Param is the field it is about, "" when it is
-// about none.
+// Error is an error with a Kind. Param is the request field that caused it, "" if none
+// did.
 type Error struct {
 	Kind    Kind
 	Param   string
@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf makes an Error without a cause.
+// Errorf returns an Error without a cause.
 func Errorf(k Kind, param, format string, args ...any) *Error {
 	return &Error{Kind: k, Param: param, Message: fmt.Sprintf(format, args...)}
 }
@@ -60,8 +60,8 @@ func invalid(param, format string, args ...any) *Error {
 	return Errorf(Invalid, param, format, args...)
 }
 
-// AsError turns any error into one with a Kind: the engine's sentinels have
-// theirs, what nobody knows is Internal.
+// AsError returns err as an *Error. The engine's sentinel errors have kinds of their own; an
+// unknown error is Internal.
 func AsError(err error) *Error {
 	var known *Error
 	var long *engine.TooLongError

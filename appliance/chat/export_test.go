@@ -2,7 +2,7 @@ package chat
 
 import "runtime"
 
-// AwaitWaiting returns when until accepts the number of texts that wait for a worker.
+// AwaitWaiting returns once until accepts the number of texts that wait for a worker.
 func AwaitWaiting(s *Service, until func(waiting int) bool) {
 	for {
 		s.workers.mu.Lock()

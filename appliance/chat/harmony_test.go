@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/chat/structured"
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/tokenizer"
 )
 
-// stopping is marked with special tokens, where harmony's stop tokens end a reply as those
-// of gpt-oss do.
+// stopping returns the service of marked with special tokens, in which harmony's stop tokens
+// end a reply as in gpt-oss.
 func stopping(t testing.TB) (*Service, *tokenizer.Tokenizer, []int32) {
 	t.Helper()
 	s, tok, eos := marked(t, true)
@@ -28,7 +29,7 @@ func stopping(t testing.TB) (*Service, *tokenizer.Tokenizer, []int32) {
 	return s, tok, ends
 }
 
-// harmonyHeaders are spellings of headers behind <|start|>assistant, by what they begin.
+// harmonyHeaders holds spellings of headers after <|start|>assistant, by the kind of message.
 var harmonyHeaders = map[string][]string{
 	"thought": {
 		"<|channel|>analysis<|message|>", "<|channel|>analysis json<|message|>",
@@ -74,46 +75,46 @@ var harmonyHeaders = map[string][]string{
 
 const validCall, otherCall = `{"city": "Rome", "n": 3}`, `{"city": "Rome"}`
 
-// harmonyChoices are what a request may ask for, and what its replies may then end with.
+// harmonyChoices holds requests and the kinds of messages with which their replies may end.
 var harmonyChoices = []struct {
 	name, choice string
 	tools        bool
-	structure    *Structure
+	structure    *structured.Constraint
 	ends         []string // kinds of the last message
 	good, bad    string   // bodies of a final message; bad "": there is none
 }{
 	{name: "json_schema", structure: schemaOf(`{"type":"object","properties":{"a":{"type":"integer","maximum":9}},"required":["a"],"additionalProperties":false}`), ends: []string{"final"}, good: `{"a": 7}`, bad: `{"a": "7"}`},
-	{name: "json_object", structure: &Structure{Kind: AsObject}, ends: []string{"final"}, good: `{"b": [1]}`, bad: `[1]`},
-	{name: "regex", structure: &Structure{Kind: AsRegex, Source: "[0-9]{2}/x"}, ends: []string{"final"}, good: "42/x", bad: "4x"},
-	{name: "choice", structure: &Structure{Kind: AsChoice, Source: `["yes","\"no\""]`}, ends: []string{"final"}, good: `"no"`, bad: "maybe"},
-	{name: "grammar", structure: &Structure{Kind: AsGrammar, Source: "start: \"a\" b\nb: /[x}]+/"}, ends: []string{"final"}, good: "ax}", bad: "b"},
-	{name: "structural_tag", structure: &Structure{Kind: AsTag, Source: `{"structures":[{"begin":"<a>","schema":{"type":"integer"},"end":"</a>"}],"triggers":["<a"]}`}, ends: []string{"final"}, good: "so <a>7</a>.", bad: "<a>x"},
-	{name: "none", choice: dialect.None, tools: true, structure: &Structure{Kind: AsObject}, ends: []string{"final"}, good: "{}", bad: "hi"},
-	{name: "auto and a schema", choice: dialect.Auto, tools: true, structure: &Structure{Kind: AsObject}, ends: []string{"final", "weather", "clock"}, good: "{}", bad: "hi"},
+	{name: "json_object", structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"final"}, good: `{"b": [1]}`, bad: `[1]`},
+	{name: "regex", structure: &structured.Constraint{Kind: structured.Regex, Source: "[0-9]{2}/x"}, ends: []string{"final"}, good: "42/x", bad: "4x"},
+	{name: "choice", structure: &structured.Constraint{Kind: structured.Choice, Source: `["yes","\"no\""]`}, ends: []string{"final"}, good: `"no"`, bad: "maybe"},
+	{name: "grammar", structure: &structured.Constraint{Kind: structured.Lark, Source: "start: \"a\" b\nb: /[x}]+/"}, ends: []string{"final"}, good: "ax}", bad: "b"},
+	{name: "structural_tag", structure: &structured.Constraint{Kind: structured.StructuralTag, Source: `{"structures":[{"begin":"<a>","schema":{"type":"integer"},"end":"</a>"}],"triggers":["<a"]}`}, ends: []string{"final"}, good: "so <a>7</a>.", bad: "<a>x"},
+	{name: "none", choice: dialect.None, tools: true, structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"final"}, good: "{}", bad: "hi"},
+	{name: "auto and a schema", choice: dialect.Auto, tools: true, structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"final", "weather", "clock"}, good: "{}", bad: "hi"},
 	{name: "auto", choice: dialect.Auto, tools: true, ends: []string{"final", "preamble", "weather", "clock"}, good: "Anything."},
 	{name: "required", choice: dialect.Required, tools: true, ends: []string{"weather", "clock"}},
-	{name: "required and a schema", choice: dialect.Required, tools: true, structure: &Structure{Kind: AsObject}, ends: []string{"weather", "clock"}},
+	{name: "required and a schema", choice: dialect.Required, tools: true, structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"weather", "clock"}},
 	{name: "named", choice: dialect.Named, tools: true, ends: []string{"weather"}},
 }
 
-func schemaOf(schema string) *Structure {
-	source, err := SchemaSource(json.RawMessage(schema), SchemaOptions{})
+func schemaOf(schema string) *structured.Constraint {
+	source, err := structured.SchemaSource(json.RawMessage(schema), structured.SchemaOptions{})
 	if err != nil {
 		panic(err)
 	}
-	return &Structure{Kind: AsSchema, Source: source}
+	return &structured.Constraint{Kind: structured.JSONSchema, Source: source}
 }
 
-// TestHarmonyTable: of every spelling of every header a constrained reply takes those that
-// the choice allows, and the parser delivers what they begin; it refuses all others, what
-// the constraint refuses, and an end before the last message.
+// TestHarmonyTable tries every spelling of every header. A constrained reply accepts those
+// that the request allows, and the parser returns the message. It refuses all others, bodies
+// that violate the constraint, and an end before the last message.
 func TestHarmonyTable(t *testing.T) {
 	s, tok, ends := stopping(t)
 	const prompt, next = "<|start|>assistant", "<|end|><|start|>assistant"
 	for _, c := range harmonyChoices {
 		r := toolRequest("openai_gptoss", "openai", c.choice)
-		if r.ask.Structure = c.structure; !c.tools {
-			r.ask.Chat.Tools = nil
+		if r.params.Structure = c.structure; !c.tools {
+			r.params.Chat.Tools = nil
 		}
 		x := &harmonyTable{t, s, tok, ends, r, c.name, prompt}
 		for kind, headers := range harmonyHeaders {
@@ -139,7 +140,7 @@ type harmonyTable struct {
 	prompt string
 }
 
-// row tries a message behind lead.
+// row tries a message after lead.
 func (x *harmonyTable) row(lead, header, kind string, allowed bool, good, bad string) {
 	x.t.Helper()
 	switch {
@@ -170,7 +171,7 @@ func (x *harmonyTable) row(lead, header, kind string, allowed bool, good, bad st
 	}
 }
 
-// state walks a text as far as the grammar takes it, and says how many tokens are left.
+// state takes a text as far as the grammar accepts it, and returns how many tokens are left.
 func (x *harmonyTable) state(text string) (ids []int32, left int, mask []uint32) {
 	x.t.Helper()
 	ids, err := x.tok.Encode(text, false)
@@ -201,7 +202,7 @@ func (x *harmonyTable) mayEnd(mask []uint32) bool {
 	return slices.ContainsFunc(x.ends, func(id int32) bool { return mask[id/32]>>(id%32)&1 == 1 })
 }
 
-// passes: the text may come.
+// passes checks that the grammar accepts the text.
 func (x *harmonyTable) passes(text string) {
 	x.t.Helper()
 	if _, left, _ := x.state(text); left > 0 {
@@ -209,7 +210,7 @@ func (x *harmonyTable) passes(text string) {
 	}
 }
 
-// stops: the text may not come whole, or may not end there.
+// stops checks that the grammar refuses the text, or an end after it.
 func (x *harmonyTable) stops(text string) {
 	x.t.Helper()
 	if _, left, mask := x.state(text); left == 0 && x.mayEnd(mask) {
@@ -217,10 +218,11 @@ func (x *harmonyTable) stops(text string) {
 	}
 }
 
-// refuses: the reply may not end behind the text.
+// refuses checks that the reply cannot end after the text.
 func (x *harmonyTable) refuses(text string) { x.t.Helper(); x.stops(text) }
 
-// gives: the text may come and end there, and the parser delivers this of it.
+// gives checks that the grammar accepts the text and an end after it, and that the parser
+// returns this message.
 func (x *harmonyTable) gives(text, content string, calls ...dialect.Call) {
 	x.t.Helper()
 	ids, left, mask := x.state(text)
@@ -237,14 +239,14 @@ func (x *harmonyTable) gives(text, content string, calls ...dialect.Call) {
 	}
 }
 
-// readTokens reads a reply by the parser of its request.
+// readTokens parses a reply with the parser of its request.
 func readTokens(t *testing.T, s *Service, r *Request, prompt string, ids []int32) (m dialect.Message) {
 	t.Helper()
-	g, _, err := s.structure(context.Background(), r, &Run{Role: "assistant", Prompts: []Prompted{{text: prompt}}})
+	g, _, err := s.compileGrammar(context.Background(), r, &Run{Role: "assistant", Prompts: []EncodedPrompt{{text: prompt}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.speech(r, &Run{Role: "assistant", grammar: g}, &Prompted{text: prompt})
+	p, err := s.newReplyParser(r, &Run{Role: "assistant", grammar: g}, &EncodedPrompt{text: prompt})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,11 +262,11 @@ func readTokens(t *testing.T, s *Service, r *Request, prompt string, ids []int32
 	return m
 }
 
-// TestHarmonyPrompts: a reply goes on where its prompt ends.
+// TestHarmonyPrompts checks that a reply continues the message at the end of its prompt.
 func TestHarmonyPrompts(t *testing.T) {
 	s, tok, ends := stopping(t)
 	object := toolRequest("openai_gptoss", "openai", dialect.None)
-	object.ask.Structure = &Structure{Kind: AsObject}
+	object.params.Structure = &structured.Constraint{Kind: structured.JSONObject}
 	required := toolRequest("openai_gptoss", "openai", dialect.Required)
 	for _, c := range []struct {
 		r         *Request
@@ -291,18 +293,18 @@ func TestHarmonyPrompts(t *testing.T) {
 		}
 	}
 	for _, prompt := range []string{"<|start|>user", "<|start|>assistant to=functions.clock<|channel|>commentary<|message|>{", "<|start|>assistant<|channel|>commentary"} {
-		_, _, err := s.structure(context.Background(), object, &Run{Role: "assistant", Prompts: []Prompted{{text: prompt}}})
+		_, _, err := s.compileGrammar(context.Background(), object, &Run{Role: "assistant", Prompts: []EncodedPrompt{{text: prompt}}})
 		if e := AsError(err); err == nil || e.Kind != Invalid || !strings.Contains(e.Message, "ends within a message") {
 			t.Errorf("%s: %v", prompt, err)
 		}
 	}
 }
 
-// TestHarmonyReplies: whatever is drawn, a constrained reply reads as one object.
+// TestHarmonyReplies checks that constrained replies drawn at random parse as one object.
 func TestHarmonyReplies(t *testing.T) {
 	s, tok, ends := stopping(t)
 	r := toolRequest("openai_gptoss", "openai", dialect.None)
-	r.ask.Structure = schemaOf(`{"type":"object","properties":{"a":{"type":"string","maxLength":4}},"required":["a"],"additionalProperties":false}`)
+	r.params.Structure = schemaOf(`{"type":"object","properties":{"a":{"type":"string","maxLength":4}},"required":["a"],"additionalProperties":false}`)
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		st := started(t, s, r, "<|start|>assistant")

@@ -6,12 +6,12 @@ import (
 	"vapp.dev/engine"
 )
 
-// TokenLogprob is the log probability of a token where it stands, and of the
-// best alternatives.
+// TokenLogprob is the log probability of a token at its position, and those of the best
+// alternatives.
 type TokenLogprob struct {
 	Token   int32
-	Text    string // the token alone, decoded
-	Bytes   []byte // what a generated token adds to the reply's text; a special token's are its text
+	Text    string // of the token alone
+	Bytes   []byte // that a generated token adds to the reply's text; of a special token: its text
 	Known   bool   // false for the first token of a prompt, which has none
 	Logprob float32
 	Rank    int32
@@ -27,7 +27,7 @@ type TopLogprob struct {
 	Logprob float32
 }
 
-// floor stands for minus infinity, which JSON cannot say.
+// floor stands for minus infinity, which JSON cannot represent.
 const floor = -9999
 
 func tokenLogprob(l engine.Logprob, text Text) TokenLogprob {
@@ -41,9 +41,9 @@ func tokenLogprob(l engine.Logprob, text Text) TokenLogprob {
 	return out
 }
 
-// spelled adds to the logprobs of a generated token what it and its alternatives add to the
-// text. It is called for one token of a reply after the other.
-func (c *choice) spelled(l TokenLogprob) TokenLogprob {
+// withBytes returns the logprob of a generated token with the Bytes of it and its
+// alternatives. It must be called for every token of a reply in order.
+func (c *choice) withBytes(l TokenLogprob) TokenLogprob {
 	for i := range l.Top {
 		l.Top[i].Bytes, _ = c.bytes(l.Top[i].Token)
 	}
@@ -53,8 +53,9 @@ func (c *choice) spelled(l TokenLogprob) TokenLogprob {
 	return l
 }
 
-// bytes returns the bytes that a token adds to the text here. A decoder that strips spaces
-// from the start of a text takes them from the first token that is shown.
+// bytes returns the bytes that a token adds to the text at this point; shown reports whether
+// it adds any. A decoder that strips spaces from the start of a text strips them from the
+// first token that is shown.
 func (c *choice) bytes(id int32) (b []byte, shown bool) {
 	b = c.vocabulary.TokenBytes(id)
 	if c.begun || len(b) == 0 {
@@ -72,6 +73,7 @@ func (c *choice) bytes(id int32) (b []byte, shown bool) {
 	return b, true
 }
 
+// finite returns v, or floor if v is lower or not a number.
 func finite(v float32) float32 {
 	if !(v > floor) {
 		return floor

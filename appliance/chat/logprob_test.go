@@ -20,8 +20,9 @@ func (f files) Encoding(s string, addSpecial bool) Encoding {
 
 func (f files) NewDecoder(skipSpecial bool) Decoder { return f.NewStream(skipSpecial) }
 
-// The bytes of a reply's tokens, joined, are its text: where a character has several
-// tokens, where a decoder takes a space from the start, and beside special tokens.
+// The test checks that the bytes of a reply's tokens, joined, are its text: also for a
+// character of several tokens, for a decoder that strips a space from the start, and for
+// special tokens.
 func TestLogprobBytes(t *testing.T) {
 	for _, name := range []string{"bytelevel", "fallback"} {
 		b, err := os.ReadFile("../../engine/tokenizer/testdata/" + name + ".tokenizer.json")
@@ -51,7 +52,7 @@ func TestLogprobBytes(t *testing.T) {
 		part := strings.Repeat("🙂", 1)
 		ids, _ := tok.Encode(part, false)
 		c := &choice{text: files{tok}, vocabulary: tok, begun: true}
-		l := c.spelled(tokenLogprob(engine.Logprob{Token: ids[0], Top: []engine.TopLogprob{{Token: ids[0]}}}, c.text))
+		l := c.withBytes(tokenLogprob(engine.Logprob{Token: ids[0], Top: []engine.TopLogprob{{Token: ids[0]}}}, c.text))
 		if len(ids) > 1 && (strings.Contains(string(l.Bytes), "\ufffd") || string(l.Top[0].Bytes) != string(l.Bytes)) {
 			t.Errorf("%s: part of a character has bytes %q, as an alternative %q", name, l.Bytes, l.Top[0].Bytes)
 		}
@@ -65,7 +66,7 @@ func holdBytes(t *testing.T, name string, tok *tokenizer.Tokenizer, reply []int3
 	var got []byte
 	for _, id := range reply {
 		want += dec.Push(id)
-		l := c.spelled(tokenLogprob(engine.Logprob{Token: id}, c.text))
+		l := c.withBytes(tokenLogprob(engine.Logprob{Token: id}, c.text))
 		if id == special {
 			if string(l.Bytes) != tok.TokenText(id) {
 				t.Errorf("%s: a special token has bytes %q", name, l.Bytes)

@@ -10,10 +10,10 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// params layers the sampling parameters of a request, makes them the engine's
-// and has them checked.
-func (s *Service) params(ctx context.Context, r *Request, p *Prompted) (sample.Params, error) {
-	a, set, open := &r.ask, r.settings, s.layered(r)
+// engineParams returns the checked sampling parameters of a request for the engine: those of
+// the request over those of the settings, the model and the API's defaults.
+func (s *Service) engineParams(ctx context.Context, r *Request, p *EncodedPrompt) (sample.Params, error) {
+	a, set, open := &r.params, r.settings, s.sampling(r)
 	out := sample.Params{
 		Temperature: *open.Temperature, TopP: *open.TopP, TopK: *open.TopK, MinP: *open.MinP,
 		Repetition: *open.RepetitionPenalty, Frequency: a.FrequencyPenalty, Presence: a.PresencePenalty,
@@ -41,17 +41,18 @@ func (s *Service) params(ctx context.Context, r *Request, p *Prompted) (sample.P
 	return out, paramError(out.ValidateN(a.N))
 }
 
-// layered are the parameters that a request may leave open, none of them open but
-// MaxTokens.
-func (s *Service) layered(r *Request) Sampling {
-	open := r.ask.Sampling.over(r.settings.Sampling)
+// sampling returns the parameters that a request may omit, with those of the lower layers
+// filled in; only MaxTokens may be nil.
+func (s *Service) sampling(r *Request) Sampling {
+	open := r.params.Sampling.over(r.settings.Sampling)
 	if r.settings.GenerationConfig {
 		open = open.over(generation(s.cfg.Generation))
 	}
 	return open.over(neutral())
 }
 
-// ends are the ids that end a reply; harmony's messages to tools end it too.
+// ends returns the token ids that end a reply. In harmony they include the end of a message
+// to a tool.
 func (s *Service) ends(set *Settings) []int32 {
 	if !dialect.Harmony(set.Reasoning, set.Tools) {
 		return s.eos
@@ -65,7 +66,7 @@ func (s *Service) ends(set *Settings) []int32 {
 	return out
 }
 
-// paramError gives the sampler's own error a Kind; its text is the API's.
+// paramError adds a Kind to an error of the sampler, whose text is written for clients.
 func paramError(err error) error {
 	var e *sample.ParamError
 	if errors.As(err, &e) {
@@ -74,7 +75,7 @@ func paramError(err error) error {
 	return err
 }
 
-// limits are the engine's, and of logprobs what the operator allows of it.
+// limits returns the engine's limits; the settings may lower that of logprobs.
 func (s *Service) limits(set *Settings) sample.Limits {
 	l := s.cfg.Limits
 	if set.MaxLogprobs >= 0 {
@@ -83,8 +84,8 @@ func (s *Service) limits(set *Settings) sample.Limits {
 	return l
 }
 
-// alternatives is how many the sampler is asked for: -1 none at all, and the
-// whole vocabulary for a client's -1.
+// alternatives returns the number of logprob alternatives for the sampler: -1 for no
+// logprobs, and the vocabulary size where the client sent -1.
 func (s *Service) alternatives(n *int) int {
 	switch {
 	case n == nil:
@@ -95,12 +96,12 @@ func (s *Service) alternatives(n *int) int {
 	return *n
 }
 
-// badWords encodes each word as it is at the start of a text and after a space.
+// badWords encodes each word in two forms: at the start of a text and after a space.
 func (s *Service) badWords(ctx context.Context, words []string) ([][]int32, error) {
 	var out [][]int32
 	for _, w := range words {
 		for _, form := range []string{w, " " + w} {
-			seq, _, err := s.encodeText(ctx, form, false, kept{most: maxBadWordBytes})
+			seq, _, err := s.encodeText(ctx, form, false, tokenLimit{most: maxBadWordBytes})
 			var bad *Error
 			if errors.As(err, &bad) {
 				return nil, invalid("bad_words", "bad_words: %.40q: %s", w, bad.Message)
@@ -117,7 +118,7 @@ func (s *Service) badWords(ctx context.Context, words []string) ([][]int32, erro
 	return out, nil
 }
 
-// bias is logit_bias in the order of tokens.
+// bias returns logit_bias in the order of token ids.
 func bias(m map[int32]float64) []sample.Bias {
 	var out []sample.Bias
 	for id, v := range m {

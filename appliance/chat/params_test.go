@@ -8,7 +8,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// What a render reports, and a response echoes, is what the sampler does.
+// The test checks that a render reports, and a response echoes, the sampling parameters that
+// the sampler applies.
 func TestSamplingInForce(t *testing.T) {
 	s := chattest.Service(&chattest.Model{})
 	for _, c := range []struct{ asked, temperature, topP, minP float64 }{
@@ -19,7 +20,7 @@ func TestSamplingInForce(t *testing.T) {
 			topK = 0
 		}
 		set := chattest.Settings()
-		r, err := chat.NewRequest(chat.Ask{
+		r, err := chat.NewRequest(chat.RequestParams{
 			Prompts: text("p"), N: 1, Sampling: chat.Sampling{Temperature: &c.asked, TopP: ptr(0.5), MinP: ptr(0.25), TopK: ptr(7)},
 		}, &set)
 		if err != nil {
@@ -40,9 +41,9 @@ func TestSamplingInForce(t *testing.T) {
 			}
 		}
 	}
-	// What is out of range is refused, also where it would be switched off.
+	// A value out of range is refused, even if another parameter turns it off.
 	set := chattest.Settings()
-	r, err := chat.NewRequest(chat.Ask{Prompts: text("p"), N: 1, Sampling: chat.Sampling{Temperature: ptr(0.0), TopP: ptr(0.0)}}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: text("p"), N: 1, Sampling: chat.Sampling{Temperature: ptr(0.0), TopP: ptr(0.0)}}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +52,11 @@ func TestSamplingInForce(t *testing.T) {
 	}
 }
 
-// A stop string counts from the token behind min_tokens on.
+// The test checks that stop strings are ignored until min_tokens tokens are generated.
 func TestStopAfterMinTokens(t *testing.T) {
 	for least, want := range []string{"a", "a", "abca", "abca", "abca", "abcabc"} {
 		m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "abcabc"} }}
-		run, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p"), Stop: []string{"b"}, MinTokens: least}, chattest.Settings())
+		run, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p"), Stop: []string{"b"}, MinTokens: least}, chattest.Settings())
 		if err != nil {
 			t.Fatal(err)
 		}

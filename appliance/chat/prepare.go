@@ -4,21 +4,22 @@ import (
 	"context"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/chat/structured"
 )
 
-// Prepared is a prompt as the engine would get it.
-type Prepared struct {
-	Model  string // the name that a reply would carry
+// RenderedRequest is one prompt of a request as the engine would get it.
+type RenderedRequest struct {
+	Model  string // the model name of a reply
 	Tokens []int32
 	Sampling
-	// ReasoningEnded: a reply has no thought before what Structure says.
+	// ReasoningEnded: a reply has no reasoning before the part that Structure constrains.
 	ReasoningEnded bool
-	Structure      *Structure // what the reply must be, tool_choice considered; nil: anything
+	Structure      *structured.Constraint // the form of the reply, which tool_choice may set; nil: any
 }
 
-// thoughtless says that a reply to p cannot begin with a thought.
-func (s *Service) thoughtless(r *Request, p *Prompted) bool {
-	a, set := &r.ask, r.settings
+// startsWithoutReasoning reports whether a reply to p cannot begin with reasoning.
+func (s *Service) startsWithoutReasoning(r *Request, p *EncodedPrompt) bool {
+	a, set := &r.params, r.settings
 	if a.Chat == nil {
 		return true
 	}
@@ -26,26 +27,26 @@ func (s *Service) thoughtless(r *Request, p *Prompted) bool {
 	return !t.Inside && t.Open == ""
 }
 
-// Prepare does everything up to the engine: it renders, encodes, truncates, layers the
-// sampling parameters and checks them. The Sampling of each prompt leaves nothing open.
-// Its errors are *Error.
-func (s *Service) Prepare(ctx context.Context, r *Request) ([]Prepared, error) {
+// Prepare does what Start does before the engine: it renders, encodes and truncates the
+// prompts, and merges and checks the sampling parameters. No field of the Sampling of a
+// prompt is nil. Its errors are *Error.
+func (s *Service) Prepare(ctx context.Context, r *Request) ([]RenderedRequest, error) {
 	var run Run
 	if err := s.prompts(ctx, r, &run); err != nil {
 		return nil, AsError(err)
 	}
-	must, whole, err := s.wanted(r, &run)
+	must, whole, err := s.constraint(r, &run)
 	if err != nil {
 		return nil, AsError(err)
 	}
-	out := make([]Prepared, len(run.Prompts))
+	out := make([]RenderedRequest, len(run.Prompts))
 	for i := range run.Prompts {
 		p := &run.Prompts[i]
-		params, err := s.params(ctx, r, p)
+		params, err := s.engineParams(ctx, r, p)
 		if err != nil {
 			return nil, AsError(err)
 		}
-		out[i] = Prepared{r.model, p.Tokens, s.layered(r).inForce(), whole || s.thoughtless(r, p), must}
+		out[i] = RenderedRequest{r.model, p.Tokens, s.sampling(r).effective(), whole || s.startsWithoutReasoning(r, p), must}
 		out[i].MaxTokens = &params.MaxTokens
 	}
 	return out, nil

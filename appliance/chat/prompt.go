@@ -7,23 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// Prompted is one prompt of a run, in tokens.
-type Prompted struct {
+// EncodedPrompt is one prompt of a run as tokens.
+type EncodedPrompt struct {
 	Tokens []int32
-	// Logprobs of the prompt's tokens when asked for; the first has none. It is
-	// there once the first Delta of a choice of this prompt has come.
+	// Logprobs of the prompt's tokens if requested; the first token has none. Set from the
+	// first Delta of a choice of this prompt on.
 	Logprobs []TokenLogprob
 
-	text    string // as it was given; for echo
-	skip    bool   // special tokens are not in text
-	added   bool   // nor is the first token, which encoding added
-	output  int    // tokens each choice may have
-	nothing bool   // echo alone: there is nothing to compute
+	text    string // the source of Tokens; for echo
+	skip    bool   // text leaves special tokens out
+	added   bool   // the first token is a BOS that encoding added and text lacks
+	output  int    // token limit of each choice
+	nothing bool   // the reply is the echo alone; the engine is not needed
 }
 
-// prompts fills the prompts of the run and decides how long replies may get.
+// prompts renders and encodes the prompts of a run and sets the token limits of its replies.
 func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
-	a := &r.ask
+	a := &r.params
 	list := a.Prompts
 	if c := a.Chat; c != nil {
 		text, err := s.render(ctx, c, r.settings)
@@ -33,24 +33,24 @@ func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
 		list = []Prompt{{Text: text}}
 		run.Role = c.replyRole()
 		if last := c.Messages[len(c.Messages)-1]; a.Echo && last.Role == run.Role {
-			run.Lead = last.text()
+			run.EchoPrefix = last.text()
 		}
 	}
-	asked, err := s.asked(r)
+	requested, err := s.requestedTokens(r)
 	if err != nil {
 		return err
 	}
-	keep, err := s.truncation(a.Truncate, asked)
+	keep, err := s.truncation(a.Truncate, requested)
 	if err != nil {
 		return err
 	}
-	for _, p := range list { // all of them before the first is encoded
-		if err := s.preCheck(p.Text, asked, keep.last); err != nil {
+	for _, p := range list { // check all before encoding the first
+		if err := s.preCheck(p.Text, requested, keep.last); err != nil {
 			return err
 		}
 	}
 	for _, p := range list {
-		ready, err := s.prompt(ctx, r, p, asked, keep)
+		ready, err := s.prompt(ctx, r, p, requested, keep)
 		if err != nil {
 			return err
 		}
@@ -59,76 +59,76 @@ func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
 	return nil
 }
 
-// prompt encodes, truncates and measures one prompt, whose length was checked.
-func (s *Service) prompt(ctx context.Context, r *Request, p Prompt, asked *int, keep kept) (Prompted, error) {
-	a := &r.ask
+// prompt encodes and truncates one prompt, whose text passed preCheck, and sets the limit of
+// its replies.
+func (s *Service) prompt(ctx context.Context, r *Request, p Prompt, requested *int, keep tokenLimit) (EncodedPrompt, error) {
+	a := &r.params
 	ids, n, err := s.encode(ctx, p, a.AddSpecialTokens, a.Chat != nil, keep)
 	if err != nil {
-		return Prompted{}, err
+		return EncodedPrompt{}, err
 	}
 	truncated := n
 	if keep.last {
 		n = len(ids)
 	}
-	out := Prompted{Tokens: ids, text: p.Text}
-	if out.output, err = s.room(r, n, asked); err != nil {
-		return Prompted{}, err
+	out := EncodedPrompt{Tokens: ids, text: p.Text}
+	if out.output, err = s.replyLimit(r, n, requested); err != nil {
+		return EncodedPrompt{}, err
 	}
 	out.nothing = out.output == 0 && a.Logprobs == nil && a.PromptLogprobs == nil
 	out.added = p.Tokens == nil && a.AddSpecialTokens && int(ids[0]) == s.cfg.Special.BOS.ID && !strings.HasPrefix(p.Text, s.cfg.Special.BOS.Text)
 	if a.Echo && a.Chat == nil && (p.Tokens != nil || truncated != len(ids)) {
 		out.skip, out.added = a.SkipSpecialTokens, false
 		if out.text, err = s.cfg.Text.Decode(ids, out.skip); err != nil {
-			return Prompted{}, err
+			return EncodedPrompt{}, err
 		}
 	}
 	return out, nil
 }
 
-// asked is how many tokens the request asks for, nil for as many as there is
-// room for.
-func (s *Service) asked(r *Request) (*int, error) {
-	asked := r.ask.MaxTokens
+// requestedTokens returns max_tokens of the request; nil: as many as fit the context.
+func (s *Service) requestedTokens(r *Request) (*int, error) {
+	requested := r.params.MaxTokens
 	switch {
-	case asked == nil:
+	case requested == nil:
 		return nil, nil
-	case *asked == 0 && r.ask.Echo && r.ask.Chat == nil:
-		return asked, nil
-	case *asked < 1:
-		return nil, invalid("max_tokens", "max_tokens must be at least 1, got %d.", *asked)
-	case *asked > s.cfg.ModelLen:
-		return nil, invalid("max_tokens", "max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", *asked, s.cfg.ModelLen)
+	case *requested == 0 && r.params.Echo && r.params.Chat == nil:
+		return requested, nil
+	case *requested < 1:
+		return nil, invalid("max_tokens", "max_tokens must be at least 1, got %d.", *requested)
+	case *requested > s.cfg.ModelLen:
+		return nil, invalid("max_tokens", "max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", *requested, s.cfg.ModelLen)
 	}
-	return asked, nil
+	return requested, nil
 }
 
-// preCheck refuses a text that is too long whatever its tokens are, before any
-// time is spent on encoding it.
-func (s *Service) preCheck(text string, asked *int, truncated bool) error {
+// preCheck refuses a text that must exceed the context, however it is tokenized. It runs
+// before encoding, which would take time.
+func (s *Service) preCheck(text string, requested *int, truncated bool) error {
 	if truncated {
 		return s.checkLength(text)
 	}
-	room := s.cfg.ModelLen - deref(asked)
-	if len(text) <= room*s.maxRunes {
+	left := s.cfg.ModelLen - deref(requested)
+	if len(text) <= left*s.maxRunes {
 		return nil
 	}
-	if n := utf8.RuneCountInString(text); n > room*s.maxRunes {
+	if n := utf8.RuneCountInString(text); n > left*s.maxRunes {
 		return Errorf(TooLong, "input_text", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d characters (more than %d characters, which is the upper bound for %d input tokens). Please reduce the length of the input prompt or the number of requested output tokens.",
-			s.cfg.ModelLen, deref(asked), n, room*s.maxRunes, room)
+			s.cfg.ModelLen, deref(requested), n, left*s.maxRunes, left)
 	}
 	return nil
 }
 
-// encode returns a prompt's tokens, as many as k keeps, and how many there are; a
-// template's own BOS is not doubled.
-func (s *Service) encode(ctx context.Context, p Prompt, addSpecial, templated bool, k kept) ([]int32, int, error) {
+// encode returns the tokens of a prompt that k keeps and the number of all its tokens. If
+// both the template and the tokenizer add a BOS, one is removed.
+func (s *Service) encode(ctx context.Context, p Prompt, addSpecial, templated bool, k tokenLimit) ([]int32, int, error) {
 	if ids := p.Tokens; ids != nil {
 		n := len(ids)
 		if err := s.inVocabulary("prompt", ids); err != nil {
 			return nil, 0, err
 		}
 		if k.last && n > k.most {
-			ids = slices.Clone(ids[n-k.most:]) // a part of p.Tokens would keep all of it in memory
+			ids = slices.Clone(ids[n-k.most:]) // a subslice would keep all of p.Tokens in memory
 		}
 		return ids, n, nil
 	}
@@ -146,37 +146,37 @@ func (s *Service) encode(ctx context.Context, p Prompt, addSpecial, templated bo
 	return ids, n, nil
 }
 
-// truncation returns what truncate_prompt_tokens keeps of a prompt: its last tokens, −1
-// as many as fit; without it the prompt's first ones, more than which are an error.
-func (s *Service) truncation(keep, asked *int) (kept, error) {
+// truncation returns the limit of truncate_prompt_tokens: the last n tokens, −1 for as many
+// as fit. Without it the limit is the context length; a longer prompt is refused later.
+func (s *Service) truncation(keep, requested *int) (tokenLimit, error) {
 	if keep == nil {
-		return kept{most: s.cfg.ModelLen}, nil
+		return tokenLimit{most: s.cfg.ModelLen}, nil
 	}
-	room, n := s.cfg.ModelLen-max(1, deref(asked)), *keep
+	fits, n := s.cfg.ModelLen-max(1, deref(requested)), *keep
 	switch {
 	case n < -1 || n == 0:
-		return kept{}, invalid("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got %d.", n)
-	case n > room:
-		return kept{}, invalid("truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len - requested output tokens (%d). Please request a smaller truncation size.", n, room)
+		return tokenLimit{}, invalid("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got %d.", n)
+	case n > fits:
+		return tokenLimit{}, invalid("truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len - requested output tokens (%d). Please request a smaller truncation size.", n, fits)
 	case n == -1:
-		n = room
+		n = fits
 	}
-	return kept{most: n, last: true}, nil
+	return tokenLimit{most: n, last: true}, nil
 }
 
-// room decides the length of each reply to a prompt of n tokens, in tokens; 0
-// for echo alone.
-func (s *Service) room(r *Request, n int, asked *int) (int, error) {
+// replyLimit returns the token limit of each reply to a prompt of n tokens; 0: the reply is
+// the echo alone.
+func (s *Service) replyLimit(r *Request, n int, requested *int) (int, error) {
 	left := s.cfg.ModelLen - n
 	switch {
-	case left < deref(asked) || left < 0:
-		out := deref(asked)
+	case left < deref(requested) || left < 0:
+		out := deref(requested)
 		return 0, Errorf(TooLong, "input_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
 			s.cfg.ModelLen, out, n, n+out)
-	case asked == nil && left == 0:
+	case requested == nil && left == 0:
 		return 0, Errorf(TooLong, "max_tokens", "max_tokens must be at least 1, got 0.")
-	case asked != nil:
-		left = *asked
+	case requested != nil:
+		left = *requested
 	case r.settings.GenerationConfig && deref(s.cfg.Generation.MaxNewTokens) > 0:
 		left = min(left, *s.cfg.Generation.MaxNewTokens)
 	}
@@ -186,6 +186,7 @@ func (s *Service) room(r *Request, n int, asked *int) (int, error) {
 	return left, nil
 }
 
+// deref returns *p, 0 for nil.
 func deref(p *int) int {
 	if p == nil {
 		return 0

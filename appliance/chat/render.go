@@ -13,20 +13,20 @@ import (
 
 // Template is a compiled chat template.
 type Template interface {
-	// Render renders the variables, a JSON object. What the template refuses is a
-	// *tokenizer.TemplateError.
+	// Render renders the template with the variables, a JSON object. If the template raises
+	// an exception, the error is a *tokenizer.TemplateError.
 	Render(ctx context.Context, vars []byte) (string, error)
-	// ContentFormat is tokenizer.ContentOpenAI where the template loops over
-	// message.content, and so takes content as a list of parts.
+	// ContentFormat returns tokenizer.ContentOpenAI if the template loops over
+	// message.content, and therefore expects a list of parts.
 	ContentFormat() string
 }
 
-// vars are the variables of a template. encoding/json sorts the keys of maps and
-// keeps raw values as they came, so that objects keep the client's order.
+// vars holds the variables of a template. encoding/json sorts the keys of maps and copies
+// raw values unchanged, so that objects keep the client's key order.
 type vars map[string]any
 
-// render turns a conversation into the prompt's text. A template of the server is
-// rendered by one of the text workers, one that came with the request by a child process.
+// render returns the prompt text of a conversation. A template of the server runs on a text
+// worker, one that came with the request in a child process.
 func (s *Service) render(ctx context.Context, c *Conversation, set *Settings) (string, error) {
 	if err := s.checkConversationLength(c); err != nil {
 		return "", err
@@ -37,10 +37,11 @@ func (s *Service) render(ctx context.Context, c *Conversation, set *Settings) (s
 		}
 		defer s.workers.release()
 	}
-	return s.rendered(ctx, c, set)
+	return s.renderNow(ctx, c, set)
 }
 
-func (s *Service) rendered(ctx context.Context, c *Conversation, set *Settings) (string, error) {
+// renderNow is render without the check of length and without a text worker.
+func (s *Service) renderNow(ctx context.Context, c *Conversation, set *Settings) (string, error) {
 	if set.DialectPrompt && c.Template == "" {
 		return s.renderHarmony(c, set)
 	}
@@ -80,8 +81,8 @@ func (s *Service) sandboxed(ctx context.Context, source string) (Template, error
 	return tmpl, nil
 }
 
-// templateError is the client's fault, raise_exception's text word for word,
-// unless what renders has failed.
+// templateError returns the error for a template that failed. It blames the client, with the
+// unchanged text of raise_exception, unless the renderer itself failed.
 func templateError(ctx context.Context, err error) error {
 	var e *tokenizer.TemplateError
 	switch {
@@ -101,6 +102,8 @@ func templateError(ctx context.Context, err error) error {
 	return invalid("", "%s", e.Error())
 }
 
+// variables returns the template variables of a conversation. parts: message.content is a
+// list of parts.
 func (s *Service) variables(c *Conversation, set *Settings, parts bool) vars {
 	v := vars{}
 	for name, t := range map[string]checkpoint.Token{
@@ -163,8 +166,8 @@ func messageVars(m Message, parts bool) vars {
 	return v
 }
 
-// callVars gives arguments that are JSON objects as objects, as templates expect,
-// and any other text as it is.
+// callVars returns the tool calls of a message. Arguments that are JSON objects become
+// objects, as templates expect; other texts stay strings.
 func callVars(calls []ToolCall) []vars {
 	list := make([]vars, len(calls))
 	for i, c := range calls {
@@ -183,8 +186,8 @@ func callVars(calls []ToolCall) []vars {
 	return list
 }
 
-// cutAfterFinal ends the text right after that of the last message, so that the
-// model goes on with it.
+// cutAfterFinal cuts the text right after that of the last message, so that the model
+// continues it.
 func cutAfterFinal(text string, last Message) (string, error) {
 	final := last.Text
 	if n := len(last.Parts); n > 0 {
@@ -198,7 +201,7 @@ func cutAfterFinal(text string, last Message) (string, error) {
 	if at < 0 {
 		return "", invalid("continue_final_message", "continue_final_message is set but the final message does not appear in the chat after applying the chat template.")
 	}
-	// a template that keeps white space at the end keeps it here too
+	// keep trailing white space if the template kept it
 	if left := strings.TrimLeft(final, " \t\r\n\v\f"); strings.HasPrefix(text[at:], left) {
 		return text[:at+len(left)], nil
 	}

@@ -6,8 +6,8 @@ import (
 	"vapp.dev/appliance/chat/dialect"
 )
 
-// renderHarmony makes a prompt by harmony's own renderer: it is the authority, the
-// model's template an imitation of it.
+// renderHarmony renders a prompt with harmony's own renderer, which defines the format; the
+// model's template only imitates it.
 func (s *Service) renderHarmony(c *Conversation, set *Settings) (string, error) {
 	p := dialect.HarmonyPrompt{Functions: c.AllTools(), Date: s.cfg.Now().Format("2006-01-02"), Generation: c.AddGenerationPrompt}
 	if raw, is := c.kwargs(set)["reasoning_effort"]; is && json.Unmarshal(raw, &p.Effort) != nil {

@@ -58,7 +58,7 @@ func TestVariables(t *testing.T) {
 		set := chattest.Settings()
 		set.TemplateKwargs = map[string]json.RawMessage{"x": json.RawMessage("1"), "w": json.RawMessage("1")}
 		set.ToolTemplate = showing{format: format, vars: &got}
-		if _, err := start(t, chattest.Service(&chattest.Model{}), chat.Ask{Chat: &c}, set); err != nil {
+		if _, err := start(t, chattest.Service(&chattest.Model{}), chat.RequestParams{Chat: &c}, set); err != nil {
 			t.Fatal(err)
 		}
 		if got != want {
@@ -84,7 +84,7 @@ func TestTemplateErrors(t *testing.T) {
 		var got string
 		set := chattest.Settings()
 		set.Template = showing{err: c.err, vars: &got}
-		ask := chat.Ask{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}, AddGenerationPrompt: true}}
+		ask := chat.RequestParams{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}, AddGenerationPrompt: true}}
 		_, err := start(t, chattest.Service(&chattest.Model{}), ask, set)
 		if e := chat.AsError(err); e.Kind != c.kind || e.Message != c.text {
 			t.Errorf("%v: got %v %q", c.err, e.Kind, e.Message)
@@ -92,8 +92,8 @@ func TestTemplateErrors(t *testing.T) {
 	}
 }
 
-// TestContinue: the prompt ends right after the last message's text, white space
-// included where the template kept it.
+// TestContinue checks that the prompt ends right after the text of the last message, with its
+// trailing white space if the template kept that.
 func TestContinue(t *testing.T) {
 	for _, c := range []struct{ rendered, last, want string }{
 		{"[u]x[a]so far<end>", "so far", "[u]x[a]so far"},
@@ -106,7 +106,7 @@ func TestContinue(t *testing.T) {
 		m := &chattest.Model{}
 		set := chattest.Settings()
 		set.Template = fixed(c.rendered)
-		ask := chat.Ask{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "assistant", Text: c.last, HasContent: true}}, ContinueFinal: true}}
+		ask := chat.RequestParams{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "assistant", Text: c.last, HasContent: true}}, ContinueFinal: true}}
 		_, err := start(t, chattest.Service(m), ask, set)
 		if c.want == "" {
 			if chat.AsError(err).Kind != chat.Invalid {
@@ -123,19 +123,19 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// fixed is a template that always renders the same.
+// fixed is a template that always renders the same text.
 type fixed string
 
 func (fixed) ContentFormat() string { return tokenizer.ContentString }
 
 func (f fixed) Render(context.Context, []byte) (string, error) { return string(f), nil }
 
-// TestDoubledBOS: a template's own BOS is not doubled by encoding.
+// TestDoubledBOS checks that encoding does not double a template's own BOS.
 func TestDoubledBOS(t *testing.T) {
 	m := &chattest.Model{}
 	set := chattest.Settings()
 	set.Template = fixed("<bos>x")
-	ask := chat.Ask{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}}, AddSpecialTokens: true}
+	ask := chat.RequestParams{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}}, AddSpecialTokens: true}
 	if _, err := start(t, chattest.Service(m), ask, set); err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,15 @@
 package chat
 
-// Repetition ends a reply that goes round in circles: its last tokens are MinCount
-// times the same MinPattern to MaxPattern tokens.
+// Repetition ends a reply whose last tokens are a pattern of MinPattern to MaxPattern tokens,
+// repeated MinCount times.
 type Repetition struct {
 	MinPattern, MaxPattern, MinCount int
 }
 
-// maxPattern bounds a pattern: every token is compared with so many before it.
+// maxPattern bounds MaxPattern: every token is compared with that many earlier ones.
 const maxPattern = 2048
 
-func checkRepetition(a *Ask, _ *Settings) error {
+func checkRepetition(a *RequestParams, _ *Settings) error {
 	r := a.Repetition
 	const name = "repetition_detection"
 	switch {
@@ -27,7 +27,7 @@ func checkRepetition(a *Ask, _ *Settings) error {
 	return nil
 }
 
-// repeats follows the tokens of a reply.
+// repeats detects repetition in the tokens of a reply.
 type repeats struct {
 	*Repetition
 	last []int32 // the newest tokens, a ring of MaxPattern
@@ -35,7 +35,7 @@ type repeats struct {
 	run  []int   // run[p]: how many of the newest tokens equal the one p before them
 }
 
-// follow makes what follows one reply; nil where nothing is looked for.
+// follow returns the detector of one reply; nil: no detection.
 func (r *Repetition) follow() *repeats {
 	if r == nil || r.MaxPattern == 0 {
 		return nil
@@ -43,7 +43,7 @@ func (r *Repetition) follow() *repeats {
 	return &repeats{Repetition: r, last: make([]int32, r.MaxPattern), run: make([]int, r.MaxPattern+1)}
 }
 
-// take reports that with this token the reply repeats itself.
+// take adds a token and reports whether the reply now repeats itself.
 func (r *repeats) take(token int32) bool {
 	if r == nil {
 		return false

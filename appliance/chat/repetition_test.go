@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// circles is the rule said plainly: the end of the tokens is one pattern, so many times.
+// circles is a direct implementation of the rule: the tokens end with one pattern, repeated.
 func circles(tokens []int32, r Repetition) bool {
 	for p := max(1, r.MinPattern); p <= r.MaxPattern; p++ {
 		if len(tokens) < p*r.MinCount {
@@ -24,7 +24,7 @@ func circles(tokens []int32, r Repetition) bool {
 	return false
 }
 
-// TestRepetition: following token by token says what the rule says of the whole.
+// TestRepetition compares the incremental detector with the direct implementation.
 func TestRepetition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	found := 0

@@ -9,61 +9,61 @@ import (
 	"vapp.dev/engine/grammar"
 )
 
-// Run is a request that is being answered. One goroutine reads it.
+// Run is a request in progress. Only one goroutine may read it.
 type Run struct {
-	ID      string
-	Model   string
-	Created int64  // Unix time
-	Role    string // of the reply
-	Lead    string // chat with echo: what comes before the reply's text
-	Prompts []Prompted
-	// Sampling is what the sampler makes of the layers, before they are checked.
+	ID         string
+	Model      string
+	Created    int64  // Unix time
+	Role       string // of the reply
+	EchoPrefix string // chat with echo: the text before the reply's own
+	Prompts    []EncodedPrompt
+	// Sampling holds the parameters in effect, merged from all layers but not checked.
 	Sampling Sampling
 
-	grammar    *grammar.Grammar // what the replies follow; nil: nothing
-	whole      bool             // from their first token, reasoning included
-	choices    []*choice
-	left       int   // choices that have not ended
-	failed     error // what a stream ended with, told after all that came before it
-	tellCached bool
-	idle       []int // choices that need no engine, not yet reported
-	batches    chan batch
-	stop       context.CancelFunc
-	unwatch    func() bool // the client's leaving no longer matters
+	grammar      *grammar.Grammar // of the replies; nil: unconstrained
+	whole        bool             // grammar covers the whole reply, reasoning included
+	choices      []*choice
+	left         int   // unfinished choices
+	failed       error // error of a stream; reported after the deltas before it
+	reportCached bool
+	idle         []int // unreported choices that need no engine
+	batches      chan batch
+	stop         context.CancelFunc
+	unwatch      func() bool // detaches the run from ctx, whose end cancels the choices
 }
 
-// Delta is what a choice has gained since its last Delta.
+// Delta is the part of a choice since its last Delta.
 type Delta struct {
-	Choice    int    // prompt · n + choice
-	Reasoning string // where the settings name a parser for it
+	Choice    int    // prompt × n + index of the choice
+	Reasoning string // if the settings name a reasoning parser
 	Text      string
-	Calls     []CallDelta    // likewise, in the order in which they were made
-	Said      []Said         // all of it in its order, when asked for
+	Calls     []CallDelta    // if the settings name a tool parser
+	Segments  []Segment      // text, reasoning and calls in their order, if requested
 	Tokens    []int32        // generated, the final stop token included
-	Logprobs  []TokenLogprob // when asked for; with echo the prompt's come first
-	Finish    string         // "" while it goes on; stop, length, tool_calls, abort
-	// Stop is what ended it: a string, a token id (int32), or nil for the
+	Logprobs  []TokenLogprob // if requested; with echo the prompt's come first
+	Finish    string         // "": unfinished; stop, length, tool_calls, abort, repetition
+	// Stop is what ended the choice: a stop string, a token id (int32), or nil for the
 	// tokenizer's EOS and for length.
 	Stop any
 }
 
-// Usage counts tokens over all prompts and choices so far.
+// Usage counts the tokens of all prompts and choices so far.
 type Usage struct {
 	Prompt, Completion int
 	Cached             int  // prompt tokens from the prefix cache
-	Reasoning          int  // generated tokens of thoughts, where the request asked for the order
-	TellCached         bool // the server tells them
+	Reasoning          int  // generated reasoning tokens, if the request asked for Segments
+	ReportCached       bool // replies include Cached
 }
 
-// batch is what a stream gave at once.
+// batch is the result of one read of a stream.
 type batch struct {
 	choice int
 	events []engine.Event
 	err    error
 }
 
-// open starts reading the streams. One choice is read by Next itself; several
-// are read by a goroutine each, which waits while the reader is slow.
+// open starts reading the streams. Next itself reads a single choice; of several, each has a
+// goroutine, which blocks while the reader is slow.
 func (r *Run) open(ctx context.Context) {
 	r.left = len(r.choices)
 	for i, c := range r.choices {
@@ -83,6 +83,7 @@ func (r *Run) open(ctx context.Context) {
 	}
 }
 
+// pump sends the batches of a stream.
 func (c *choice) pump(ctx context.Context, i int, to chan<- batch) {
 	for {
 		evs, err := c.stream.Next(ctx)
@@ -90,7 +91,7 @@ func (c *choice) pump(ctx context.Context, i int, to chan<- batch) {
 			return
 		}
 		select {
-		case to <- batch{i, slices.Clone(evs), err}: // the stream's next ones come before these are read
+		case to <- batch{i, slices.Clone(evs), err}: // the stream reuses evs before the reader gets them
 		case <-ctx.Done():
 			return
 		}
@@ -100,9 +101,8 @@ func (c *choice) pump(ctx context.Context, i int, to chan<- batch) {
 	}
 }
 
-// Next returns what has come since the last call, waiting for something to
-// report. After the end of all choices it returns
-// nil, nil. Its errors are *Error, and end the run.
+// Next waits for and returns the deltas since the last call. After the end of all choices
+// it returns nil, nil. Its errors are *Error and end the run.
 func (r *Run) Next(ctx context.Context) ([]Delta, error) {
 	for r.left > 0 {
 		out, err := r.advance(ctx)
@@ -118,14 +118,15 @@ func (r *Run) Next(ctx context.Context) ([]Delta, error) {
 	return nil, nil
 }
 
-// advance takes what is there, waiting for the first.
+// advance returns the deltas that are ready; it waits for the first batch, and the result
+// may be empty.
 func (r *Run) advance(ctx context.Context) ([]Delta, error) {
 	if r.failed != nil {
 		return nil, r.failed
 	}
 	var out []Delta
 	for _, i := range r.idle {
-		out = r.settle(out, i, r.choices[i].only())
+		out = r.add(out, i, r.choices[i].echoOnly())
 	}
 	r.idle = nil
 	if len(out) > 0 {
@@ -146,7 +147,7 @@ func (r *Run) advance(ctx context.Context) ([]Delta, error) {
 	}
 }
 
-// takeAll adds the batches that are ready too, so that one write carries them.
+// takeAll also takes the batches that are ready, so that one write sends them.
 func (r *Run) takeAll(out []Delta, b batch) ([]Delta, error) {
 	for n := len(r.choices); ; n-- {
 		var err error
@@ -161,6 +162,7 @@ func (r *Run) takeAll(out []Delta, b batch) ([]Delta, error) {
 	}
 }
 
+// take decodes a batch and appends the delta.
 func (r *Run) take(out []Delta, b batch) ([]Delta, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -171,11 +173,11 @@ func (r *Run) take(out []Delta, b batch) ([]Delta, error) {
 	}
 	var d Delta
 	d, r.failed = c.feed(b.events)
-	return r.settle(out, b.choice, d), nil
+	return r.add(out, b.choice, d), nil
 }
 
-// settle adds a delta that says anything and counts the choices that ended.
-func (r *Run) settle(out []Delta, i int, d Delta) []Delta {
+// add appends a delta unless it is empty, and counts finished choices.
+func (r *Run) add(out []Delta, i int, d Delta) []Delta {
 	d.Choice = i
 	if r.choices[i].done {
 		r.left--
@@ -186,8 +188,8 @@ func (r *Run) settle(out []Delta, i int, d Delta) []Delta {
 	return append(out, d)
 }
 
-// cancel aborts every choice in the engine; it may be called from any goroutine
-// and more than once.
+// cancel aborts every choice in the engine. It may be called from any goroutine and more
+// than once.
 func (r *Run) cancel() {
 	for _, c := range r.choices {
 		if c.stream != nil {
@@ -196,8 +198,8 @@ func (r *Run) cancel() {
 	}
 }
 
-// Close aborts what is still running. It is needed when the caller does not read
-// to the end, and harmless otherwise.
+// Close aborts the unfinished choices. A caller that does not read the run to its end must
+// call it; otherwise it has no effect.
 func (r *Run) Close() {
 	if r.unwatch != nil {
 		r.unwatch()
@@ -209,17 +211,17 @@ func (r *Run) Close() {
 	r.stop()
 }
 
-// Usage is the count so far.
+// Usage returns the counts so far.
 func (r *Run) Usage() Usage {
-	u := Usage{TellCached: r.tellCached}
+	u := Usage{ReportCached: r.reportCached}
 	for _, p := range r.Prompts {
 		u.Prompt += len(p.Tokens)
 	}
 	cached := make([]int, len(r.Prompts))
 	for _, c := range r.choices {
 		u.Completion += c.tokens
-		if c.order != nil {
-			u.Reasoning += c.order.thought
+		if c.segments != nil {
+			u.Reasoning += c.segments.reasoning
 		}
 		cached[c.prompt] = max(cached[c.prompt], c.cached)
 	}
@@ -229,14 +231,14 @@ func (r *Run) Usage() Usage {
 	return u
 }
 
-// Reply is a whole choice.
+// Reply is a complete choice.
 type Reply struct {
 	Prompt int // index into Run.Prompts
 	Delta
 }
 
-// Wait reads the run to its end and returns all choices in order. With an error
-// they hold what had come until then.
+// Wait reads the run to its end and returns all choices in order. With an error they hold
+// the parts before it.
 func (r *Run) Wait(ctx context.Context) ([]Reply, error) {
 	out := make([]Reply, len(r.choices))
 	for i, c := range r.choices {
@@ -265,8 +267,8 @@ func (r *Run) Wait(ctx context.Context) ([]Reply, error) {
 	}
 }
 
-// PromptOf is the index into Prompts of a choice.
+// PromptOf returns the index into Prompts of a choice.
 func (r *Run) PromptOf(choice int) int { return r.choices[choice].prompt }
 
-// Choices is how many there are.
+// Choices returns the number of choices.
 func (r *Run) Choices() int { return len(r.choices) }

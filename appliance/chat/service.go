@@ -12,82 +12,81 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// Engine runs token requests; engine.Engine is one.
+// Engine runs requests of tokens; engine.Engine is one.
 type Engine interface {
 	// Submit queues a request and returns one Stream for each of its choices.
 	Submit(context.Context, engine.Request) ([]*engine.Stream, error)
 }
 
-// Text turns text into tokens and back.
+// Text converts between text and tokens.
 type Text interface {
-	// Encoding starts the encoding of a text; addSpecial adds what the tokenizer puts
-	// around it.
+	// Encoding starts the encoding of a text. addSpecial adds the tokenizer's special
+	// tokens, such as BOS.
 	Encoding(text string, addSpecial bool) Encoding
-	// Decode is the text of tokens.
+	// Decode returns the text of tokens.
 	Decode(ids []int32, skipSpecial bool) (string, error)
-	// TokenText is one token alone, decoded.
+	// TokenText returns the text of a single token.
 	TokenText(id int32) string
-	// NewDecoder decodes a reply token by token.
+	// NewDecoder returns a decoder for one reply.
 	NewDecoder(skipSpecial bool) Decoder
 }
 
-// Vocabulary is what a tokenizer knows of each id.
+// Vocabulary describes the token ids of a tokenizer.
 type Vocabulary interface {
-	// VocabSize is one more than the highest id.
+	// VocabSize returns the highest id plus one.
 	VocabSize() int
-	// Token is the vocabulary's own spelling, "" where an id has no token.
+	// Token returns the vocabulary's spelling of an id, "" if it has no token.
 	Token(id int32) string
-	// TokenBytes is what the token adds to a text.
+	// TokenBytes returns the bytes that the token adds to a text.
 	TokenBytes(id int32) []byte
 }
 
-// Decoder gives the text of tokens one after the other and never half a
-// character.
+// Decoder decodes tokens one by one and never returns part of a character.
 type Decoder interface {
-	// Push adds a token and returns the text that is now complete.
+	// Push adds a token and returns the text that became complete.
 	Push(id int32) string
-	// Flush returns what is left at the end.
+	// Flush returns the rest of the text after the last token.
 	Flush() string
 }
 
-// Config is what a Service stands on; it stays as long as the model is loaded.
+// Config configures a Service; it does not change while the model is loaded.
 type Config struct {
 	Engine     Engine
 	Text       Text
 	Vocabulary Vocabulary
 	ModelLen   int    // tokens of prompt and reply together
-	ModelRoot  string // what /v1/models calls root
+	ModelRoot  string // root in /v1/models
 	Generation checkpoint.GenerationConfig
 	Special    checkpoint.SpecialTokens
 	EOS        []int // every id that ends a reply
-	// Limits are what the engine's step buffers hold; Vocab ids have logits.
+	// Limits are the sizes of the engine's step buffers; Vocab is the number of logits.
 	Limits sample.Limits
-	// Pooling is what the model gives in place of text; nil: it generates.
-	Pooling *Pooling
-	// Sandbox compiles a template that came with a request, to be rendered where
-	// it can do no harm; nil: such templates are refused.
+	// Pooling describes a pooling model; nil: the model generates text.
+	Pooling *PoolingConfig
+	// Sandbox compiles a template that came with a request, to be rendered in a sandbox;
+	// nil: such templates are refused.
 	Sandbox func(ctx context.Context, source string) (Template, error)
-	// Grammars compiles what replies must be; nil: such requests are refused.
+	// Grammars compiles the constraints of replies; nil: requests with one are refused.
 	Grammars Grammars
 	Now      func() time.Time // nil: time.Now
-	// TextWorkers is how many windows of text are encoded, and templates rendered, at
-	// the same time; at least 1.
+	// TextWorkers is the number of text windows that are encoded, and templates that are
+	// rendered, at the same time; at least 1.
 	TextWorkers int
 }
 
-// Service answers requests with one model. It holds no state of its own but the
-// workers of text, and may be used from any goroutine.
+// Service answers requests with one model. Its only state is the text workers; it may be
+// used from any goroutine.
 type Service struct {
 	cfg      Config
-	eos      []int32          // the tokenizer's own first
-	maxRunes int              // most characters a token stands for
-	workers  *workers         // encode and render all text
-	marks    map[int32]string // the markers of dialects that are one token
-	markers  map[string]int32 // and the other way round
-	special  map[string]int32 // those of them that no text holds
+	eos      []int32          // the tokenizer's own EOS first
+	maxRunes int              // maximum characters of a token
+	workers  *workers         // for encoding and rendering
+	marks    map[int32]string // markers of the dialects that are one token, by id
+	markers  map[string]int32 // the same by text
+	special  map[string]int32 // the markers among them that are special tokens
 }
 
-// New makes the service of a loaded model.
+// New returns the service of a loaded model.
 func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -101,7 +100,7 @@ func New(c Config) *Service {
 	return s
 }
 
-// eosIDs puts the tokenizer's own EOS first.
+// eosIDs returns the ids that end a reply, the tokenizer's own EOS first.
 func eosIDs(c Config) []int32 {
 	all := make([]int32, len(c.EOS))
 	for i, id := range c.EOS {
@@ -113,34 +112,33 @@ func eosIDs(c Config) []int32 {
 	return all
 }
 
-// ModelLen is how many tokens prompt and reply may have together.
+// ModelLen returns the maximum number of tokens of prompt and reply together.
 func (s *Service) ModelLen() int { return s.cfg.ModelLen }
 
-// ModelRoot is where the model came from.
+// ModelRoot returns the source of the model, which /v1/models shows as root.
 func (s *Service) ModelRoot() string { return s.cfg.ModelRoot }
 
-// Now is the service's clock.
+// Now returns the time of the service's clock.
 func (s *Service) Now() time.Time { return s.cfg.Now() }
 
-// Start is the one pipeline: prompts renders and encodes (prompt.go, render.go),
-// submit hands tokens to the engine, and the Run it returns turns each choice's
-// tokens back into text (choice.go, stop.go). Its errors are *Error. The
-// caller reads the Run to its end or closes it; when ctx ends the choices are
-// cancelled.
+// Start runs a request. It renders and encodes the prompts (prompt.go, render.go) and
+// submits them to the engine; the Run that it returns decodes the tokens of each choice
+// (choice.go, stop.go). The caller reads the Run to its end or closes it. When ctx ends,
+// the choices are cancelled. Its errors are *Error.
 func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
 	if s.cfg.Pooling != nil {
-		return nil, s.cannot("generate")
+		return nil, s.UnsupportedTask("generate")
 	}
-	run := &Run{ID: r.ask.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", tellCached: r.settings.PromptTokensDetails, Sampling: s.layered(r).inForce()}
+	run := &Run{ID: r.params.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", reportCached: r.settings.PromptTokensDetails, Sampling: s.sampling(r).effective()}
 	if err := s.prompts(ctx, r, run); err != nil {
 		return nil, AsError(err)
 	}
 	var err error
-	if run.grammar, run.whole, err = s.structure(ctx, r, run); err != nil {
+	if run.grammar, run.whole, err = s.compileGrammar(ctx, r, run); err != nil {
 		return nil, AsError(err)
 	}
 	if run.grammar != nil {
-		defer run.grammar.Release() // the states that submit begins hold it
+		defer run.grammar.Release() // each state that submit begins keeps its own reference
 	}
 	ctx, run.stop = context.WithCancel(ctx)
 	for i := range run.Prompts {
@@ -150,15 +148,15 @@ func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
 		}
 	}
 	for i := range run.Prompts {
-		run.Prompts[i].text = "" // it may be long; a choice that echoes it has its own
+		run.Prompts[i].text = "" // it may be long; a choice that echoes it keeps its own copy
 	}
 	run.open(ctx)
 	return run, nil
 }
 
-// submit hands one prompt to the engine and adds its choices to the run.
+// submit submits one prompt to the engine and adds its choices to the run.
 func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) error {
-	a, p := &r.ask, &run.Prompts[prompt]
+	a, p := &r.params, &run.Prompts[prompt]
 	if p.nothing {
 		for range a.N {
 			c, err := s.choice(r, run, prompt, nil)
@@ -169,32 +167,25 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 		}
 		return nil
 	}
-	params, err := s.params(ctx, r, p)
+	params, err := s.engineParams(ctx, r, p)
 	if err != nil {
 		return err
 	}
-	req := engine.Request{
-		ID: a.ID + "-" + randomHex(4), Prompt: p.Tokens, Params: params, N: a.N, Priority: a.Priority,
-	}
+	req := s.EngineRequest(a.ID, a.Priority, a.CacheSalt, r.settings)
+	req.Prompt, req.Params, req.N = p.Tokens, params, a.N
 	if run.grammar != nil {
 		req.Grammar, req.Preamble = run.grammar, s.lead(r, run, p)
 	}
 	if req.Thinking, err = s.thinking(ctx, r, p); err != nil {
 		return err
 	}
-	if a.CacheSalt != nil {
-		req.Salt = *a.CacheSalt
-	}
-	if t := r.settings.RequestTimeout; t > 0 {
-		req.Deadline = s.cfg.Now().Add(t)
-	}
-	ask := s.cfg.Engine.Submit
+	submit := s.cfg.Engine.Submit
 	if a.Beam {
-		ask = func(ctx context.Context, req engine.Request) ([]*engine.Stream, error) { return s.beams(ctx, r, req) }
+		submit = func(ctx context.Context, req engine.Request) ([]*engine.Stream, error) { return s.beams(ctx, r, req) }
 	}
-	streams, err := ask(ctx, req)
+	streams, err := submit(ctx, req)
 	if err != nil {
-		return a.explain(err)
+		return a.requestError(err)
 	}
 	for i, st := range streams {
 		c, err := s.choice(r, run, prompt, st)
@@ -209,6 +200,7 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	return nil
 }
 
+// randomHex returns that many random bytes as hexadecimal digits.
 func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	rand.Read(b)

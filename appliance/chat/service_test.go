@@ -16,8 +16,8 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// start runs an Ask with usual settings.
-func start(t *testing.T, s *chat.Service, a chat.Ask, set chat.Settings) (*chat.Run, error) {
+// start starts a request with usual settings.
+func start(t *testing.T, s *chat.Service, a chat.RequestParams, set chat.Settings) (*chat.Run, error) {
 	t.Helper()
 	if a.N == 0 {
 		a.N = 1
@@ -61,20 +61,19 @@ func collect(t *testing.T, run *chat.Run) map[int]*chat.Delta {
 	}
 }
 
-// TestStreamIsReply: whatever the choices say and wherever they stop, the
-// deltas joined are the whole reply, and both are what the text and its stop
-// strings define.
+// TestStreamIsReply checks with random texts and stop strings that the deltas of a stream add
+// up to the whole reply, and that both are what the stop strings define.
 func TestStreamIsReply(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 150 {
-		said := make([]string, 4)
-		for i := range said {
+		texts := make([]string, 4)
+		for i := range texts {
 			for range r.IntN(12) {
-				said[i] += []string{"a", "b", "é", "日", "ab"}[r.IntN(5)]
+				texts[i] += []string{"a", "b", "é", "日", "ab"}[r.IntN(5)]
 			}
 		}
-		m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script { return chattest.Script{Text: said[i]} }}
-		a := chat.Ask{
+		m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script { return chattest.Script{Text: texts[i]} }}
+		a := chat.RequestParams{
 			ID: "x", Prompts: text("p"), N: 1 + r.IntN(4), SkipSpecialTokens: true, IncludeStop: r.IntN(2) == 0,
 			Stop: [][]string{nil, {"b"}, {"éa", "日"}, {"bab"}}[r.IntN(4)],
 		}
@@ -92,17 +91,17 @@ func TestStreamIsReply(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, reply := range replies {
-			want, stop := cut(said[i], a.Stop, a.IncludeStop)
+			want, stop := cut(texts[i], a.Stop, a.IncludeStop)
 			d := deltas[i]
 			if reply.Text != want || d.Text != want || d.Stop != stop || reply.Stop != stop || !slices.Equal(d.Tokens, reply.Tokens) {
 				t.Fatalf("round %d, choice %d of %q, stop %q: stream %q (%v), reply %q (%v), want %q (%v)",
-					round, i, said[i], a.Stop, d.Text, d.Stop, reply.Text, reply.Stop, want, stop)
+					round, i, texts[i], a.Stop, d.Text, d.Stop, reply.Text, reply.Stop, want, stop)
 			}
 		}
 	}
 }
 
-// cut is a text up to its first stop string.
+// cut returns the text up to its first stop string.
 func cut(text string, stops []string, include bool) (string, any) {
 	for end := 1; end <= len(text); end++ {
 		for _, s := range stops {
@@ -117,8 +116,8 @@ func cut(text string, stops []string, include bool) (string, any) {
 	return text, nil
 }
 
-// TestLayers: request over profile over generation config over the API, each
-// parameter for itself.
+// TestLayers checks the precedence of each sampling parameter: request, profile, generation
+// config, API defaults.
 func TestLayers(t *testing.T) {
 	m := &chattest.Model{}
 	cfg := chattest.Config(m)
@@ -126,7 +125,7 @@ func TestLayers(t *testing.T) {
 	s := chat.New(cfg)
 	set := chattest.Settings()
 	set.Sampling = chat.Sampling{Temperature: ptr(0.75), MinP: ptr(0.125), MaxTokens: ptr(50)}
-	a := chat.Ask{Prompts: text("p"), AddSpecialTokens: true, Sampling: chat.Sampling{TopP: ptr(0.875)}}
+	a := chat.RequestParams{Prompts: text("p"), AddSpecialTokens: true, Sampling: chat.Sampling{TopP: ptr(0.875)}}
 	if _, err := start(t, s, a, set); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +166,7 @@ func TestSamplerSeesTheRequest(t *testing.T) {
 	m := &chattest.Model{}
 	set := chattest.Settings()
 	set.RequestTimeout, set.PriorityScheduling = time.Minute, true
-	a := chat.Ask{
+	a := chat.RequestParams{
 		ID: "id", Prompts: text("p"), N: 3, Priority: -2, BadWords: []string{"b"}, LogitBias: map[int32]float64{5: -1, 3: 2},
 		AllowedTokenIDs: []int32{1, 2}, StopTokenIDs: []int32{9}, MinTokens: 1, IgnoreEOS: true,
 		Logprobs: ptr(2), PromptLogprobs: ptr(0), FrequencyPenalty: 0.5, PresencePenalty: -0.5,
@@ -196,7 +195,7 @@ func TestEngineErrors(t *testing.T) {
 		{long, chat.TooLong}, {errors.New("disk on fire"), chat.Internal}, {context.Canceled, chat.Gone},
 	} {
 		m := &chattest.Model{Refuse: fmt.Errorf("submit: %w", c.err)}
-		_, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p")}, chattest.Settings())
+		_, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p")}, chattest.Settings())
 		var e *chat.Error
 		if !errors.As(err, &e) || e.Kind != c.kind {
 			t.Errorf("%v: got %v, want kind %v", c.err, err, c.kind)
@@ -206,7 +205,7 @@ func TestEngineErrors(t *testing.T) {
 		m = &chattest.Model{Say: func(engine.Request, int) chattest.Script {
 			return chattest.Script{Finish: engine.FinishError, Err: c.err}
 		}}
-		run, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p"), N: 2}, chattest.Settings())
+		run, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p"), N: 2}, chattest.Settings())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +215,7 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// atOnce is an engine that has said two tokens and failed before anybody reads.
+// atOnce is an engine that generates two tokens and fails before the first read.
 type atOnce struct{}
 
 func (atOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
@@ -231,13 +230,13 @@ func (atOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, err
 	return out, nil
 }
 
-// TestErrorBehindTokens: what came before an error is told before it, however late
-// the reader is.
+// TestErrorBehindTokens checks that tokens before an error are returned before it, even to a
+// late reader.
 func TestErrorBehindTokens(t *testing.T) {
 	c := chattest.Config(&chattest.Model{})
 	c.Engine = atOnce{}
 	for n := 1; n <= 2; n++ {
-		run, err := start(t, chat.New(c), chat.Ask{Prompts: text("p"), N: n}, chattest.Settings())
+		run, err := start(t, chat.New(c), chat.RequestParams{Prompts: text("p"), N: n}, chattest.Settings())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,11 +250,11 @@ func TestErrorBehindTokens(t *testing.T) {
 	}
 }
 
-// TestCancel: a run that is closed, or whose context ends, takes all its choices
-// with it; one that is read to its end cancels nothing.
+// TestCancel checks that closing a run or ending its context cancels all its choices, and that
+// a run that is read to its end cancels nothing.
 func TestCancel(t *testing.T) {
 	endless := func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a", Endless: true} }
-	a := chat.Ask{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}}, N: 2}
+	a := chat.RequestParams{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}}, N: 2}
 	m := &chattest.Model{Say: endless}
 	run, err := start(t, chattest.Service(m), a, chattest.Settings())
 	if err != nil {
@@ -268,7 +267,7 @@ func TestCancel(t *testing.T) {
 	}
 	m = &chattest.Model{Say: endless}
 	set := chattest.Settings()
-	r, err := chat.NewRequest(chat.Ask{Prompts: text("p"), N: 2}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: text("p"), N: 2}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,12 +291,12 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestStopCancels: a stop string ends its choice in the engine, and only that.
+// TestStopCancels checks that a stop string cancels its own choice in the engine and no other.
 func TestStopCancels(t *testing.T) {
 	m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script {
 		return chattest.Script{Text: "ab", Endless: i == 0}
 	}}
-	run, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p"), N: 2, Stop: []string{"aba"}}, chattest.Settings())
+	run, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p"), N: 2, Stop: []string{"aba"}}, chattest.Settings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,20 +309,20 @@ func TestStopCancels(t *testing.T) {
 	}
 }
 
-// TestOnlyPartOfABatchIsAdmitted: what was submitted before a refusal does not
-// run on.
+// TestOnlyPartOfABatchIsAdmitted checks that prompts submitted before a refused one are
+// cancelled.
 func TestOnlyPartOfABatchIsAdmitted(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a", Endless: true} }}
 	cfg := chattest.Config(m)
 	cfg.Engine = &full{m, 2}
-	a := chat.Ask{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}, {Text: "r"}}}
+	a := chat.RequestParams{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}, {Text: "r"}}}
 	_, err := start(t, chat.New(cfg), a, chattest.Settings())
 	if chat.AsError(err).Kind != chat.Overloaded || m.Cancelled() != 2 {
 		t.Errorf("got %v, %d cancelled", err, m.Cancelled())
 	}
 }
 
-// full is an engine with room for a few requests.
+// full is an engine that accepts only a few requests.
 type full struct {
 	*chattest.Model
 	room int

@@ -9,40 +9,40 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// Settings are what may change while the service runs. Whoever calls Start
-// gives them with the call, so that a request keeps those it started with and a
-// change is one pointer elsewhere. Treat a Settings as read-only once given.
+// Settings may change while the service runs. The caller passes them with each request,
+// which keeps them to its end; a reload swaps the caller's pointer. A Settings that was
+// passed is read-only.
 type Settings struct {
 	Models                   []string // served names, the first is the default; at least one
 	MaxChoices               int      // largest n
-	MaxSequences             int      // prompts times n of one request: those that the engine can run and queue; 0: no bound
+	MaxSequences             int      // prompts × n that the engine can run and queue; 0: no bound
 	MaxLogprobs              int      // largest number of alternatives; -1: all
 	RequestTimeout           time.Duration
-	Sampling                 Sampling // of the profile: before the model's own, MaxTokens caps every reply
-	GenerationConfig         bool     // the model's generation_config.json counts
-	Template                 Template // nil: none, chats are refused
+	Sampling                 Sampling // of the profile, over the model's own; MaxTokens caps every reply
+	GenerationConfig         bool     // use the model's generation_config.json
+	Template                 Template // nil: chats are refused
 	ToolTemplate             Template // for chats with tools; nil: Template
 	TemplateKwargs           map[string]json.RawMessage
 	TrustRequestChatTemplate bool
-	PromptTokensDetails      bool   // usage tells cached tokens
-	PriorityScheduling       bool   // the engine's policy: without it priority must be 0
-	Reasoning                string // names of package dialect; "": none
-	Tools                    string
-	AutoToolChoice           bool          // the model may call tools by itself
-	ExcludeToolsWhenNone     bool          // tools are no part of the prompt then
-	DialectPrompt            bool          // harmony's own renderer makes the prompts, not the template
-	NewCallID                func() string // nil: random ids in the dialect's form
-	ScoreTemplate            bool          // Template pairs a query with a document; else both go end to end
+	PromptTokensDetails      bool          // usage reports cached tokens
+	PriorityScheduling       bool          // the engine's policy is priority; otherwise requests must have priority 0
+	Reasoning                string        // a parser of package dialect; "": none
+	Tools                    string        // likewise
+	AutoToolChoice           bool          // tool_choice auto is allowed
+	ExcludeToolsWhenNone     bool          // with tool_choice none, the prompt lists no tools
+	DialectPrompt            bool          // harmony's own renderer renders the prompts, not the template
+	NewCallID                func() string // nil: random ids in the dialect's format
+	ScoreTemplate            bool          // Template renders a query with a document; false: they are concatenated
 }
 
-// Sampling are parameters that a layer may leave open (nil) for the next one:
-// the request, the profile, the model's generation config, the API's defaults.
+// Sampling holds the parameters that a layer may leave nil for the next one. The layers
+// are the request, the profile, the model's generation config and the API's defaults.
 type Sampling struct {
 	Temperature, TopP, MinP, RepetitionPenalty *float64
 	TopK, MaxTokens                            *int
 }
 
-// over fills what s leaves open from below; MaxTokens is not layered so.
+// over returns s with its nil fields taken from below, except MaxTokens.
 func (s Sampling) over(below Sampling) Sampling {
 	return Sampling{
 		Temperature:       or(s.Temperature, below.Temperature),
@@ -54,6 +54,7 @@ func (s Sampling) over(below Sampling) Sampling {
 	}
 }
 
+// or returns a, or b if a is nil.
 func or[T any](a, b *T) *T {
 	if a != nil {
 		return a
@@ -61,19 +62,19 @@ func or[T any](a, b *T) *T {
 	return b
 }
 
-// neutral are the API's defaults: plain sampling.
+// neutral returns the API's defaults: sampling from the unmodified distribution.
 func neutral() Sampling {
 	one, zero, none := 1.0, 0.0, 0
 	return Sampling{Temperature: &one, TopP: &one, MinP: &zero, RepetitionPenalty: &one, TopK: &none}
 }
 
-// Neutral closes what s leaves open with the API's defaults, so that no other layer
-// counts; MaxTokens stays.
+// Neutral returns s with its nil fields set to the API's defaults, so that the layers
+// between have no effect; MaxTokens is not changed.
 func (s Sampling) Neutral() Sampling { return s.over(neutral()) }
 
-// inForce returns what the sampler makes of s, which leaves nothing open: a temperature of 0
-// switches top_p, top_k and min_p off, and a very low one is raised.
-func (s Sampling) inForce() Sampling {
+// effective returns s as the sampler applies it: a temperature of 0 turns top_p, top_k and
+// min_p off, and a very low one is raised. No field of s but MaxTokens may be nil.
+func (s Sampling) effective() Sampling {
 	p := sample.Params{Temperature: *s.Temperature}
 	switch {
 	case p.Greedy():
@@ -86,7 +87,7 @@ func (s Sampling) inForce() Sampling {
 	return s
 }
 
-// generation is a model's generation config as a layer.
+// generation returns a model's generation config as a layer.
 func generation(g checkpoint.GenerationConfig) Sampling {
 	return Sampling{
 		Temperature:       g.Temperature,
@@ -98,8 +99,8 @@ func generation(g checkpoint.GenerationConfig) Sampling {
 	}
 }
 
-// Name checks the model a request asks for and returns the name that replies
-// carry: the one asked for, the first served one for "".
+// Name returns the model name of the replies to a request: the requested one, or the first
+// served name for "". It refuses a name that is not served.
 func (s *Settings) Name(asked string) (string, error) {
 	if asked == "" {
 		return s.Models[0], nil

@@ -1,34 +1,34 @@
 package chat
 
-// maxStops bounds the stop strings of a request: every byte of the reply is
-// compared with each of them.
+// maxStops bounds the stop strings of a request; every byte of the reply is compared with
+// each of them.
 const maxStops = 1024
 
-// maxStopBytes bounds them in all: each choice has four bytes of tables for each.
+// maxStopBytes bounds the bytes of all stop strings; each choice has a table of four bytes
+// per byte.
 const maxStopBytes = 1 << 14
 
-// maxBadWordBytes bounds bad_words in all: each is encoded twice, before the request is
-// queued.
+// maxBadWordBytes bounds the bytes of all bad_words; each word is encoded twice before the
+// request is queued.
 const maxBadWordBytes = 1 << 16
 
-// scanner looks for stop strings in a text that comes in pieces. What it gives
-// back does not depend on how the text is cut: the first byte at which any stop
-// string is complete ends the text, and of several that end there the first in
-// the list is the reason. Until then it holds back the longest suffix that may
-// still become a stop string.
+// scanner looks for stop strings in a text that arrives in pieces. The result does not
+// depend on how the text is split: the text ends at the first byte that completes a stop
+// string, and if several end there, the first in the list is the reason. Until then the
+// scanner holds back the longest suffix that may still become a stop string.
 type scanner struct {
 	stops   []matcher
-	include bool   // the text ends after the stop string, and nothing is held back
-	held    []byte // read and not yet given out
-	hit     int    // which stop string ended the text, -1: none yet
+	include bool   // the text includes the stop string, and nothing is held back
+	held    []byte // read and not returned yet
+	hit     int    // index of the stop string that ended the text; -1: none yet
 }
 
-// matcher follows one stop string through a text by its border table, as in
-// Knuth, Morris and Pratt: one comparison a byte, amortised.
+// matcher matches one stop string with the algorithm of Knuth, Morris and Pratt: amortized
+// one comparison per byte.
 type matcher struct {
 	stop   string
 	border []int32 // border[i]: longest proper prefix of stop[:i+1] that is its suffix
-	at     int32   // bytes of stop that the text now ends with
+	at     int32   // length of the prefix of stop that the text ends with
 }
 
 func newScanner(stops []string, include bool) *scanner {
@@ -39,6 +39,7 @@ func newScanner(stops []string, include bool) *scanner {
 	return s
 }
 
+// borders returns the border table of s.
 func borders(s string) []int32 {
 	b := make([]int32, len(s))
 	for i := 1; i < len(s); i++ {
@@ -69,10 +70,10 @@ func (m *matcher) next(c byte) bool {
 	return m.at == n
 }
 
-// push takes the next piece and returns the text that is now certain. stopped
-// says that a stop string ended the text; what follows it in the piece is lost
-// and no further push may follow. Unless armed, a stop string that is completed
-// by this piece does not count.
+// push scans the next piece and returns the text that cannot become part of a stop string
+// any more. stopped reports that a stop string ended the text: the rest of the piece is
+// dropped, and push must not be called again. Unless armed, a stop string that this piece
+// completes has no effect.
 func (s *scanner) push(piece string, armed bool) (text string, stopped bool) {
 	if len(s.stops) == 0 {
 		return piece, false
@@ -95,7 +96,7 @@ func (s *scanner) push(piece string, armed bool) (text string, stopped bool) {
 	return s.release(s.keep()), false
 }
 
-// keep is how many bytes at the end may still become a stop string.
+// keep returns the number of bytes at the end that may still become a stop string.
 func (s *scanner) keep() int {
 	keep := int32(0)
 	if s.include {
@@ -103,7 +104,7 @@ func (s *scanner) keep() int {
 	}
 	for _, m := range s.stops {
 		at := m.at
-		if int(at) == len(m.stop) { // complete but not armed: only its border counts
+		if int(at) == len(m.stop) { // complete but not armed: a match may continue at its border
 			at = m.border[at-1]
 		}
 		keep = max(keep, at)
@@ -111,15 +112,15 @@ func (s *scanner) keep() int {
 	return int(keep)
 }
 
-// release gives out all but the last keep bytes.
+// release returns all but the last keep bytes.
 func (s *scanner) release(keep int) string {
 	out := string(s.held[:len(s.held)-keep])
 	s.held = append(s.held[:0], s.held[len(s.held)-keep:]...)
 	return out
 }
 
-// flush gives out what is held back: the text has ended.
+// flush returns the held text at the end of the reply.
 func (s *scanner) flush() string { return s.release(0) }
 
-// reason is the stop string that ended the text.
+// reason returns the stop string that ended the text.
 func (s *scanner) reason() string { return s.stops[s.hit].stop }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// cutAt is what the scanner must say, from its definition: at each end position,
-// from the first, the first stop string in the list that ends there.
+// cutAt computes the scanner's result from its definition: the text ends at the first position
+// where a stop string ends; of several, the first in the list counts.
 func cutAt(text string, stops []string, include bool) (out string, hit int) {
 	for end := 1; end <= len(text); end++ {
 		for i, s := range stops {
@@ -22,7 +22,7 @@ func cutAt(text string, stops []string, include bool) (out string, hit int) {
 	return text, -1
 }
 
-// pieces cuts text where the bits of cuts say.
+// pieces splits text at the positions of the set bits of cuts.
 func pieces(text string, cuts uint64) []string {
 	var out []string
 	start := 0
@@ -35,8 +35,8 @@ func pieces(text string, cuts uint64) []string {
 	return append(out, text[start:])
 }
 
-// scan feeds pieces and checks that nothing comes out that would have to be
-// taken back, and that nothing is held back without need.
+// scan feeds pieces and checks that no returned text can belong to a stop string, and that no
+// text is held back without need.
 func scan(t *testing.T, list, stops []string, include bool) (string, int) {
 	t.Helper()
 	s := newScanner(stops, include)
@@ -60,7 +60,7 @@ func scan(t *testing.T, list, stops []string, include bool) (string, int) {
 	return out + s.flush(), s.hit
 }
 
-// longestPrefix is the length of the longest suffix of text that begins a stop
+// longestPrefix returns the length of the longest suffix of text that is a prefix of a stop
 // string.
 func longestPrefix(text string, stops []string) int {
 	best := 0
@@ -84,8 +84,8 @@ func checkScan(t *testing.T, text string, stops []string, cuts uint64, include b
 	}
 }
 
-// TestScannerEveryChunking takes texts over a small alphabet, where stop strings
-// overlap themselves and each other, and cuts them in every way.
+// TestScannerEveryChunking splits texts in every way. Their alphabet is small, so that stop
+// strings overlap themselves and each other.
 func TestScannerEveryChunking(t *testing.T) {
 	lists := [][]string{
 		{"a"}, {"ab"}, {"aa"}, {"aab"}, {"abab"}, {"ba", "ab"}, {"aba", "b"}, {"abb", "bb"}, {"b", "abb"},

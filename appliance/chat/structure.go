@@ -4,21 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/chat/structured"
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/tokenizer"
 )
-
-// Structure is what a reply must be.
-type Structure struct {
-	Kind   string // one of the kinds of grammar.Spec
-	Source string
-	Param  string // the field that asked for it
-}
 
 // Grammars compiles grammars; grammar.Compiler is one.
 type Grammars interface {
@@ -26,18 +18,19 @@ type Grammars interface {
 	Compile(context.Context, grammar.Spec) (*grammar.Grammar, error)
 }
 
-// checkStructure: a reply follows one thing.
-func checkStructure(a *Ask, _ *Settings) error {
+// checkStructure refuses a request with both a structure and a named function: a reply can
+// follow only one of them.
+func checkStructure(a *RequestParams, _ *Settings) error {
 	if a.Structure != nil && a.ToolChoice == dialect.Named {
 		return invalid(a.Structure.Param, "You can only either use constraints for structured outputs or tools, not both.")
 	}
 	return nil
 }
 
-// structure compiles what the replies of a run must be; nil: nothing is asked. whole
-// reports that the grammar is of the whole reply, reasoning included.
-func (s *Service) structure(ctx context.Context, r *Request, run *Run) (g *grammar.Grammar, whole bool, err error) {
-	want, whole, err := s.wanted(r, run)
+// compileGrammar compiles the constraint of a run's replies; nil: they are unconstrained.
+// whole reports that the grammar covers the whole reply, reasoning included.
+func (s *Service) compileGrammar(ctx context.Context, r *Request, run *Run) (g *grammar.Grammar, whole bool, err error) {
+	want, whole, err := s.constraint(r, run)
 	if err != nil || want == nil {
 		return nil, false, err
 	}
@@ -60,53 +53,54 @@ func (s *Service) structure(ctx context.Context, r *Request, run *Run) (g *gramm
 	return g, whole, err
 }
 
-// wanted returns what the replies of a run must be: what tool_choice asks for, or the
-// request's own structure, or calls that follow the schemas of strict functions.
-func (s *Service) wanted(r *Request, run *Run) (want *Structure, whole bool, err error) {
-	a, set := &r.ask, r.settings
-	var list []function
+// constraint returns the constraint of a run's replies: that of tool_choice, or the
+// request's own structure, or calls that follow the schemas of strict functions; nil: none.
+// whole reports that it covers the whole reply, reasoning included.
+func (s *Service) constraint(r *Request, run *Run) (want *structured.Constraint, whole bool, err error) {
+	a, set := &r.params, r.settings
+	var list []structured.Function
 	if a.Chat != nil && set.Tools != "" {
-		list = a.functions()
+		list = structured.Functions(a.Chat.AllTools())
 	}
 	switch must := a.ToolChoice == dialect.Named || a.ToolChoice == dialect.Required; {
-	case inHarmony(r, run):
-		want, err = s.harmonyStructure(r, &run.Prompts[0], list)
+	case usesHarmony(r, run):
+		want, err = s.harmonyConstraint(r, &run.Prompts[0], list)
 		return want, want != nil, err
 	case len(list) > 0 && must:
-		want, err = a.forced(list)
+		want, err = a.forcedCalls(list)
 		return want, false, err
-	case a.Structure != nil && a.Structure.Kind == AsTag:
-		source, err := TagSource(json.RawMessage(a.Structure.Source), s.special)
+	case a.Structure != nil && a.Structure.Kind == structured.StructuralTag:
+		source, err := structured.TagSource(json.RawMessage(a.Structure.Source), s.special)
 		if err != nil {
 			return nil, false, invalid(a.Structure.Param, "`%s`: %v.", a.Structure.Param, err)
 		}
-		return &Structure{AsGrammar, source, a.Structure.Param}, false, nil
+		return &structured.Constraint{Kind: structured.Lark, Source: source, Param: a.Structure.Param}, false, nil
 	case a.Structure != nil:
 		return a.Structure, false, nil
-	case a.ToolChoice == dialect.Auto && slices.ContainsFunc(list, func(f function) bool { return f.Strict }):
-		want, err = s.calls(set, list)
+	case a.ToolChoice == dialect.Auto && slices.ContainsFunc(list, func(f structured.Function) bool { return f.Strict }):
+		want, err = s.strictCalls(set, list)
 		return want, false, err
 	}
 	return nil, false, nil
 }
 
-// calls returns the structure of replies with calls in a dialect's own form.
-func (s *Service) calls(set *Settings, list []function) (*Structure, error) {
-	f := callFormat(set, list, s.special)
-	if f == nil {
-		return nil, nil
-	}
-	source, err := tagGrammar(f, s.special)
+// strictCalls returns the constraint of replies whose calls, in the dialect's own form,
+// follow the functions' schemas; nil if the dialect has no grammar.
+func (s *Service) strictCalls(set *Settings, list []structured.Function) (*structured.Constraint, error) {
+	source, err := structured.DialectCalls(set.Tools, list, s.special)
 	if err != nil {
 		return nil, invalid("tools", "The parameters of a function: %v.", err)
 	}
-	return &Structure{AsGrammar, source, "tools"}, nil
+	if source == "" {
+		return nil, nil
+	}
+	return &structured.Constraint{Kind: structured.Lark, Source: source, Param: "tools"}, nil
 }
 
-// lead returns the part of a reply to a chat that its structure does not cover: the
+// lead returns the part of a reply to a chat that its grammar does not cover: the
 // reasoning.
-func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Preamble {
-	a, set := &r.ask, r.settings
+func (s *Service) lead(r *Request, run *Run, p *EncodedPrompt) grammar.Preamble {
+	a, set := &r.params, r.settings
 	o := dialect.Options{Reasoning: set.Reasoning, Tools: set.Tools, Prompt: s.textOf(p)}
 	switch {
 	case run.whole, a.Chat == nil && !a.Rendered, a.Chat != nil && run.Role != "assistant":
@@ -118,60 +112,60 @@ func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Preamble {
 	return grammar.Preamble{Inside: t.Inside, Open: t.Open, Ends: t.Ends}
 }
 
-// forced is the structure that tool_choice asks for: the arguments of the function that
-// is named, or a list of calls, at least one, each {"name": …, "parameters": …}.
-func (a *Ask) forced(list []function) (*Structure, error) {
-	var names, rules []string
-	for i, f := range list {
-		if a.ToolChoice == dialect.Named && f.Name != a.ToolName {
-			continue
-		}
-		schema, err := SchemaSource(f.parameters(), SchemaOptions{})
-		if err != nil {
-			return nil, invalid("tools", "The parameters of the function %q: %v.", f.Name, err)
-		}
-		if a.ToolChoice == dialect.Named {
-			return &Structure{Kind: AsSchema, Source: schema, Param: "tools"}, nil
-		}
-		names = append(names, fmt.Sprintf("c%d", i))
-		rules = append(rules, fmt.Sprintf("c%d: %s p%d \"}\"\np%d: %%json %s\n", i, text(`{"name": `+text(f.Name)+`, "parameters": `), i, i, schema))
-	}
-	more := fmt.Sprintf(` ("," " "? call){0,%d}`, maxCalls-1)
+// forcedCalls returns the constraint of a tool_choice that requires calls: the arguments of
+// the named function, or a list of at least one call.
+func (a *RequestParams) forcedCalls(list []structured.Function) (want *structured.Constraint, err error) {
+	most := structured.MaxCalls
 	if a.OneCall {
-		more = ""
+		most = 1
 	}
-	source := fmt.Sprintf("start: \"[\" call%s \"]\"\ncall: %s\n%s", more, strings.Join(names, " | "), strings.Join(rules, ""))
-	return &Structure{Kind: AsGrammar, Source: source, Param: "tools"}, nil
+	if a.ToolChoice == dialect.Named {
+		list = slices.DeleteFunc(list, func(f structured.Function) bool { return f.Name != a.ToolName })
+	}
+	if a.ToolChoice == dialect.Named && len(list) > 0 {
+		want, err = structured.NamedCall(list[0])
+	} else {
+		want, err = structured.RequiredCalls(list, most)
+	}
+	if err != nil {
+		return nil, invalid("tools", "The parameters %v.", err)
+	}
+	return want, nil
 }
 
-// maxCalls bounds the list of calls: a model that does not stop is stopped.
-const maxCalls = 64
-
-// function is a tool as a request declares it.
-type function struct {
-	Name       string          `json:"name"`
-	Parameters json.RawMessage `json:"parameters"`
-	Strict     bool            `json:"strict"`
+// usesHarmony reports whether the reply is an assistant's message in harmony.
+func usesHarmony(r *Request, run *Run) bool {
+	a := &r.params
+	return dialect.Harmony(r.settings.Reasoning, r.settings.Tools) && (a.Rendered || a.Chat != nil && run.Role == "assistant")
 }
 
-func (a *Ask) functions() []function {
-	var out []function
-	for _, raw := range a.Chat.AllTools() {
-		var t struct {
-			Function function `json:"function"`
+// harmonyConstraint returns the constraint of a whole reply to p in harmony; nil if the
+// request asks for none.
+func (s *Service) harmonyConstraint(r *Request, p *EncodedPrompt, list []structured.Function) (*structured.Constraint, error) {
+	a := &r.params
+	h, param := &structured.HarmonyReply{MaxCalls: structured.MaxCalls}, "tools"
+	if a.OneCall {
+		h.MaxCalls = 1
+	}
+	switch {
+	case len(list) > 0 && a.ToolChoice == dialect.Required:
+		h.NoFinal, h.Calls = true, structured.Strictly(list)
+	case len(list) > 0 && a.ToolChoice == dialect.Named:
+		named := slices.DeleteFunc(list, func(f structured.Function) bool { return f.Name != a.ToolName })
+		h.NoFinal, h.Calls, h.MaxCalls = true, structured.Strictly(named), 1
+	case a.Structure != nil:
+		h.Final, param = a.Structure, a.Structure.Param
+		if a.ToolChoice == dialect.Auto {
+			h.Calls = list
 		}
-		if json.Unmarshal(raw, &t) == nil {
-			out = append(out, t.Function)
-		}
+	case a.ToolChoice == dialect.Auto && slices.ContainsFunc(list, func(f structured.Function) bool { return f.Strict }):
+		h.Preamble, h.Calls = true, list
+	default:
+		return nil, nil
 	}
-	return out
-}
-
-// parameters returns the schema of the arguments. Without one, or with {}, they are an
-// empty object.
-func (f function) parameters() json.RawMessage {
-	if dialect.NoParameters(f.Parameters) {
-		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)
+	source, err := h.Source(s.special, dialect.OpenHarmony(s.textOf(p)))
+	if err != nil {
+		return nil, invalid(param, "The grammar of `%s` cannot be used: %v.", param, err)
 	}
-	return f.Parameters
+	return &structured.Constraint{Kind: structured.Lark, Source: source, Param: param}, nil
 }

@@ -3,53 +3,35 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/chat/structured"
+	"vapp.dev/appliance/chat/structured/structuredtest"
 	"vapp.dev/engine"
-	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/tokenizer"
 )
 
-// marked is a service whose vocabulary is bytes and the markers of all dialects: as
+// marked returns a service whose vocabulary is bytes and the markers of all dialects: as
 // special tokens, or as characters only.
 func marked(t testing.TB, special bool) (*Service, *tokenizer.Tokenizer, int32) {
 	t.Helper()
-	markers := dialect.Markers()
-	if !special {
-		markers = nil
-	}
-	cfg := checkpoint.Config{VocabSize: 256 + 1 + len(markers), BosTokenID: -1}
-	for i := range len(markers) + 1 {
-		cfg.EosTokenIDs = append(cfg.EosTokenIDs, 256+i)
-	}
-	b, err := checkpoint.SyntheticTokenizer(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, m := range markers {
-		b = bytes.ReplaceAll(b, fmt.Appendf(nil, `"<|eos_%d|>"`, i+1), []byte(quoted(m)))
-	}
-	tok, err := tokenizer.Load(b, tokenizer.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(tok.Close)
-	s := &Service{cfg: Config{Vocabulary: tok, Grammars: grammar.NewCompiler(tok, cfg.VocabSize, []int32{256})}}
+	tok, specialIDs := structuredtest.Tokenizer(t, special)
+	s := &Service{cfg: Config{Vocabulary: tok, Grammars: grammar.NewCompiler(tok, tok.VocabSize(), []int32{structuredtest.EOS})}}
 	s.marks, s.markers = markerIDs(tok)
 	s.special = specials(tok, s.markers)
-	if len(s.special) != len(markers) {
-		t.Fatalf("%d of %d markers are special tokens", len(s.special), len(markers))
+	if !maps.Equal(s.special, specialIDs) {
+		t.Fatalf("special tokens %v, want %v", s.special, specialIDs)
 	}
-	return s, tok, 256
+	return s, tok, structuredtest.EOS
 }
 
 const (
@@ -58,44 +40,24 @@ const (
 )
 
 func toolRequest(reasoning, tools, choice string) *Request {
-	a := Ask{Chat: &Conversation{Tools: []json.RawMessage{json.RawMessage(weather), json.RawMessage(clock)}}, ToolChoice: choice}
+	a := RequestParams{Chat: &Conversation{Tools: []json.RawMessage{json.RawMessage(weather), json.RawMessage(clock)}}, ToolChoice: choice}
 	if choice == dialect.Named {
 		a.ToolName = "weather"
 	}
-	return &Request{ask: a, settings: &Settings{Reasoning: reasoning, Tools: tools, AutoToolChoice: true}}
+	return &Request{params: a, settings: &Settings{Reasoning: reasoning, Tools: tools, AutoToolChoice: true}}
 }
 
-// follow walks ids through what a request asks for, and says how far it comes; −1: to
-// the end, where EOS may follow.
-func follow(t *testing.T, s *Service, r *Request, ids []int32, eos int32) int {
+// follow takes ids with the grammar of a request, as structuredtest.Follow does.
+func follow(t *testing.T, s *Service, r *Request, ids []int32) int {
 	t.Helper()
-	st := started(t, s, r, "<|start|>assistant")
-	mask := make([]uint32, 64)
-	for i, id := range append(ids, eos) {
-		if st.Mask(mask) && mask[id/32]>>(id%32)&1 == 0 {
-			return i
-		}
-		if id == eos {
-			break
-		}
-		_, ended, err := st.Take(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ended {
-			if i+1 == len(ids) {
-				break
-			}
-			return i + 1
-		}
-	}
-	return -1
+	return structuredtest.Follow(t, started(t, s, r, "<|start|>assistant"), ids)
 }
 
+// started returns the state of a request's grammar at the start of a reply to the prompt.
 func started(t *testing.T, s *Service, r *Request, prompt string) *grammar.State {
 	t.Helper()
-	run := &Run{Role: "assistant", Prompts: []Prompted{{text: prompt}}}
-	g, whole, err := s.structure(context.Background(), r, run)
+	run := &Run{Role: "assistant", Prompts: []EncodedPrompt{{text: prompt}}}
+	g, whole, err := s.compileGrammar(context.Background(), r, run)
 	if err != nil || g == nil {
 		t.Fatal("no grammar: ", err)
 	}
@@ -108,8 +70,7 @@ func started(t *testing.T, s *Service, r *Request, prompt string) *grammar.State
 	return st
 }
 
-// callTexts are replies of each dialect: those that its grammar takes, and those that it
-// does not.
+// callTexts holds replies of each dialect that its grammar accepts (good) and refuses (bad).
 var callTexts = []struct {
 	reasoning, tools, choice string
 	good, bad                []string
@@ -146,7 +107,7 @@ var callTexts = []struct {
 
 func TestCallGrammars(t *testing.T) {
 	for _, special := range []bool{true, false} {
-		s, tok, eos := marked(t, special)
+		s, tok, _ := marked(t, special)
 		for _, c := range callTexts {
 			r := toolRequest(c.reasoning, c.tools, c.choice)
 			for i, text := range append(c.good, c.bad...) {
@@ -157,7 +118,7 @@ func TestCallGrammars(t *testing.T) {
 				if !special && c.tools == "mistral" && strings.Contains(text, "[ARGS]") {
 					continue
 				}
-				at := follow(t, s, r, ids, eos)
+				at := follow(t, s, r, ids)
 				if good := i < len(c.good); good != (at < 0) {
 					rest, _ := tok.Decode(ids[max(at, 0):], false)
 					t.Errorf("special %v, %s %s: good %v, stops at %d, before %.20q of %q", special, c.tools, c.choice, good, at, rest, text)
@@ -165,20 +126,21 @@ func TestCallGrammars(t *testing.T) {
 			}
 		}
 	}
-	s, tok, eos := marked(t, true)
+	s, tok, _ := marked(t, true)
 	ids, _ := tok.Encode("So: [TOOL_CALLS]weather[ARGS]{\"city\": \"Rome\", \"n\": 3}[TOOL_CALLS]clock[ARGS]{}", false)
-	if at := follow(t, s, toolRequest("", "mistral", dialect.Auto), ids, eos); at >= 0 {
+	if at := follow(t, s, toolRequest("", "mistral", dialect.Auto), ids); at >= 0 {
 		t.Errorf("mistral with [ARGS] stops at %d", at)
 	}
-	s, tok, eos = marked(t, false)
+	s, tok, _ = marked(t, false)
 	ids, _ = tok.Encode("So: [TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\", \"n\": 3}}, {\"name\": \"clock\", \"arguments\": {}}]", false)
-	if at := follow(t, s, toolRequest("", "mistral", dialect.Auto), ids, eos); at >= 0 {
+	if at := follow(t, s, toolRequest("", "mistral", dialect.Auto), ids); at >= 0 {
 		t.Errorf("mistral without [ARGS] stops at %d", at)
 	}
 }
 
-// Whatever is drawn, a forced reply reads as calls of functions that are there, with
-// arguments by their schemas: in every dialect, behind reasoning where there is some.
+// TestForcedCalls draws replies at random from the grammar of a forced tool_choice, in every
+// dialect, after reasoning where the dialect has it. Each must parse as calls of declared
+// functions whose arguments follow their schemas.
 func TestForcedCalls(t *testing.T) {
 	for _, special := range []bool{true, false} {
 		s, tok, eos := marked(t, special)
@@ -225,7 +187,7 @@ func forcedCall(t *testing.T, name string, s *Service, tok *tokenizer.Tokenizer,
 		return
 	}
 	m, _, err := dialect.Parse(dialect.Options{
-		Reasoning: set.Reasoning, Tools: set.Tools, Choice: r.ask.ToolChoice, Function: r.ask.ToolName, Functions: r.ask.Chat.Tools, Constrained: true,
+		Reasoning: set.Reasoning, Tools: set.Tools, Choice: r.params.ToolChoice, Function: r.params.ToolName, Functions: r.params.Chat.Tools, Constrained: true,
 	}, text, "stop")
 	if err != nil || len(m.Calls) == 0 || m.Content != "" {
 		t.Errorf("%s: %q gives %+v, %v", name, text, m, err)
@@ -237,8 +199,8 @@ func forcedCall(t *testing.T, name string, s *Service, tok *tokenizer.Tokenizer,
 	}
 }
 
-// draw takes tokens at random, as the mask lets it, the end at once where it may come.
-// A thought, which the token open begins, ends at once.
+// draw takes random tokens that the mask allows, and ends as soon as the mask allows the
+// end. Reasoning, which the token open begins, it ends at once.
 func draw(t *testing.T, st *grammar.State, eos, open int32, end []int32, random *rand.Rand) (ids []int32, ended bool) {
 	t.Helper()
 	mask := make([]uint32, 64)
@@ -262,7 +224,7 @@ func draw(t *testing.T, st *grammar.State, eos, open int32, end []int32, random 
 			return ids, len(may) > 0
 		}
 		id := may[random.IntN(len(may))]
-		// special tokens and quotes end what would not end by chance
+		// prefer special tokens and quotes, without which a random reply would rarely end
 		for _, m := range may {
 			if (m > 256 || m == '"' || m == '}' || m == ']') && random.IntN(8) == 0 {
 				id = m
@@ -279,6 +241,7 @@ func draw(t *testing.T, st *grammar.State, eos, open int32, end []int32, random 
 	return ids, false
 }
 
+// obeys checks a call against the schema of its function.
 func obeys(c dialect.Call) error {
 	d := json.NewDecoder(strings.NewReader(c.Arguments))
 	d.DisallowUnknownFields()
@@ -298,16 +261,16 @@ func obeys(c dialect.Call) error {
 	return errors.New("there is no function " + c.Name)
 }
 
-// TestExplainMemory: a grammar without memory beside those of others is an overload; one that
-// does not fit alone is the request's fault.
-func TestExplainMemory(t *testing.T) {
-	a := &Ask{Structure: &Structure{Param: "response_format"}}
+// TestGrammarMemory checks that a grammar for which other grammars leave no memory is an
+// overload, and that one too large for the whole memory is the request's fault.
+func TestGrammarMemory(t *testing.T) {
+	a := &RequestParams{Structure: &structured.Constraint{Param: "response_format"}}
 	for err, want := range map[error]Kind{
 		grammar.ErrBusy: Overloaded,
 		fmt.Errorf("%w: %w", engine.ErrGrammar, grammar.ErrBusy):                        Overloaded,
 		fmt.Errorf("%w: %w", engine.ErrGrammar, &grammar.Error{Kind: "a", Text: "big"}): Invalid,
 	} {
-		if got := AsError(a.explain(err)); got.Kind != want || got.Param != "response_format" {
+		if got := AsError(a.requestError(err)); got.Kind != want || got.Param != "response_format" {
 			t.Errorf("%v: %+v", err, got)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// checkThinking: a thought can be cut short where somebody knows its end.
-func checkThinking(a *Ask, s *Settings) error {
+// checkThinking refuses a thinking budget that the reasoning parser cannot enforce.
+func checkThinking(a *RequestParams, s *Settings) error {
 	n := a.ThinkingBudget
 	if n == nil || *n == -1 {
 		return nil
@@ -29,9 +29,9 @@ func checkThinking(a *Ask, s *Settings) error {
 	return nil
 }
 
-// thinking is the bound on the thought of replies to p; nil: there is none.
-func (s *Service) thinking(ctx context.Context, r *Request, p *Prompted) (*engine.Thinking, error) {
-	a, set := &r.ask, r.settings
+// thinking returns the bound on the reasoning of replies to p; nil: no bound.
+func (s *Service) thinking(ctx context.Context, r *Request, p *EncodedPrompt) (*engine.Thinking, error) {
+	a, set := &r.params, r.settings
 	if a.ThinkingBudget == nil || *a.ThinkingBudget < 0 {
 		return nil, nil
 	}
@@ -45,25 +45,25 @@ func (s *Service) thinking(ctx context.Context, r *Request, p *Prompted) (*engin
 		out.Ends = append(out.Ends, s.mark(e))
 	}
 	var err error
-	if out.Close, _, err = s.encodeText(ctx, b.Close, false, kept{most: s.cfg.ModelLen}); err != nil {
+	if out.Close, _, err = s.encodeText(ctx, b.Close, false, tokenLimit{most: s.cfg.ModelLen}); err != nil {
 		return nil, err
 	}
 	return out, s.mayClose(ctx, a, out.Close)
 }
 
-// textOf is a prompt's text, also where it came as tokens.
-func (s *Service) textOf(p *Prompted) string {
+// textOf returns a prompt's text; prompts that came as tokens are decoded.
+func (s *Service) textOf(p *EncodedPrompt) string {
 	if p.text != "" {
 		return p.text
 	}
 	text, err := s.cfg.Text.Decode(p.Tokens, false)
-	if err != nil { // of tokens that are in the vocabulary: a text that is no prompt of a chat
+	if err != nil { // the tokens are not valid text, so they are no chat prompt
 		return ""
 	}
 	return text
 }
 
-// mark is a marker as the vocabulary has it.
+// mark returns a marker with its token id, −1 if it is not one token.
 func (s *Service) mark(text string) engine.Marker {
 	if id, is := s.markers[text]; is {
 		return engine.Marker{Text: text, ID: id}
@@ -71,8 +71,8 @@ func (s *Service) mark(text string) engine.Marker {
 	return engine.Marker{Text: text, ID: -1}
 }
 
-// mayClose refuses what would forbid the end of a thought.
-func (s *Service) mayClose(ctx context.Context, a *Ask, ids []int32) error {
+// mayClose refuses parameters that forbid the tokens that end reasoning.
+func (s *Service) mayClose(ctx context.Context, a *RequestParams, ids []int32) error {
 	words, err := s.badWords(ctx, a.BadWords)
 	if err != nil {
 		return err

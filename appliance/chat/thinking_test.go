@@ -8,7 +8,7 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// TestThinkingBudget: what the engine is told of a thought, by dialect and prompt.
+// TestThinkingBudget checks the engine's bound on the reasoning, by dialect and prompt.
 func TestThinkingBudget(t *testing.T) {
 	conversation := func(kwargs string) *chat.Conversation {
 		c := &chat.Conversation{Messages: []chat.Message{{Role: "user", Text: "hi"}}, AddGenerationPrompt: true}
@@ -38,7 +38,7 @@ func TestThinkingBudget(t *testing.T) {
 	} {
 		m, set := &chattest.Model{}, chattest.Settings()
 		set.Reasoning = x.reasoning
-		a := chat.Ask{Chat: x.chat, ThinkingBudget: x.budget, Rendered: x.rendered}
+		a := chat.RequestParams{Chat: x.chat, ThinkingBudget: x.budget, Rendered: x.rendered}
 		if x.chat == nil {
 			ids, _ := m.Encode(x.prompt, false)
 			a.Prompts = []chat.Prompt{{Tokens: ids}}
@@ -62,26 +62,26 @@ func TestThinkingBudget(t *testing.T) {
 	}
 }
 
-// TestThinkingMustEnd: what would forbid the token that ends a thought is refused, and a
-// dialect whose thoughts nobody can end too.
+// TestThinkingMustEnd checks that parameters that forbid the end token of reasoning are
+// refused, and that a budget is refused in dialects whose reasoning cannot be ended.
 func TestThinkingMustEnd(t *testing.T) {
 	for _, x := range []struct {
 		reasoning, tools string
-		change           func(*chat.Ask)
+		change           func(*chat.RequestParams)
 		param            string
 	}{
-		{"qwen3", "", func(*chat.Ask) {}, ""},
-		{"qwen3", "", func(a *chat.Ask) { a.AllowedTokenIDs = []int32{'<', 'a'} }, "allowed_token_ids"},
-		{"qwen3", "", func(a *chat.Ask) { a.AllowedTokenIDs = []int32{'<', '/', 't', 'h', 'i', 'n', 'k', '>'} }, ""},
-		{"qwen3", "", func(a *chat.Ask) { a.BadWords = []string{"ok", "no>"} }, "bad_words"},
-		{"openai_gptoss", "openai", func(*chat.Ask) {}, "thinking_token_budget"},
-		{"", "", func(*chat.Ask) {}, "thinking_token_budget"},
-		{"", "", func(a *chat.Ask) { a.ThinkingHint = true }, ""},
-		{"openai_gptoss", "openai", func(a *chat.Ask) { a.ThinkingHint = true }, ""},
+		{"qwen3", "", func(*chat.RequestParams) {}, ""},
+		{"qwen3", "", func(a *chat.RequestParams) { a.AllowedTokenIDs = []int32{'<', 'a'} }, "allowed_token_ids"},
+		{"qwen3", "", func(a *chat.RequestParams) { a.AllowedTokenIDs = []int32{'<', '/', 't', 'h', 'i', 'n', 'k', '>'} }, ""},
+		{"qwen3", "", func(a *chat.RequestParams) { a.BadWords = []string{"ok", "no>"} }, "bad_words"},
+		{"openai_gptoss", "openai", func(*chat.RequestParams) {}, "thinking_token_budget"},
+		{"", "", func(*chat.RequestParams) {}, "thinking_token_budget"},
+		{"", "", func(a *chat.RequestParams) { a.ThinkingHint = true }, ""},
+		{"openai_gptoss", "openai", func(a *chat.RequestParams) { a.ThinkingHint = true }, ""},
 	} {
 		set := chattest.Settings()
 		set.Reasoning, set.Tools = x.reasoning, x.tools
-		a := chat.Ask{Prompts: text("hi"), ThinkingBudget: ptr(4)}
+		a := chat.RequestParams{Prompts: text("hi"), ThinkingBudget: ptr(4)}
 		x.change(&a)
 		run, err := start(t, chattest.Service(&chattest.Model{}), a, set)
 		if err == nil {

@@ -8,16 +8,17 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/chat/structured"
 )
 
-// TestConstrainedThought: in every dialect with thoughts a constrained reply may not end
-// within one, and what the client gets behind it is what the constraint says, whatever
-// markers the thought holds.
+// TestConstrainedThought checks in every dialect with reasoning that a constrained reply
+// cannot end inside the reasoning, and that the content after it meets the constraint,
+// whatever markers the reasoning contains.
 func TestConstrainedThought(t *testing.T) {
 	s, tok, ends := stopping(t)
 	for _, c := range []struct {
 		reasoning, tools, prompt string
-		good                     map[string]string // replies, and their content
+		good                     map[string]string // replies and their content
 		bad                      []string
 	}{
 		{
@@ -42,14 +43,14 @@ func TestConstrainedThought(t *testing.T) {
 		{"", "mistral", "", map[string]string{`{"a": "[TOOL_CALLS]"}`: ""}, []string{"[TOOL_CALLS]f[ARGS]{}"}},
 	} {
 		r := toolRequest(c.reasoning, c.tools, dialect.None)
-		r.ask.Structure = &Structure{Kind: AsObject}
+		r.params.Structure = &structured.Constraint{Kind: structured.JSONObject}
 		x := &harmonyTable{t, s, tok, ends, r, c.reasoning + "+" + c.tools, c.prompt + " "}
 		if c.prompt == "" {
 			x.prompt = "hi"
 		}
 		for text, content := range c.good {
 			if content == "" {
-				x.stops(text) // the marker's token may not come in a text
+				x.stops(text) // a text cannot contain the marker's token
 				continue
 			}
 			x.gives(text, content)
@@ -60,14 +61,14 @@ func TestConstrainedThought(t *testing.T) {
 	}
 }
 
-// TestNoParameters: a function whose parameters are {} takes no arguments, as one without
-// parameters.
+// TestNoParameters checks that a function whose parameters are {} takes no arguments, like one
+// without parameters.
 func TestNoParameters(t *testing.T) {
 	s, tok, ends := stopping(t)
 	for _, parameters := range []string{"", `,"parameters":null`, `,"parameters":{}`, `,"parameters":{ }`} {
 		for _, names := range [][2]string{{"", "hermes"}, {"openai_gptoss", "openai"}} {
 			r := toolRequest(names[0], names[1], dialect.Named)
-			r.ask.Chat.Tools = []json.RawMessage{json.RawMessage(`{"type":"function","function":{"name":"weather"` + parameters + `}}`)}
+			r.params.Chat.Tools = []json.RawMessage{json.RawMessage(`{"type":"function","function":{"name":"weather"` + parameters + `}}`)}
 			x := &harmonyTable{t, s, tok, ends, r, names[1] + parameters, "<|start|>assistant"}
 			head := strings.Repeat("<|channel|>commentary to=functions.weather json<|message|>", len(names[0])/10)
 			x.gives(head+"{}", "", dialect.Call{Name: "weather", Arguments: "{}"})

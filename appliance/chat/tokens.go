@@ -2,35 +2,35 @@ package chat
 
 import "context"
 
-// TokenizeAsk asks for the tokens of a text or, when Chat is set, of a rendered
-// conversation.
-type TokenizeAsk struct {
+// TokenizeParams are the parameters of a request for the tokens of a text or, if Chat is
+// set, of a rendered conversation.
+type TokenizeParams struct {
 	Model            string
 	Text             string
 	Chat             *Conversation
 	AddSpecialTokens bool
-	Strings          bool // the vocabulary's spelling of each token too
-	CountOnly        bool // Tokens and Strings are nil
+	Strings          bool // also return the vocabulary's spelling of each token
+	CountOnly        bool // return neither tokens nor strings
 }
 
-// Tokenized are tokens; Strings is nil unless it was asked for.
+// Tokenized is the result of Tokenize; Strings is nil unless requested.
 type Tokenized struct {
 	Count   int
 	Tokens  []int32
 	Strings []string
 }
 
-// maxTokenized is how many times the model's context the tokens of a reply may be.
+// maxTokenized bounds the tokens of a reply, in multiples of the model's context.
 const maxTokenized = 4
 
 // Tokenize encodes a text as a request would. Its errors are *Error.
-func (s *Service) Tokenize(ctx context.Context, a TokenizeAsk, set *Settings) (Tokenized, error) {
+func (s *Service) Tokenize(ctx context.Context, a TokenizeParams, set *Settings) (Tokenized, error) {
 	if _, err := set.Name(a.Model); err != nil {
 		return Tokenized{}, err
 	}
 	p := Prompt{Text: a.Text}
 	if a.Chat != nil {
-		if err := checkConversation(&Ask{Chat: a.Chat}, set); err != nil {
+		if err := CheckConversation(a.Chat, set); err != nil {
 			return Tokenized{}, err
 		}
 		var err error
@@ -44,9 +44,9 @@ func (s *Service) Tokenize(ctx context.Context, a TokenizeAsk, set *Settings) (T
 		if err = s.checkLength(p.Text); err != nil {
 			return Tokenized{}, err
 		}
-		k := kept{most: maxTokenized * s.cfg.ModelLen, only: true}
+		k := tokenLimit{most: maxTokenized * s.cfg.ModelLen, only: true}
 		if a.CountOnly {
-			k = kept{most: s.cfg.ModelLen}
+			k = tokenLimit{most: s.cfg.ModelLen}
 		}
 		if out.Tokens, out.Count, err = s.encode(ctx, p, a.AddSpecialTokens, a.Chat != nil, k); err != nil {
 			return Tokenized{}, AsError(err)
@@ -67,7 +67,7 @@ func (s *Service) Tokenize(ctx context.Context, a TokenizeAsk, set *Settings) (T
 	return out, nil
 }
 
-// Detokenize is the text of tokens, special ones included. Its errors are *Error.
+// Detokenize returns the text of tokens, including special ones. Its errors are *Error.
 func (s *Service) Detokenize(model string, ids []int32, set *Settings) (string, error) {
 	if _, err := set.Name(model); err != nil {
 		return "", err
@@ -95,11 +95,13 @@ func (s *Service) Detokenize(model string, ids []int32, set *Settings) (string, 
 // maxDecoded bounds the text of a reply, in bytes.
 const maxDecoded = 16 << 20
 
+// tooMany returns the error for more tokens than maxTokenized allows.
 func tooMany(what string, most, modelLen int) error {
 	return Errorf(TooLong, "input_tokens", "%s more than %d tokens, which is %d times the model's maximum context length of %d tokens. Please send it in parts.",
 		what, most, maxTokenized, modelLen)
 }
 
+// inVocabulary refuses ids outside the vocabulary.
 func (s *Service) inVocabulary(param string, ids []int32) error {
 	size := s.cfg.Vocabulary.VocabSize()
 	for _, id := range ids {
@@ -110,16 +112,16 @@ func (s *Service) inVocabulary(param string, ids []int32) error {
 	return nil
 }
 
-// Rendered is the prompt that a conversation becomes.
+// Rendered is the prompt of a conversation.
 type Rendered struct {
 	Text   string
 	Tokens []int32
 }
 
-// Render makes the prompt of a conversation as a request would. Its errors are
+// Render returns the prompt of a conversation as a request would render it. Its errors are
 // *Error.
 func (s *Service) Render(ctx context.Context, c *Conversation, set *Settings) (Rendered, error) {
-	if err := checkConversation(&Ask{Chat: c}, set); err != nil {
+	if err := CheckConversation(c, set); err != nil {
 		return Rendered{}, err
 	}
 	text, err := s.render(ctx, c, set)
@@ -129,21 +131,21 @@ func (s *Service) Render(ctx context.Context, c *Conversation, set *Settings) (R
 	if err := s.checkLength(text); err != nil {
 		return Rendered{}, err
 	}
-	ids, _, err := s.encode(ctx, Prompt{Text: text}, false, true, kept{most: s.maxText()})
+	ids, _, err := s.encode(ctx, Prompt{Text: text}, false, true, tokenLimit{most: s.maxText()})
 	if err != nil {
 		return Rendered{}, AsError(err)
 	}
 	return Rendered{text, ids}, nil
 }
 
-// RenderTemplate is the text that a template alone makes of a conversation,
-// without a model. Its errors are *Error.
+// RenderTemplate renders a conversation with a template, without a model. Its errors are
+// *Error.
 func RenderTemplate(ctx context.Context, c *Conversation, t Template) (string, error) {
 	s := &Service{}
 	for _, token := range []*int{&s.cfg.Special.BOS.ID, &s.cfg.Special.EOS.ID, &s.cfg.Special.PAD.ID, &s.cfg.Special.UNK.ID} {
 		*token = -1
 	}
-	text, err := s.rendered(ctx, c, &Settings{Template: t})
+	text, err := s.renderNow(ctx, c, &Settings{Template: t})
 	if err != nil {
 		return "", AsError(err)
 	}

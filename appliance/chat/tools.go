@@ -7,8 +7,9 @@ import (
 	"vapp.dev/appliance/chat/dialect"
 )
 
-// checkTools: who asks for calls needs a server that can read them.
-func checkTools(a *Ask, s *Settings) error {
+// checkTools refuses a tool_choice that the server's settings cannot serve. It sets the
+// default tool_choice, and removes tools where tool_choice none excludes them.
+func checkTools(a *RequestParams, s *Settings) error {
 	c := a.Chat
 	if c == nil {
 		return nil

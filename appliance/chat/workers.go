@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// workers limits how many windows of text are encoded at the same time. Waiting texts
-// are served in order of arrival; texts of one window and windows of long texts
-// alternate, so that neither blocks the other.
+// workers limits how many windows of text are encoded at the same time. Waiting texts are
+// served in order of arrival. Texts of one window alternate with windows of long texts, so
+// that neither blocks the other.
 type workers struct {
 	mu      sync.Mutex
 	free    int
 	waiting [2][]chan struct{} // of short texts, of long ones
-	turn    int                // the list that is next
+	turn    int                // index of the list to serve next
 }
 
 func newWorkers(n int) *workers { return &workers{free: max(1, n)} }
 
-// acquire waits for a worker, or for the end of ctx.
+// acquire waits for a worker or for the end of ctx. long: the text has several windows.
 func (w *workers) acquire(ctx context.Context, long bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -47,13 +47,13 @@ func (w *workers) acquire(ctx context.Context, long bool) error {
 		*list = slices.Delete(*list, i, i+1)
 	}
 	w.mu.Unlock()
-	if i < 0 { // its turn came at the same time
+	if i < 0 { // a worker was handed over at the same time
 		w.release()
 	}
 	return ctx.Err()
 }
 
-// release hands the worker to the next waiting text.
+// release hands the worker to the next waiting text, if there is one.
 func (w *workers) release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

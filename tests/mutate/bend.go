@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// raw is JSON as it stands, right or wrong.
+// raw is a piece of JSON text, valid or invalid.
 type raw string
 
-// place is somewhere in a value: in holder[key], or holder[index].
+// place is a position in a value: object[key], or array[index].
 type place struct {
 	object map[string]any
 	key    string
@@ -33,7 +33,7 @@ func (p place) set(v any) {
 	p.array[p.index] = v
 }
 
-// places lists everything below v.
+// places returns all positions below v.
 func places(v any, out []place) []place {
 	switch v := v.(type) {
 	case map[string]any:
@@ -53,7 +53,7 @@ func places(v any, out []place) []place {
 	return out
 }
 
-// bend changes a value in one place.
+// bend changes a value at one position.
 func (m *Maker) bend(v any) (any, string) {
 	all := places(v, nil)
 	if len(all) == 0 {
@@ -112,14 +112,14 @@ var texts = []string{
 	`"../../etc/passwd"`, `"none"`, `"null"`, `"NaN"`, `"-1"`,
 }
 
-// odd is a value of any type.
+// odd returns a value of any type.
 func (m *Maker) odd() any {
 	return pick[any](m.rnd, nil, true, false, 0, -1, 1, 0.5, "", "x", []any{}, []any{nil}, []any{1, "a", nil}, [][]int{{1}, {}, {-1}},
 		map[string]any{}, map[string]any{"": nil}, map[string]any{"type": "object"}, map[string]any{"a": map[string]any{"b": []any{1}}},
 		[]any{1 << 40}, []any{-1}, "😀")
 }
 
-// deep nests more levels than any reader should follow.
+// deep returns JSON with more levels than a reader should accept.
 func (m *Maker) deep() string {
 	n := pick(m.rnd, 50, 99, 101, 1000, 20000)
 	switch m.rnd.IntN(3) {
@@ -131,14 +131,14 @@ func (m *Maker) deep() string {
 	return strings.Repeat("[", n) // never closed
 }
 
-// many is a long array.
+// many returns a long array.
 func (m *Maker) many() string {
 	n := pick(m.rnd, 1000, 100_000, 140_000)
 	one := pick(m.rnd, `{"role":"user","content":"x"}`, `"x"`, "1", "{}", "null", `{"type":"text","text":"x"}`)
 	return "[" + strings.Repeat(one+",", n-1) + one + "]"
 }
 
-// bomb is a small field that would be much work for who trusts it.
+// bomb returns a small field that would cause much work in a server that trusts it.
 func (m *Maker) bomb() (name, value string) {
 	schema := pick(m.rnd,
 		`{"$ref":"#"}`, `{"allOf":[{"$ref":"#"},{"$ref":"#"}]}`, `{"type":"string","minLength":1000000,"maxLength":2000000}`,

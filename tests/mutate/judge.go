@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Judge says what is wrong with an answer; nil: nothing. It may be an error of the
-// client, or 501 where a thing is not available, and has the error object with its
-// four keys, or Anthropic's form on its routes.
+// Judge returns an error if a reply is wrong. A reply may be a success, a client error, or 501
+// for an unavailable feature. An error must have the error object with its four keys, or
+// Anthropic's form on its routes.
 func Judge(r Request, status int, media string, body []byte) error {
 	switch {
 	case status == 501:
@@ -69,7 +69,7 @@ func judgeError(status int, body []byte) error {
 		return fmt.Errorf("status %d: not the four keys: %.300s", status, body)
 	}
 	if strings.Contains(message, "goroutine ") || strings.Contains(message, "runtime error") {
-		return fmt.Errorf("the message shows the server's inside: %s", message)
+		return fmt.Errorf("the message exposes server internals: %s", message)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-// Package mutate makes requests out of an OpenAPI document, most of them wrong in
-// one way or several, and judges what a server answers. The same seed makes the
-// same requests.
+// Package mutate generates requests from an OpenAPI document, most of them invalid in one or
+// several ways, and checks a server's replies. The same seed gives the same requests. It must
+// not know vapp: it sees only the document and the replies, and it sends nothing itself.
+// Start reading at Maker.Next in mutate.go and Judge in judge.go.
 package mutate
 
 import (
@@ -16,10 +17,10 @@ type Request struct {
 	Method, Path string
 	Header       map[string]string
 	Body         []byte
-	How          []string // what was done to it
+	How          []string // the mutations
 }
 
-// String is the request in a few lines, to be looked at.
+// String returns the request in a few lines for error messages.
 func (r Request) String() string {
 	body := r.Body
 	if len(body) > 400 {
@@ -28,9 +29,9 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s (%s) %v\n%q", r.Method, r.Path, strings.Join(r.How, ", "), r.Header, body)
 }
 
-// Maker makes requests. One goroutine uses it.
+// Maker generates requests. Only one goroutine may use it.
 type Maker struct {
-	// Gentle leaves out what may take a compiler of grammars its whole budget.
+	// Gentle leaves out grammars that may use up the whole budget of a grammar compiler.
 	Gentle bool
 
 	rnd  *rand.Rand
@@ -41,7 +42,7 @@ type Maker struct {
 type operation struct {
 	method, path string
 	body         *schema
-	rare         bool // asked one time in ten
+	rare         bool // chosen one time in ten
 }
 
 type schema struct {
@@ -56,7 +57,7 @@ type schema struct {
 	Maximum    *float64           `json:"maximum"`
 }
 
-// New reads a document. more are routes that it does not tell: "POST /path".
+// New returns the Maker of a document. more lists routes that are not in it: "POST /path".
 func New(doc []byte, more []string, seed uint64) (*Maker, error) {
 	var d struct {
 		Paths map[string]map[string]struct {
@@ -97,7 +98,7 @@ func New(doc []byte, more []string, seed uint64) (*Maker, error) {
 	return m, nil
 }
 
-// Next makes a request, of a route that takes a body in most cases.
+// Next returns a request, in most cases for a route with a body.
 func (m *Maker) Next() Request {
 	op := m.ops[m.rnd.IntN(len(m.ops))]
 	for op.rare && m.rnd.IntN(10) > 0 {
@@ -118,7 +119,7 @@ func (m *Maker) Next() Request {
 	return r
 }
 
-// fill puts something where a path has names in braces.
+// fill replaces the names in braces of a path.
 func (m *Maker) fill(path string) string {
 	for {
 		i := strings.IndexByte(path, '{')
@@ -132,14 +133,14 @@ func (m *Maker) fill(path string) string {
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// small are fields that decide how much work a valid request is.
+// small holds fields that determine the work of a valid request, with their maximum.
 var small = map[string]int{
 	"max_tokens": 3, "max_completion_tokens": 3, "max_output_tokens": 3, "n": 2, "best_of": 2, "min_tokens": 2,
 	"thinking_token_budget": 3,
 }
 
-// plain are fields that a server may well refuse for what it is, with values that
-// none refuses; others have none and are left out. Seldom they are as any field.
+// plain holds fields that a server may refuse because of its configuration, with a value that
+// every server accepts; fields without one are left out. Rarely they are treated as any field.
 var plain = map[string]any{
 	"model": "", "priority": 0, "previous_response_id": nil, "suffix": nil, "conversation": nil, "background": false, "best_of": nil,
 	"prompt_embeds": nil, "mcp_servers": nil, "stream_options": nil, "repetition_detection": nil, "truncate_prompt_tokens": nil,
@@ -148,8 +149,8 @@ var plain = map[string]any{
 	"use_beam_search": false, "top_logprobs": nil, "cache_salt": "x",
 }
 
-// value makes a value that a schema allows, as far as it says so: objects with what
-// is required and a few other fields.
+// value returns a value that a schema allows, as far as the schema defines it: objects with
+// the required fields and a few others.
 func (m *Maker) value(s *schema, depth int) any {
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
 		return m.value(m.defs[name], depth)
@@ -185,7 +186,7 @@ func (m *Maker) value(s *schema, depth int) any {
 	return pick[any](m.rnd, nil, "x", 1, true, []any{}, map[string]any{"type": "object"})
 }
 
-// kind is one of the types that a schema lists, null seldom.
+// kind returns one of the types of a schema, rarely null.
 func (m *Maker) kind(s *schema) string {
 	switch t := s.Type.(type) {
 	case string:

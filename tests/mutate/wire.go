@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// encode writes a value as JSON, raw pieces as they are, and some names twice.
+// encode returns a value as JSON, raw pieces unchanged, and sometimes with a name twice.
 func (m *Maker) encode(v any) []byte {
 	var b bytes.Buffer
 	m.write(&b, v)
@@ -55,7 +55,7 @@ func (m *Maker) write(b *bytes.Buffer, v any) {
 	}
 }
 
-// envelope changes what is around a body, seldom.
+// envelope sometimes changes the body, the method, the path or the headers of a request.
 func (m *Maker) envelope(r *Request) {
 	done := func(how string) { r.How = append(r.How, how) }
 	switch m.rnd.IntN(24) {

@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// limit of one start of one tool: a hang ends a run, not the night.
+// limit is the maximum time of one start of a tool.
 const limit = 10 * time.Minute
 
 // command is a tool to run.
 type command struct {
 	path string
 	args []string
-	env  []string // added to this process's
+	env  []string // in addition to this process's environment
 }
 
-// outcome is what a tool printed and took.
+// outcome holds the output and the resource use of a tool.
 type outcome struct {
 	command  []string
 	out, err []byte
 	seconds  float64
 	cpu      time.Duration
-	peak     int64   // bytes resident at most
-	foreign  float64 // share of the machine's CPU time that others took
+	peak     int64   // maximum resident bytes
+	foreign  float64 // share of the machine's CPU time that other processes used
 }
 
-// reason is the last line of what a tool complained about.
+// reason returns the last line of a tool's standard error.
 func (r outcome) reason() string {
 	lines := strings.Split(strings.TrimSpace(string(r.err)), "\n")
 	return lines[len(lines)-1]
@@ -67,16 +67,16 @@ func (c command) run(ctx context.Context) (outcome, error) {
 	return r, nil
 }
 
-// threads is what every side computes with.
+// threads returns the number of threads of every side.
 func threads() string { return strconv.Itoa(runtime.NumCPU()) }
 
-// cpuTime is what all processors have done since the start, in ticks.
+// cpuTime is the time of all processors since boot, in ticks.
 type cpuTime struct{ busy, all float64 }
 
-// tick is the kernel's unit in /proc/stat: a hundredth of a second on Linux.
+// tick is the unit of /proc/stat: a hundredth of a second on Linux.
 const tick = 10 * time.Millisecond
 
-// machineTime reads /proc/stat; stolen time counts as busy.
+// machineTime returns the times in /proc/stat; stolen time counts as busy.
 func machineTime() cpuTime {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -85,7 +85,7 @@ func machineTime() cpuTime {
 	return parseStat(data)
 }
 
-// parseStat reads the line of all processors: user, nice, system, idle, iowait, irq,
+// parseStat parses the line of all processors: user, nice, system, idle, iowait, irq,
 // softirq, steal.
 func parseStat(data []byte) cpuTime {
 	line, _, _ := bytes.Cut(data, []byte{'\n'})
@@ -107,7 +107,7 @@ func parseStat(data []byte) cpuTime {
 	return t
 }
 
-// others is the share of the CPU time between two looks that was not mine.
+// others returns the share of CPU time between two samples that other processes used.
 func (a cpuTime) others(b cpuTime, mine time.Duration) float64 {
 	if b.all <= a.all {
 		return 0

@@ -3,9 +3,9 @@
     python llama1b.py OUT
 
 The shape, the rotary scaling and the number of tokens are those of the published
-config.json. The vocabulary is made up: the 256 bytes, then words of a space and one to
-four letters, each a chain of merges from the left, so that any row of words becomes
-text and tokens again without a change. Weights are normal with deviation 0.02: every
+config.json. The vocabulary is synthetic: the 256 bytes, then words of a space and one to
+four letters, each a chain of merges from the left, so that any sequence of words survives
+decoding and encoding unchanged. Weights are normal with deviation 0.02: every
 layer adds about one to the residual stream, and logits stay within a few units.
 """
 
@@ -124,7 +124,7 @@ def main(out):
     for layer in range(LAYERS):
         w.add_tensor(f"blk.{layer}.attn_norm.weight", ones)
         w.add_tensor(f"blk.{layer}.ffn_norm.weight", ones)
-    # What follows is drawn again when it is written: one matrix in memory at a time.
+    # The matrices are generated again when written, so that only one is in memory at a time.
     for name, rows, cols in shapes():
         w.add_tensor_info(name, (rows, 2 * cols), np.dtype(np.uint8), 2 * rows * cols, gguf.GGMLQuantizationType.BF16)
     w.write_header_to_file()

@@ -14,10 +14,10 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
-// wanted are the flags of a processor that kernels of either side ask for.
+// wanted lists the CPU flags that the kernels of either side use.
 var wanted = []string{"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"}
 
-// machine describes where this runs, and with what.
+// machine describes the machine and the versions of the software.
 func (b bench) machine(ctx context.Context) figures.Place {
 	info := read("/proc/cpuinfo")
 	flags := strings.Fields(cpuField(info, "flags"))
@@ -45,7 +45,7 @@ func read(path string) string {
 	return string(data)
 }
 
-// cpuField is a field of the first processor of /proc/cpuinfo.
+// cpuField returns a field of the first processor in /proc/cpuinfo.
 func cpuField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
@@ -55,7 +55,7 @@ func cpuField(info, name string) string {
 	return "unknown"
 }
 
-// memory is MemTotal of /proc/meminfo in GiB.
+// memory returns MemTotal of /proc/meminfo in GiB.
 func memory(info string) string {
 	var kib float64
 	if _, err := fmt.Sscanf(cpuField(info, "MemTotal"), "%f kB", &kib); err != nil {
@@ -64,7 +64,7 @@ func memory(info string) string {
 	return fmt.Sprintf("%.1f GiB", kib/(1<<20))
 }
 
-// version is the first line that a command prints.
+// version returns the first line that a command prints.
 func version(ctx context.Context, name string, args ...string) string {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {

@@ -1,5 +1,7 @@
-// Command peer measures vapp beside llama.cpp and PyTorch on the same files and writes
-// docs/performance.md; scripts/bench-peer.sh makes what it needs and calls it.
+// Command peer compares vapp with llama.cpp and PyTorch on the same files and writes
+// docs/performance.md; scripts/bench-peer.sh prepares its input and runs it. It must not
+// import packages of vapp other than figures: it runs binaries and parses their output.
+// Start reading at bench.run in this file, then bench.measure in measure.go.
 package main
 
 import (
@@ -18,26 +20,26 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
-// bench is where everything is.
+// bench holds the paths and settings of a comparison.
 type bench struct {
 	dir    string // models, llama.cpp, results
 	vapp   string // the binary
 	report string // the page to write
 	torch  string // a Python with PyTorch and transformers; empty: none
 	rounds int
-	time   time.Duration // parts that would end later are left out; 0: none is
+	time   time.Duration // skip parts that would end later; 0: skip none
 }
 
 func main() {
 	var b bench
-	part := flag.String("part", "", "measure these parts alone, with commas between: "+strings.Join(figures.Names(), ", ")+"; report: none")
-	flag.StringVar(&b.dir, "dir", ".bench", "where models, llama.cpp and results are")
+	part := flag.String("part", "", "measure only these parts, separated by commas: "+strings.Join(figures.Names(), ", ")+"; report: none")
+	flag.StringVar(&b.dir, "dir", ".bench", "folder of models, llama.cpp and results")
 	flag.StringVar(&b.vapp, "vapp", "bin/vapp", "the binary")
 	flag.StringVar(&b.report, "report", "docs/performance.md", "the page to write")
-	flag.StringVar(&b.torch, "torch", "", "a Python that has PyTorch and transformers")
-	flag.IntVar(&b.rounds, "rounds", 1, "rounds of A B A B; what is long runs once in each")
-	flag.DurationVar(&b.time, "time", 0, "leave out parts that would end later, as far as one can tell; 0: none")
-	check := flag.Bool("check", false, "only see whether there are such parts")
+	flag.StringVar(&b.torch, "torch", "", "a Python with PyTorch and transformers")
+	flag.IntVar(&b.rounds, "rounds", 1, "rounds of A B A B; long measurements run once per round")
+	flag.DurationVar(&b.time, "time", 0, "skip parts that are expected to end later; 0: skip none")
+	check := flag.Bool("check", false, "only check the names of -part")
 	flag.Parse()
 	if _, err := chosen(*part); err != nil || *check {
 		if err != nil {
@@ -74,16 +76,16 @@ func (b bench) run(ctx context.Context, part string) error {
 			return err
 		}
 	}
-	guess, err := b.guess(parts)
+	estimate, err := b.estimate(parts)
 	if err != nil {
 		return err
 	}
-	guess.tell(os.Stderr, parts)
+	estimate.print(os.Stderr, parts)
 	var failed []error
 	begin := time.Now()
 	for _, name := range parts {
-		if left := b.time - time.Since(begin); b.time > 0 && guess[name] > left {
-			failed = append(failed, fmt.Errorf("%s: left out: it takes about %.0f s, and %.0f are left", name, guess[name].Seconds(), left.Seconds()))
+		if left := b.time - time.Since(begin); b.time > 0 && estimate[name] > left {
+			failed = append(failed, fmt.Errorf("%s: skipped: it takes about %.0f s, and %.0f s are left", name, estimate[name].Seconds(), left.Seconds()))
 			continue
 		}
 		if err := b.part(ctx, name); err != nil {
@@ -93,7 +95,7 @@ func (b bench) run(ctx context.Context, part string) error {
 			fmt.Fprintf(os.Stderr, "bench-peer: %s: %v\n", name, err)
 			failed = append(failed, fmt.Errorf("%s: %w", name, err))
 		}
-		// After each part: what is measured is written even if the next one is interrupted.
+		// Write after each part, so that results are kept if the next one is interrupted.
 		if err := b.write(ctx); err != nil {
 			return err
 		}
@@ -104,7 +106,7 @@ func (b bench) run(ctx context.Context, part string) error {
 	return errors.Join(failed...)
 }
 
-// chosen are the parts that -part names.
+// chosen returns the parts that -part names.
 func chosen(part string) ([]string, error) {
 	all := figures.Names()
 	switch part {
@@ -116,7 +118,7 @@ func chosen(part string) ([]string, error) {
 	var out []string
 	for name := range strings.SplitSeq(part, ",") {
 		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("there is no part %q; there are %s and report", name, strings.Join(all, ", "))
+			return nil, fmt.Errorf("unknown part %q; parts are %s and report", name, strings.Join(all, ", "))
 		}
 		out = append(out, name)
 	}
@@ -135,7 +137,7 @@ func (b bench) part(ctx context.Context, name string) error {
 	return errors.Join(err, p.Save(filepath.Join(b.dir, "results")))
 }
 
-// write replaces the report, but for what people wrote into it.
+// write replaces the report, except for the notes in it that are written by hand.
 func (b bench) write(ctx context.Context) error {
 	parts, err := figures.Load(filepath.Join(b.dir, "results"), figures.Names())
 	if err != nil {

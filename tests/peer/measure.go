@@ -12,16 +12,16 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
-// side is one of those that take turns.
+// side is an engine with settings.
 type side struct {
 	name  string
 	tuned bool   // llama.cpp: flash attention on, weights read into huge pages
 	file  string // vapp: its profile
-	serve bool   // measured behind HTTP too
+	serve bool   // also measured over HTTP
 }
 
-// measure runs all sides of a part, one after the other, b.rounds times. The part is
-// worth saving beside an error too, unless it has no runs.
+// measure runs all sides of a part, one after the other, b.rounds times. Even with an error
+// the part should be saved, unless it has no runs.
 func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 	p := figures.Part{Name: name, Date: time.Now()}
 	if name == figures.Streams {
@@ -36,7 +36,7 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 		steps = append(steps, func() error { return b.turns(ctx, &p, sides) })
 		steps = append(steps, b.round(ctx, &p, sides)...)
 	}
-	// A step that fails is told, on the page too; the others are still worth their time.
+	// A failed step is reported, also on the page; the other steps still run.
 	var failed []error
 	for i, step := range steps {
 		begin := time.Now()
@@ -53,7 +53,8 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 	return p, errors.Join(failed...)
 }
 
-// sides of a part, and a note of those that this binary or machine lacks.
+// sides returns the sides of a part, and adds a note for sides that this binary or
+// machine does not support.
 func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	plain, err := b.profile(p.Name, "")
 	if err != nil {
@@ -63,7 +64,7 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	if strings.HasSuffix(p.Name, "bf16") {
 		return out, nil
 	}
-	// Files of GGUF ask for f16, which takes as much room and is multiplied in f32.
+	// The default for GGUF files is f16, which has the same size but is multiplied in f32.
 	int8, err := b.profile(p.Name, `cpu: activations: "int8", memory: kvCacheDtype: "bfloat16"`)
 	if err != nil {
 		return nil, err
@@ -72,12 +73,12 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 		p.Notes = append(p.Notes, "vapp with int8 activations was not measured: "+r.reason())
 		return out, nil
 	}
-	out[1].serve = false // like is served beside like: llama.cpp has int8 activations
+	out[1].serve = false // over HTTP only equal settings are compared: llama.cpp has int8 activations
 	return append(out, side{name: figures.VappInt8, file: int8, serve: true}), nil
 }
 
-// round is what the sides run beside decoding, in turns: what is short twice, A B A B, and
-// after the first of each what is long.
+// round returns the steps of the sides other than decoding, in turns: short ones twice,
+// A B A B, and long ones once, after the first short one of each side.
 func (b bench) round(ctx context.Context, p *figures.Part, sides []side) []func() error {
 	var out []func() error
 	for pass := range 2 {
@@ -91,10 +92,10 @@ func (b bench) round(ctx context.Context, p *figures.Part, sides []side) []func(
 	return append(out, func() error { return b.pytorch(ctx, p) })
 }
 
-// warm is the work that a side of vapp begins with: the first to run is slower.
+// warm is the first work of a side of vapp, a warm-up, because the first run is slower.
 const warm = "32+1"
 
-// short is prefill of 512 tokens, one stream.
+// short measures prefill of 512 tokens with one stream.
 func (b bench) short(ctx context.Context, p *figures.Part, s side) func() error {
 	if s.file == "" {
 		return func() error { return b.llama(ctx, p, s, "512", "0") }
@@ -102,7 +103,8 @@ func (b bench) short(ctx context.Context, p *figures.Part, s side) func() error 
 	return func() error { return b.engine(ctx, p, s, "--work", warm, "--work", "512+1") }
 }
 
-// long is 16 streams with and without HTTP, 2,048 tokens, and where vapp's time goes.
+// long returns the steps that measure 16 streams with and without HTTP, prompts of 2,048
+// tokens, and the times of vapp's ops.
 func (b bench) long(ctx context.Context, p *figures.Part, s side) []func() error {
 	var out []func() error
 	add := func(yes bool, step func() error) {
@@ -128,14 +130,14 @@ func (b bench) long(ctx context.Context, p *figures.Part, s side) []func() error
 	return out
 }
 
-// prompts2048 tells the part whose targets name a prompt of 2,048 tokens.
+// prompts2048 reports whether a part has targets for prompts of 2,048 tokens.
 func prompts2048(part string) bool { return part == "llama1b-bf16" }
 
 func (b bench) model(part string) string {
 	return filepath.Join(b.dir, "models", part+".gguf")
 }
 
-// profile writes vapp's profile of a part; extra is a further line of it.
+// profile writes vapp's profile of a part, with the line extra, and returns its file.
 func (b bench) profile(part, extra string) (string, error) {
 	name := part
 	if extra != "" {
@@ -173,7 +175,7 @@ func (b bench) engine(ctx context.Context, p *figures.Part, s side, work ...stri
 	return nil
 }
 
-// rate of the numbers that a side of vapp multiplies, as the machine was seen to; 0: vapp measures it.
+// rate returns the machine's measured rate for the dtype that a side of vapp multiplies; 0: vapp measures it.
 func (s side) rate(p *figures.Part) float64 {
 	if s.name == figures.VappInt8 {
 		return p.Stat(figures.Machine, figures.RateInt8).Median
@@ -181,7 +183,7 @@ func (s side) rate(p *figures.Part) float64 {
 	return 0
 }
 
-// ops adds a run that shows where steps spend their time, and no rates.
+// ops adds a run with the times of the ops of steps and without rates.
 func (b bench) ops(ctx context.Context, p *figures.Part, s side, work []string) error {
 	args := append([]string{"bench", "engine", "--json", "--profile", "--repeat", "1"}, append(work, s.file)...)
 	r, err := execute(ctx, b.vapp, args...)
@@ -197,7 +199,7 @@ func (b bench) ops(ctx context.Context, p *figures.Part, s side, work []string) 
 
 // llama adds a run of llama-bench.
 func (b bench) llama(ctx context.Context, p *figures.Part, s side, prompt, output string) error {
-	// The run of 32 tokens is the warm-up: the tool's own would run every prompt twice.
+	// The run of 32 tokens is the warm-up; the tool's own warm-up would run every prompt twice.
 	r, err := b.llamaTool(ctx, s, "llama-bench", "-m", b.model(p.Name), "-p", "32,"+prompt, "-n", output, "-r", "1", "--no-warmup", "-o", "json")
 	if err != nil {
 		return err
@@ -225,7 +227,7 @@ func (b bench) batched(ctx context.Context, p *figures.Part, s side) error {
 	return nil
 }
 
-// llamaTool runs a tool of llama.cpp with as many threads as there are processors.
+// llamaTool runs a tool of llama.cpp with one thread per processor.
 func (b bench) llamaTool(ctx context.Context, s side, tool string, args ...string) (outcome, error) {
 	args = append(args, "-t", threads())
 	c := command{path: filepath.Join(b.dir, "llama.cpp", "bin", tool), args: args}
@@ -236,7 +238,7 @@ func (b bench) llamaTool(ctx context.Context, s side, tool string, args ...strin
 	return c.run(ctx)
 }
 
-// result is a run for the report: paths shortened to what matters.
+// result returns a run for the report, with shortened paths.
 func (b bench) result(side string, r outcome, v figures.Values) figures.Run {
 	words := append([]string{}, r.command...)
 	for i, w := range words {

@@ -12,8 +12,8 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
-// TestStat counts what the processors did: the eight columns, without those of guests,
-// which are in the first two.
+// TestStat checks the parsing of CPU times: eight columns, without those of guests, which the
+// first two include.
 func TestStat(t *testing.T) {
 	a := parseStat([]byte("cpu  100 20 30 1000 50 1 2 7 99 99\ncpu0 1 1 1 1 1 1 1 1 0 0\n"))
 	if a.busy != 160 || a.all != 1210 {
@@ -36,7 +36,7 @@ func TestStat(t *testing.T) {
 	}
 }
 
-// TestProcess reads what the kernel says of a process whose name is no help.
+// TestProcess checks the parsing of a process's files with an unusual process name.
 func TestProcess(t *testing.T) {
 	const stat = "42 (a) R 1 (x)) S 1 42 42 0 -1 4194560 500 0 3 0 250 50 9 9 20 0 12 0 1000 1 2"
 	if got := processTime(stat); got != 3*time.Second {
@@ -52,7 +52,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestChosen reads -part.
+// TestChosen checks the parsing of -part.
 func TestChosen(t *testing.T) {
 	all := figures.Names()
 	for part, want := range map[string][]string{"": all, "report": nil, "streams,llama1b-bf16": {"streams", "llama1b-bf16"}} {
@@ -65,8 +65,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestGuess takes the time of the last run, for as many rounds as there will be.
-func TestGuess(t *testing.T) {
+// TestEstimate checks that the estimate is the time of the last run, scaled to the rounds.
+func TestEstimate(t *testing.T) {
 	b := bench{dir: t.TempDir(), rounds: 3}
 	if err := os.Mkdir(b.dir+"/results", 0o755); err != nil {
 		t.Fatal(err)
@@ -77,14 +77,14 @@ func TestGuess(t *testing.T) {
 		}
 	}
 	parts := []string{"llama1b-q8_0", "smollm2-q4_1", figures.Streams}
-	g, err := b.guess(parts)
+	g, err := b.estimate(parts)
 	if err != nil || g["llama1b-q8_0"] != 150*time.Second || g["smollm2-q4_1"] != 3*usual["smollm2-q4_1"] || g[figures.Streams] != 50*time.Second {
 		t.Errorf("%v, %v", g, err)
 	}
-	var told strings.Builder
-	g.tell(&told, parts)
-	if want := "bench-peer: about 7 minutes: llama1b-q8_0 150 s, smollm2-q4_1 210 s, streams 50 s\n"; told.String() != want {
-		t.Errorf("%q, want %q", told.String(), want)
+	var printed strings.Builder
+	g.print(&printed, parts)
+	if want := "bench-peer: about 7 minutes: llama1b-q8_0 150 s, smollm2-q4_1 210 s, streams 50 s\n"; printed.String() != want {
+		t.Errorf("%q, want %q", printed.String(), want)
 	}
 	for _, name := range figures.Names() {
 		if usual[name] == 0 {
@@ -93,7 +93,8 @@ func TestGuess(t *testing.T) {
 	}
 }
 
-// TestTurnOrder: the two that are compared take turns all the time, the others thrice.
+// TestTurnOrder checks that the two compared sides alternate in all rounds, and that the others
+// have three turns.
 func TestTurnOrder(t *testing.T) {
 	sides := []side{{name: figures.Llama}, {name: figures.Vapp, file: "a"}, {name: figures.LlamaBest}, {name: figures.VappInt8, file: "b"}}
 	pair := compared(sides)
@@ -114,7 +115,8 @@ func TestTurnOrder(t *testing.T) {
 	}
 }
 
-// TestResident: a program answers each line with one; one that ends or talks nonsense is told.
+// TestResident checks that a program answers each line with one line, and that one that ends or
+// prints invalid output is an error.
 func TestResident(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -141,7 +143,7 @@ func TestResident(t *testing.T) {
 	}
 }
 
-// TestRun tells what a tool printed, took and complained about, and ends a server.
+// TestRun checks the output, resource use and error of a tool, and that a server is stopped.
 func TestRun(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {

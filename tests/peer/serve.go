@@ -13,11 +13,11 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
-// Slots of llama-server, and tokens of each: a prompt of 128, 64 after it, and what
-// its tokenizer adds.
+// Slots of llama-server and tokens per slot: a prompt of 128, a reply of 64, and the tokens
+// that its tokenizer adds.
 const slots, slotTokens = 16, 208
 
-// serveVapp measures vapp up.
+// serveVapp measures vapp as a server.
 func (b bench) serveVapp(ctx context.Context, p *figures.Part, s side) error {
 	port, err := freePort()
 	if err != nil {
@@ -34,7 +34,7 @@ func (b bench) serveVapp(ctx context.Context, p *figures.Part, s side) error {
 	return b.serve(ctx, p, s, address{port, "/readyz"}, command{path: b.vapp, args: []string{"up", path}})
 }
 
-// serveLlama measures llama-server as it comes, with a slot for each stream.
+// serveLlama measures llama-server with its defaults and one slot per stream.
 func (b bench) serveLlama(ctx context.Context, p *figures.Part, s side) error {
 	port, err := freePort()
 	if err != nil {
@@ -46,7 +46,7 @@ func (b bench) serveLlama(ctx context.Context, p *figures.Part, s side) error {
 	}})
 }
 
-// address is where a server of this run listens.
+// address is the address of a server of this run.
 type address struct {
 	port  int
 	ready string // the route that answers 200 once the model is loaded
@@ -54,7 +54,7 @@ type address struct {
 
 func (a address) url(path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", a.port, path) }
 
-// freePort is a port that nobody listens at now.
+// freePort returns a port that is not in use.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,8 +64,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// serve starts a server, drives it with vapp bench serve, 16 requests at once, and
-// ends it.
+// serve starts a server, runs vapp bench serve with 16 concurrent requests, and stops it.
 func (b bench) serve(ctx context.Context, p *figures.Part, s side, at address, c command) error {
 	server, err := start(c)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// server is a process that serves until it is told to stop.
+// server is a server process.
 type server struct {
 	cmd   *exec.Cmd
-	log   bytes.Buffer // whole once ended
+	log   bytes.Buffer // complete once the process ended
 	ended chan struct{}
 }
 
@@ -29,12 +29,12 @@ func start(c command) (*server, error) {
 	}
 	go func() {
 		defer close(s.ended)
-		_ = s.cmd.Wait() // what it says stands in the log
+		_ = s.cmd.Wait() // the error is in the log
 	}()
 	return s, nil
 }
 
-// ready waits until the server answers, for three minutes at most.
+// ready waits until the server answers, at most three minutes.
 func (s *server) ready(ctx context.Context, at address) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *server) ready(ctx context.Context, at address) error {
 	}
 }
 
-// stop ends the server, at the second time by force, and returns what it printed.
+// stop ends the server, with SIGKILL if SIGTERM does not, and returns its output.
 func (s *server) stop() []byte {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -71,7 +71,7 @@ func (s *server) stop() []byte {
 	return s.log.Bytes()
 }
 
-// time is the CPU time that the server has taken so far.
+// time returns the CPU time of the server so far.
 func (s *server) time() time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *server) time() time.Duration {
 	return processTime(string(data))
 }
 
-// processTime reads user and system ticks of /proc/PID/stat: the 12th and 13th field
-// behind the name, which may hold anything but ends with the last parenthesis.
+// processTime returns the user and system time in /proc/PID/stat: the 12th and 13th field
+// after the name, which may contain anything but ends with the last parenthesis.
 func processTime(stat string) time.Duration {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
@@ -98,7 +98,7 @@ func processTime(stat string) time.Duration {
 	return time.Duration(ticks) * tick
 }
 
-// peak is the most bytes that were resident at once.
+// peak returns the maximum resident memory in bytes.
 func (s *server) peak() float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *server) peak() float64 {
 	return highWater(string(data))
 }
 
-// highWater reads VmHWM of /proc/PID/status.
+// highWater returns VmHWM of /proc/PID/status in bytes.
 func highWater(status string) float64 {
 	_, rest, _ := strings.Cut(status, "VmHWM:")
 	line, _, _ := strings.Cut(rest, "\n")

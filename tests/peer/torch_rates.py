@@ -2,7 +2,7 @@
 
     python torch_rates.py MODEL.gguf PROMPTS[,PROMPTS...] OUTPUT
 
-The model is the file that the other sides run, a llama in bf16: its shape and its weights.
+The shape and the weights are those of the file that the other sides run, a llama in bf16.
 """
 
 import json
@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-# GGUF's types of metadata, as struct and numpy write them; 8 is a string, 9 a list.
+# Type codes of GGUF metadata and their struct and numpy formats; 8 is a string, 9 a list.
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, LIST = 8, 9
-# GGML's types of tensors that such a file has.
+# GGML tensor types in such a file.
 TENSORS = {0: torch.float32, 30: torch.bfloat16}
 
 
 class Reader:
-    """The header of a GGUF file: metadata, and where each tensor lies."""
+    """The header of a GGUF file: metadata, and the position of each tensor."""
 
     def __init__(self, path):
         self.data, self.at = np.memmap(path, mode="c"), 8
@@ -83,7 +83,7 @@ def config(r):
 
 
 def halves(w, heads):
-    """Rows of q or k in transformers' order: the file has the two halves of a head in turns."""
+    """Rows of q or k in transformers' order: in the file, the two halves of a head alternate."""
     return w.reshape(heads, -1, 2, w.shape[1]).transpose(1, 2).reshape(w.shape)
 
 
@@ -95,7 +95,7 @@ LAYER = {
 
 
 def weights(r, c):
-    """Name in transformers and tensor of every weight."""
+    """The name in transformers and the tensor of every weight."""
     yield "model.embed_tokens.weight", r.tensor("token_embd.weight")
     yield "model.norm.weight", r.tensor("output_norm.weight")
     yield "lm_head.weight", r.tensor("token_embd.weight" if c.tie_word_embeddings else "output.weight")

@@ -17,15 +17,15 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
-// Turns of decoding: how many the two that are compared have, in the first and the last of
-// how many of them the other sides have one, and how long one is meant to take.
+// Turns of decoding: the number of rounds of the two compared sides, the number of rounds of
+// which the other sides run in the first and the last, and the intended time of a turn.
 const (
 	turnRounds = 6
 	turnOthers = 3
 	turnTime   = 2500 * time.Millisecond
 )
 
-// resident is a program that holds a model and runs once for each line that it gets.
+// resident is a program that keeps a model loaded and runs once per input line.
 type resident struct {
 	side string
 	cmd  *exec.Cmd
@@ -35,7 +35,7 @@ type resident struct {
 	args []string
 }
 
-// reside starts it; its first turn ends when it is loaded and warm.
+// reside starts the program; its first turn ends when the model is loaded and warm.
 func reside(ctx context.Context, side string, c command) (*resident, error) {
 	r := &resident{side: side, cmd: exec.CommandContext(ctx, c.path, c.args...), args: append(append([]string{}, c.env...), append([]string{c.path}, c.args...)...)}
 	r.cmd.Env, r.cmd.Stderr = append(os.Environ(), c.env...), &r.err
@@ -51,7 +51,7 @@ func reside(ctx context.Context, side string, c command) (*resident, error) {
 	return r, r.cmd.Start()
 }
 
-// turn runs it once.
+// turn runs the program once and parses its output line into v.
 func (r *resident) turn(v any) error {
 	_, err := io.WriteString(r.in, "\n")
 	var line []byte
@@ -63,21 +63,21 @@ func (r *resident) turn(v any) error {
 	}
 	if err != nil {
 		r.in.Close()
-		return fmt.Errorf("%s takes no turn: %w: %s", r.side, errors.Join(err, r.cmd.Wait()), outcome{err: r.err.Bytes()}.reason())
+		return fmt.Errorf("%s failed a turn: %w: %s", r.side, errors.Join(err, r.cmd.Wait()), outcome{err: r.err.Bytes()}.reason())
 	}
 	return nil
 }
 
-// close lets it end.
+// close ends the program.
 func (r *resident) close() {
 	r.in.Close()
 	stop := time.AfterFunc(limit/10, func() { r.cmd.Process.Kill() })
 	defer stop.Stop()
-	_ = r.cmd.Wait() // what it measured is here
+	_ = r.cmd.Wait() // its measurements were read before
 }
 
-// turns measures decoding: all sides loaded, in turns of seconds, the read bandwidth
-// between them, since it moves as fast as that.
+// turns measures decoding. All sides are loaded and take turns of a few seconds. The read
+// bandwidth is measured between turns, because it can change within seconds.
 func (b bench) turns(ctx context.Context, p *figures.Part, sides []side) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -101,7 +101,7 @@ func (b bench) turns(ctx context.Context, p *figures.Part, sides []side) error {
 		all = append(all, r)
 	}
 	var v figures.Turn
-	for _, r := range append(all, gauge) { // loaded and warm, one after the other
+	for _, r := range append(all, gauge) { // load and warm up, one after the other
 		if err := r.turn(&v); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (b bench) turns(ctx context.Context, p *figures.Part, sides []side) error {
 	return nil
 }
 
-// read is the bandwidth now.
+// read returns the current bandwidth.
 func (r *resident) read() (float64, error) {
 	var v figures.Values
 	err := r.turn(&v)
@@ -140,15 +140,15 @@ func (r *resident) read() (float64, error) {
 	return v[figures.Bandwidth], err
 }
 
-// turnTokens is how many tokens take a turn's time at most at a bandwidth, where each
-// reads the whole file.
+// turnTokens returns how many tokens fit into the time of a turn at a bandwidth, if each
+// token reads the whole file.
 func turnTokens(bandwidth float64, file int64) int {
 	n := bandwidth / float64(max(file, 1)) * turnTime.Seconds()
 	return int(min(max(n, 8), 512))
 }
 
-// compared are the two sides that are held against each other: llama.cpp as it comes, and
-// vapp in the way that is most like it.
+// compared returns the two sides to compare: llama.cpp with its defaults, and the most
+// similar side of vapp.
 func compared(sides []side) [2]int {
 	out := [2]int{-1, -1}
 	for i, s := range sides {
@@ -156,13 +156,14 @@ func compared(sides []side) [2]int {
 		case s.name == figures.Llama:
 			out[0] = i
 		case s.file != "":
-			out[1] = i // the last: int8 activations, where there are
+			out[1] = i // the last one has int8 activations, if the part has such a side
 		}
 	}
 	return out
 }
 
-// turnOrder is who runs when: A B A B, and all others in the first and the last of every turnOthers rounds.
+// turnOrder returns the order of the sides: A B A B, and all others in the first and the last of every
+// turnOthers rounds.
 func turnOrder(sides int, pair [2]int) []int {
 	var out []int
 	for round := range turnRounds {
@@ -179,7 +180,7 @@ func turnOrder(sides int, pair [2]int) []int {
 	return out
 }
 
-// turnCommand is a side's program that waits for lines.
+// turnCommand returns the resident program of a side.
 func (b bench) turnCommand(part string, s side, tokens int) command {
 	n := strconv.Itoa(tokens)
 	if s.file != "" {

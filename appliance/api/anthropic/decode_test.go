@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/structured"
 )
 
 func decode(t *testing.T, rest string) (*Request, *chat.Error) {
@@ -139,7 +140,7 @@ func TestFormat(t *testing.T) {
 	if bad != nil {
 		t.Fatal(bad)
 	}
-	if s := r.Ask.Structure; s == nil || s.Kind != chat.AsSchema || !strings.Contains(s.Source, "boolean") || s.Param != "output_config.format.schema" {
+	if s := r.Ask.Structure; s == nil || s.Kind != structured.JSONSchema || !strings.Contains(s.Source, "boolean") || s.Param != "output_config.format.schema" {
 		t.Errorf("%+v", s)
 	}
 }

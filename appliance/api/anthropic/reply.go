@@ -50,7 +50,7 @@ type usage struct {
 
 func usageOf(u chat.Usage) usage {
 	out := usage{Input: u.Prompt, Output: u.Completion}
-	if u.TellCached {
+	if u.ReportCached {
 		none := 0
 		out.Input, out.CacheCreated, out.CacheRead = u.Prompt-u.Cached, &none, &u.Cached
 	}

@@ -8,11 +8,12 @@ import (
 
 	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/structured"
 )
 
 // Request is a decoded body of POST /v1/messages.
 type Request struct {
-	Ask     chat.Ask
+	Ask     chat.RequestParams
 	Stream  bool
 	Unknown []string // fields that were ignored
 
@@ -61,17 +62,17 @@ var withoutEffect = []string{"metadata", "service_tier", "container", "inference
 
 // DecodeCount reads the body of POST /v1/messages/count_tokens: a message without
 // max_tokens. Its errors are *chat.Error.
-func DecodeCount(b []byte) (chat.TokenizeAsk, error) {
+func DecodeCount(b []byte) (chat.TokenizeParams, error) {
 	o, bad := body(b)
 	if bad != nil {
-		return chat.TokenizeAsk{}, bad
+		return chat.TokenizeParams{}, bad
 	}
-	var a chat.Ask
+	var a chat.RequestParams
 	prompt(o, &a)
 	if o.err != nil {
-		return chat.TokenizeAsk{}, o.err
+		return chat.TokenizeParams{}, o.err
 	}
-	return chat.TokenizeAsk{Model: a.Model, Chat: a.Chat}, nil
+	return chat.TokenizeParams{Model: a.Model, Chat: a.Chat}, nil
 }
 
 type countReply struct {
@@ -95,7 +96,7 @@ func body(b []byte) (*object, *chat.Error) {
 }
 
 // prompt reads what the model is shown and how it may answer.
-func prompt(o *object, a *chat.Ask) {
+func prompt(o *object, a *chat.RequestParams) {
 	a.Model = o.str("model")
 	a.Chat = &chat.Conversation{
 		AddGenerationPrompt: true,
@@ -121,7 +122,7 @@ func prompt(o *object, a *chat.Ask) {
 
 // thinking: disabled tells the template and hides what is thought all the same. A budget
 // counts where the dialect knows how a thought ends.
-func thinking(o *object, a *chat.Ask) {
+func thinking(o *object, a *chat.RequestParams) {
 	if o.get("thinking") == nil {
 		return
 	}
@@ -154,7 +155,7 @@ func thinking(o *object, a *chat.Ask) {
 // efforts are the words that output_config.effort may be.
 var efforts = []string{"", "low", "medium", "high", "xhigh", "max"}
 
-func outputConfig(o *object, a *chat.Ask) {
+func outputConfig(o *object, a *chat.RequestParams) {
 	if o.get("output_config") == nil {
 		return
 	}
@@ -172,7 +173,7 @@ func outputConfig(o *object, a *chat.Ask) {
 }
 
 // format is what the reply's text must be: a JSON schema.
-func format(c *object, a *chat.Ask) {
+func format(c *object, a *chat.RequestParams) {
 	f := c.sub("format")
 	kind, schema := f.str("type"), f.get("schema")
 	switch {
@@ -183,11 +184,11 @@ func format(c *object, a *chat.Ask) {
 		f.missing("schema")
 	default:
 		at := f.at + "schema"
-		source, err := chat.SchemaSource(schema, chat.SchemaOptions{})
+		source, err := structured.SchemaSource(schema, structured.SchemaOptions{})
 		if err != nil {
 			f.fail(malformed(at, "`%s`: %v.", at, err))
 		}
-		a.Structure = &chat.Structure{Kind: chat.AsSchema, Source: source, Param: at}
+		a.Structure = &structured.Constraint{Kind: structured.JSONSchema, Source: source, Param: at}
 	}
 	if f.err != nil {
 		c.fail(f.err)

@@ -20,7 +20,7 @@ type function struct {
 
 // tools reads tools and tool_choice; whether the server can serve the choice is for
 // chat to say.
-func tools(o *object, a *chat.Ask) {
+func tools(o *object, a *chat.RequestParams) {
 	names := map[string]bool{}
 	for i, raw := range o.list("tools") {
 		t := newObject(fmt.Sprintf("tools.%d.", i), raw)
@@ -54,7 +54,7 @@ func tools(o *object, a *chat.Ask) {
 	}
 }
 
-func toolChoice(o *object, a *chat.Ask, names map[string]bool) {
+func toolChoice(o *object, a *chat.RequestParams, names map[string]bool) {
 	c := o.sub("tool_choice")
 	a.OneCall = c.flag("disable_parallel_tool_use")
 	switch kind := c.text("type"); {

@@ -98,7 +98,7 @@ func (r *BatchRequest) Reply(runs []*chat.Run, replies []chat.Reply) []byte {
 		out.Choices = append(out.Choices, one.Choices...)
 		u := run.Usage()
 		total.Prompt, total.Completion = total.Prompt+u.Prompt, total.Completion+u.Completion
-		total.Cached, total.TellCached = total.Cached+u.Cached, u.TellCached
+		total.Cached, total.ReportCached = total.Cached+u.Cached, u.ReportCached
 	}
 	out.Usage = usageOf(total)
 	return encode(out)

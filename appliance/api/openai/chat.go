@@ -9,7 +9,7 @@ import (
 
 // ChatRequest is a decoded body of POST /v1/chat/completions.
 type ChatRequest struct {
-	Ask  chat.Ask
+	Ask  chat.RequestParams
 	Wire Wire
 }
 

@@ -80,7 +80,7 @@ type toolFunction struct {
 // message is what the assistant said. Content that is empty beside reasoning or
 // calls is null.
 func (w *Wire) message(run *chat.Run, r chat.Reply) chatMessage {
-	text := run.Lead + r.Text
+	text := run.EchoPrefix + r.Text
 	m := chatMessage{Role: run.Role, Content: &text, ToolCalls: []toolCall{}}
 	if r.Reasoning != "" {
 		m.Reasoning = &r.Reasoning

@@ -92,11 +92,11 @@ func (s *ChatStream) Begin(buf []byte) []byte {
 		}
 		buf = record(buf, s.untold(c))
 	}
-	if s.run.Lead == "" {
+	if s.run.EchoPrefix == "" {
 		return buf
 	}
 	for i := range s.run.Choices() {
-		c := s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Content: &s.run.Lead}})
+		c := s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Content: &s.run.EchoPrefix}})
 		buf = record(buf, s.untold(c))
 	}
 	return buf

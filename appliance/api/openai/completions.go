@@ -9,7 +9,7 @@ import (
 
 // CompletionRequest is a decoded body of POST /v1/completions.
 type CompletionRequest struct {
-	Ask  chat.Ask
+	Ask  chat.RequestParams
 	Wire Wire
 }
 

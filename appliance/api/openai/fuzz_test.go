@@ -27,7 +27,7 @@ func checkError(t *testing.T, err error) {
 }
 
 // answer runs a decoded request and checks that its reply and stream are JSON.
-func answer(t *testing.T, a chat.Ask, d interface {
+func answer(t *testing.T, a chat.RequestParams, d interface {
 	Reply(*chat.Run, []chat.Reply) []byte
 	Stream(*chat.Run) Stream
 }) {

@@ -7,7 +7,7 @@ import (
 // GenerateRequest is a decoded body of POST /inference/v1/generate: tokens in, tokens
 // out.
 type GenerateRequest struct {
-	Ask  chat.Ask
+	Ask  chat.RequestParams
 	Wire Wire
 }
 

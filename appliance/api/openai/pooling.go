@@ -1,10 +1,13 @@
 package openai
 
-import "vapp.dev/appliance/chat"
+import (
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/pooling"
+)
 
 // PoolRequest is a decoded body of /v1/embeddings, /pooling or /classify.
 type PoolRequest struct {
-	Ask  chat.PoolAsk
+	Ask  pooling.Params
 	Wire PoolWire
 }
 
@@ -46,7 +49,7 @@ func decodePool(b []byte, task func(*fields) string) (*PoolRequest, error) {
 }
 
 func readPool(f *fields, task func(*fields) string) (*PoolRequest, error) {
-	r := &PoolRequest{Ask: chat.PoolAsk{Task: task(f)}}
+	r := &PoolRequest{Ask: pooling.Params{Task: task(f)}}
 	switch {
 	case f.has("messages"):
 		r.Ask.AddSpecialTokens = f.flag("add_special_tokens", false)
@@ -69,7 +72,7 @@ func readPool(f *fields, task func(*fields) string) (*PoolRequest, error) {
 }
 
 // pooled reads the fields that all requests to a model that pools share.
-func pooled(f *fields, a *chat.PoolAsk) {
+func pooled(f *fields, a *pooling.Params) {
 	a.Model, a.ID = f.str("model"), f.str("request_id")
 	a.Truncate = f.intOpt("truncate_prompt_tokens")
 	a.TruncationSide = f.str("truncation_side")

@@ -3,7 +3,7 @@ package openai
 import (
 	"sort"
 
-	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/pooling"
 )
 
 // PoolBody is the body of a reply: JSON, or bytes with what they are in Metadata.
@@ -31,16 +31,16 @@ type vectorReply struct {
 }
 
 // Embeddings is the reply of /v1/embeddings.
-func (w *PoolWire) Embeddings(p *chat.Pooled) PoolBody {
+func (w *PoolWire) Embeddings(p *pooling.Output) PoolBody {
 	return w.vectors(p, func(i int, v any) vectorItem { return vectorItem{Index: i, Object: "embedding", Embedding: v} })
 }
 
 // Pooling is the reply of /pooling.
-func (w *PoolWire) Pooling(p *chat.Pooled) PoolBody {
+func (w *PoolWire) Pooling(p *pooling.Output) PoolBody {
 	return w.vectors(p, func(i int, v any) vectorItem { return vectorItem{Index: i, Object: "pooling", Data: v} })
 }
 
-func (w *PoolWire) vectors(p *chat.Pooled, item func(int, any) vectorItem) PoolBody {
+func (w *PoolWire) vectors(p *pooling.Output, item func(int, any) vectorItem) PoolBody {
 	if w.Encoding == "bytes" || w.Encoding == "bytes_only" {
 		return w.raw(p)
 	}
@@ -52,7 +52,7 @@ func (w *PoolWire) vectors(p *chat.Pooled, item func(int, any) vectorItem) PoolB
 }
 
 // value is one input's numbers as JSON has them.
-func (w *PoolWire) value(v chat.Vectors) any {
+func (w *PoolWire) value(v pooling.Vectors) any {
 	switch {
 	case w.Encoding == "base64":
 		return w.base64(v.Values)
@@ -77,7 +77,7 @@ type place struct {
 }
 
 // raw is all numbers, input after input.
-func (w *PoolWire) raw(p *chat.Pooled) PoolBody {
+func (w *PoolWire) raw(p *pooling.Output) PoolBody {
 	out, order := PoolBody{Bytes: []byte{}}, "little"
 	if w.Big {
 		order = "big"
@@ -137,10 +137,10 @@ type scoreReply struct {
 	Usage *usage      `json:"usage"`
 }
 
-func listOf(p *chat.Pooled) listReply { return listReply{p.ID, "list", p.Created, p.Model} }
+func listOf(p *pooling.Output) listReply { return listReply{p.ID, "list", p.Created, p.Model} }
 
 // Classes is the reply of /classify; labels are the classes' names.
-func Classes(p *chat.Pooled, labels []string) []byte {
+func Classes(p *pooling.Output, labels []string) []byte {
 	out := classReply{listReply: listOf(p), Data: []classItem{}, Usage: usageOf(p.Usage)}
 	for i, v := range p.Data {
 		best := 0
@@ -155,7 +155,7 @@ func Classes(p *chat.Pooled, labels []string) []byte {
 }
 
 // Scores is the reply of /score.
-func Scores(p *chat.Pooled) []byte {
+func Scores(p *pooling.Output) []byte {
 	out := scoreReply{listReply: listOf(p), Data: []scoreItem{}, Usage: usageOf(p.Usage)}
 	for i, v := range p.Data {
 		out.Data = append(out.Data, scoreItem{i, "score", v.Values[0]})
@@ -187,7 +187,7 @@ type rankReply struct {
 }
 
 // Ranking is the reply of /rerank: the best first, equals in the order they came in.
-func (r *ScoreRequest) Ranking(p *chat.Pooled) []byte {
+func (r *ScoreRequest) Ranking(p *pooling.Output) []byte {
 	out := rankReply{p.ID, p.Model, rankUsage{p.Usage.Prompt, p.Usage.Prompt}, []rankedItem{}}
 	for i, v := range p.Data {
 		out.Results = append(out.Results, rankedItem{i, rankedDocument{Text: r.Ask.Documents[i]}, v.Values[0]})

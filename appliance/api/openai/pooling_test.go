@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/pooling"
 )
 
 // TestNumbers rounds to each format as its definition says: to the nearest, ties to the
@@ -49,7 +50,7 @@ func TestNumbersOfAllHalves(t *testing.T) {
 // TestBytes: a body of bytes is all numbers one after the other, and its metadata says which
 // are whose.
 func TestBytes(t *testing.T) {
-	p := &chat.Pooled{ID: "embd-1", Model: "m", Data: []chat.Vectors{{Values: []float32{1, -2}}, {Rows: 2, Values: []float32{1, 2, 3, 4}}}}
+	p := &pooling.Output{ID: "embd-1", Model: "m", Data: []pooling.Vectors{{Values: []float32{1, -2}}, {Rows: 2, Values: []float32{1, 2, 3, 4}}}}
 	w := PoolWire{Encoding: "bytes", Dtype: "float32", Big: true}
 	b := w.Embeddings(p)
 	if len(b.Bytes) != 24 || math.Float32frombits(binary.BigEndian.Uint32(b.Bytes[4:])) != -2 || math.Float32frombits(binary.BigEndian.Uint32(b.Bytes[20:])) != 4 {
@@ -94,9 +95,9 @@ func FuzzPooling(f *testing.F) {
 				refusedPool(t, err)
 				continue
 			}
-			p := &chat.Pooled{}
+			p := &pooling.Output{}
 			for i := range r.Ask.Documents {
-				p.Data = append(p.Data, chat.Vectors{Values: []float32{float32(i)}})
+				p.Data = append(p.Data, pooling.Vectors{Values: []float32{float32(i)}})
 			}
 			if !json.Valid(Scores(p)) || !json.Valid(r.Ranking(p)) {
 				t.Fatal("a reply is no JSON")

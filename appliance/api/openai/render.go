@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/structured"
 )
 
 // generateBody is what POST /inference/v1/generate takes and …/render makes.
@@ -63,23 +64,23 @@ type repetitionWish struct {
 }
 
 // structuredOf is a structure as structured_outputs.
-func structuredOf(s *chat.Structure) map[string]any {
+func structuredOf(s *structured.Constraint) map[string]any {
 	switch {
 	case s == nil:
 		return nil
-	case s.Kind == chat.AsObject:
+	case s.Kind == structured.JSONObject:
 		return map[string]any{"json_object": true}
-	case s.Kind == chat.AsRegex:
+	case s.Kind == structured.Regex:
 		return map[string]any{"regex": s.Source}
-	case s.Kind == chat.AsChoice:
+	case s.Kind == structured.Choice:
 		return map[string]any{"choice": json.RawMessage(s.Source)}
-	case s.Kind == chat.AsGrammar:
+	case s.Kind == structured.Lark:
 		return map[string]any{"grammar": s.Source}
 	}
 	return map[string]any{"json": json.RawMessage(s.Source)}
 }
 
-func samplingOf(a *chat.Ask, p chat.Prepared) samplingParams {
+func samplingOf(a *chat.RequestParams, p chat.RenderedRequest) samplingParams {
 	out := samplingParams{
 		N: a.N, PresencePenalty: a.PresencePenalty, FrequencyPenalty: a.FrequencyPenalty,
 		RepetitionPenalty: *p.RepetitionPenalty, Temperature: *p.Temperature, TopP: *p.TopP, TopK: *p.TopK, MinP: *p.MinP,
@@ -102,7 +103,7 @@ func samplingOf(a *chat.Ask, p chat.Prepared) samplingParams {
 }
 
 // generateOf is the generate request that prompt i of a request becomes.
-func generateOf(a *chat.Ask, w *Wire, p chat.Prepared, id string) generateBody {
+func generateOf(a *chat.RequestParams, w *Wire, p chat.RenderedRequest, id string) generateBody {
 	out := generateBody{
 		RequestID: id, TokenIDs: p.Tokens, SamplingParams: samplingOf(a, p), Model: p.Model,
 		Stream: w.Stream, ReasoningEnded: p.ReasoningEnded, CacheSalt: a.CacheSalt, Priority: a.Priority,
@@ -114,13 +115,13 @@ func generateOf(a *chat.Ask, w *Wire, p chat.Prepared, id string) generateBody {
 }
 
 // Rendered is the body of a reply of POST /v1/chat/completions/render.
-func (r *ChatRequest) Rendered(p []chat.Prepared) []byte {
+func (r *ChatRequest) Rendered(p []chat.RenderedRequest) []byte {
 	return encode(generateOf(&r.Ask, &r.Wire, p[0], r.Ask.ID))
 }
 
 // Rendered is the body of a reply of POST /v1/completions/render: a request for each
 // prompt, whose id ends with the prompt's number.
-func (r *CompletionRequest) Rendered(p []chat.Prepared) []byte {
+func (r *CompletionRequest) Rendered(p []chat.RenderedRequest) []byte {
 	out := make([]generateBody, len(p))
 	for i := range p {
 		out[i] = generateOf(&r.Ask, &r.Wire, p[i], r.Ask.ID+"-"+strconv.Itoa(i))

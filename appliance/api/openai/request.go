@@ -29,7 +29,7 @@ type Wire struct {
 func (w *Wire) continuous() bool { return w.IncludeUsage && w.ContinuousUsage }
 
 // common reads the fields that chat and completions share.
-func common(f *fields, a *chat.Ask, w *Wire) {
+func common(f *fields, a *chat.RequestParams, w *Wire) {
 	envelope(f, a, w)
 	sampling(f, a)
 	a.Echo = f.flag("echo", false)
@@ -49,7 +49,7 @@ func common(f *fields, a *chat.Ask, w *Wire) {
 }
 
 // envelope reads what is around a request: for whom it is, and how the reply comes.
-func envelope(f *fields, a *chat.Ask, w *Wire) {
+func envelope(f *fields, a *chat.RequestParams, w *Wire) {
 	a.Model = f.str("model")
 	a.ID = f.str("request_id")
 	a.Priority = f.intOr("priority", 0)
@@ -60,7 +60,7 @@ func envelope(f *fields, a *chat.Ask, w *Wire) {
 
 // sampling reads what the sampler is asked for; in a generate request it is an
 // object of its own.
-func sampling(f *fields, a *chat.Ask) {
+func sampling(f *fields, a *chat.RequestParams) {
 	a.N = f.intOr("n", 1)
 	a.BestOf = f.intOpt("best_of")
 	a.Temperature, a.TopP, a.MinP = f.number("temperature"), f.number("top_p"), f.number("min_p")

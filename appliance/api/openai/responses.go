@@ -9,7 +9,7 @@ import (
 // ResponsesRequest is a decoded body of POST /v1/responses. Ask lacks its messages
 // until Resolve has been called.
 type ResponsesRequest struct {
-	Ask  chat.Ask
+	Ask  chat.RequestParams
 	Wire Wire
 	// Previous is the id of a stored response to go on from, "" for none.
 	Previous   string
@@ -58,7 +58,7 @@ func readResponses(f *fields) (*ResponsesRequest, error) {
 	common(f, &r.Ask, &r.Wire)
 	// what one response has not, whatever chats have
 	r.Ask.N, r.Ask.BestOf, r.Ask.Echo, r.Ask.PromptLogprobs = 1, nil, false, nil
-	r.Ask.InOrder = true
+	r.Ask.Segments = true
 	r.Previous = f.str("previous_response_id")
 	r.Store, r.Background = f.flag("store", true), f.flag("background", false)
 	r.messages = f.flag("enable_response_messages", false)

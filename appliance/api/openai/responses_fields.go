@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/structured"
 )
 
 func responseReasoning(f *fields, r *ResponsesRequest) {
@@ -76,7 +76,7 @@ func responseStructure(f *fields, r *ResponsesRequest, at string, schema json.Ra
 	if a := &r.Ask; f.err == nil && a.Structure != nil {
 		f.fail(malformed("text.format", "You can only use one kind of structured outputs constraint but multiple are specified: `text.format` and `%s`.", a.Structure.Param))
 	} else if f.err == nil {
-		a.Structure = &chat.Structure{Kind: chat.AsSchema, Param: at, Source: schemaText(f, at, schema, chat.SchemaOptions{})}
+		a.Structure = &structured.Constraint{Kind: structured.JSONSchema, Param: at, Source: schemaText(f, at, schema, structured.SchemaOptions{})}
 	}
 }
 

@@ -124,7 +124,7 @@ func (r *ResponsesRequest) object(run *chat.Run, status string) response {
 func responseUsageOf(u chat.Usage) *responseUsage {
 	out := &responseUsage{Input: u.Prompt, Output: u.Completion, Total: u.Prompt + u.Completion}
 	out.OutputDetails.Reasoning = u.Reasoning
-	if u.TellCached {
+	if u.ReportCached {
 		out.InputDetails.Cached = u.Cached
 	}
 	return out

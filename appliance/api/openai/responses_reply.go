@@ -103,7 +103,7 @@ func (s *ResponsesReply) Add(buf []byte, d chat.Delta) []byte {
 	if s.r.messages {
 		s.tokens = append(s.tokens, d.Tokens...)
 	}
-	for _, said := range d.Said {
+	for _, said := range d.Segments {
 		buf = s.say(buf, said)
 	}
 	if d.Finish != "" {
@@ -117,7 +117,7 @@ var deltaEvents = map[dialect.Kind]string{
 	dialect.Reasoning: "reasoning_text.delta", dialect.Content: "output_text.delta", dialect.ToolCall: "function_call_arguments.delta",
 }
 
-func (s *ResponsesReply) say(buf []byte, said chat.Said) []byte {
+func (s *ResponsesReply) say(buf []byte, said chat.Segment) []byte {
 	if s.kind != said.Kind || s.kind == dialect.ToolCall && s.call != said.Call.Index {
 		buf = s.open(s.close(buf), said)
 	}
@@ -142,7 +142,7 @@ func (s *ResponsesReply) say(buf []byte, said chat.Said) []byte {
 }
 
 // open begins an item.
-func (s *ResponsesReply) open(buf []byte, said chat.Said) []byte {
+func (s *ResponsesReply) open(buf []byte, said chat.Segment) []byte {
 	s.kind, s.call = said.Kind, said.Call.Index
 	id := func(prefix string) string { return s.r.itemID(prefix, s.run.ID, itoa(len(s.items))) }
 	switch said.Kind {

@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	"vapp.dev/appliance/api/rawjson"
-	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/pooling"
 )
 
 // ScoreRequest is a decoded body of /score or /rerank.
 type ScoreRequest struct {
-	Ask     chat.ScoreAsk
+	Ask     pooling.ScoreParams
 	TopN    int // of /rerank: results, the best; 0: all
 	Unknown []string
 }
@@ -72,7 +72,7 @@ func readRerank(f *fields) (*ScoreRequest, error) {
 
 // rest reads what both routes share.
 func (r *ScoreRequest) rest(f *fields) (*ScoreRequest, error) {
-	pooled(f, &r.Ask.PoolAsk)
+	pooled(f, &r.Ask.Params)
 	r.Ask.AddSpecialTokens = f.flag("add_special_tokens", true)
 	r.Ask.Template = f.str("chat_template")
 	r.Ask.TemplateKwargs = keptObject(f.object("chat_template_kwargs"))

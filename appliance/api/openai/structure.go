@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"vapp.dev/appliance/api/rawjson"
-	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/structured"
 )
 
 // constraints are the fields of structured_outputs that each say what a reply must be.
@@ -15,13 +15,13 @@ var constraints = []string{"json", "regex", "choice", "grammar", "json_object", 
 
 // structure reads what a reply must be, from response_format, structured_outputs or its
 // names in old releases (guided_json, …); nil: anything.
-func structure(f *fields, w *Wire) *chat.Structure {
-	return only(f, slices.Concat([]*chat.Structure{responseFormat(f)}, outputs(f), []*chat.Structure{guided(f, w)}))
+func structure(f *fields, w *Wire) *structured.Constraint {
+	return only(f, slices.Concat([]*structured.Constraint{responseFormat(f)}, outputs(f), []*structured.Constraint{guided(f, w)}))
 }
 
 // outputs reads structured_outputs, an element a kind.
-func outputs(f *fields) []*chat.Structure {
-	var list []*chat.Structure
+func outputs(f *fields) []*structured.Constraint {
+	var list []*structured.Constraint
 	if raw := f.object("structured_outputs"); raw != nil {
 		o := newFields("structured_outputs.", raw)
 		opts := schemaOptions(o, "")
@@ -36,8 +36,8 @@ func outputs(f *fields) []*chat.Structure {
 }
 
 // guided reads the names of old releases.
-func guided(f *fields, w *Wire) *chat.Structure {
-	var list []*chat.Structure
+func guided(f *fields, w *Wire) *structured.Constraint {
+	var list []*structured.Constraint
 	opts := schemaOptions(f, "guided_")
 	for _, kind := range constraints {
 		s := constraint(f, "guided_"+kind, kind, opts)
@@ -51,8 +51,8 @@ func guided(f *fields, w *Wire) *chat.Structure {
 }
 
 // only is the one of list that is set; nil: none is.
-func only(f *fields, list []*chat.Structure) *chat.Structure {
-	list = slices.DeleteFunc(list, func(s *chat.Structure) bool { return !isSet(s) })
+func only(f *fields, list []*structured.Constraint) *structured.Constraint {
+	list = slices.DeleteFunc(list, func(s *structured.Constraint) bool { return !isSet(s) })
 	switch {
 	case f.err != nil || len(list) == 0:
 		return nil
@@ -66,16 +66,16 @@ func only(f *fields, list []*chat.Structure) *chat.Structure {
 	return list[0]
 }
 
-func isSet(s *chat.Structure) bool { return s != nil }
+func isSet(s *structured.Constraint) bool { return s != nil }
 
 // basic reports whether s is json, regex or choice of structured_outputs, whose message differs.
-func basic(s *chat.Structure) bool {
+func basic(s *structured.Constraint) bool {
 	name, is := strings.CutPrefix(s.Param, "structured_outputs.")
 	return is && slices.Contains(constraints[:3], name)
 }
 
-func schemaOptions(f *fields, prefix string) chat.SchemaOptions {
-	return chat.SchemaOptions{
+func schemaOptions(f *fields, prefix string) structured.SchemaOptions {
+	return structured.SchemaOptions{
 		NoWhitespace: f.flag(prefix+"disable_any_whitespace", false),
 		Closed:       f.flag(prefix+"disable_additional_properties", false),
 		Whitespace:   f.str(prefix + "whitespace_pattern"),
@@ -83,16 +83,16 @@ func schemaOptions(f *fields, prefix string) chat.SchemaOptions {
 }
 
 // constraint reads one field of that kind; nil when it is absent.
-func constraint(f *fields, name, kind string, o chat.SchemaOptions) *chat.Structure {
+func constraint(f *fields, name, kind string, o structured.SchemaOptions) *structured.Constraint {
 	raw, ok := f.get(name)
 	if !ok {
 		return nil
 	}
 	at := f.at + name
-	out := &chat.Structure{Param: at}
+	out := &structured.Constraint{Param: at}
 	switch kind {
 	case "json":
-		out.Kind = chat.AsSchema
+		out.Kind = structured.JSONSchema
 		out.Source = schemaText(f, at, raw, o)
 	case "json_object":
 		if !f.flag(name, false) {
@@ -101,20 +101,20 @@ func constraint(f *fields, name, kind string, o chat.SchemaOptions) *chat.Struct
 			}
 			return nil
 		}
-		out.Kind = chat.AsSchema
+		out.Kind = structured.JSONSchema
 		out.Source = schemaText(f, at, json.RawMessage(`{"type":"object"}`), o)
 	case "regex":
-		out.Kind, out.Source = chat.AsRegex, filled(f, name)
+		out.Kind, out.Source = structured.Regex, filled(f, name)
 	case "grammar":
 		var err error
-		out.Kind = chat.AsGrammar
-		if out.Source, err = chat.GrammarSource(filled(f, name)); err != nil {
+		out.Kind = structured.Lark
+		if out.Source, err = structured.GrammarSource(filled(f, name)); err != nil {
 			f.fail(malformed(at, "Invalid grammar specification: %v.", err))
 		}
 	case "choice":
-		out.Kind, out.Source = chat.AsChoice, choices(f, name)
+		out.Kind, out.Source = structured.Choice, choices(f, name)
 	case "structural_tag":
-		out.Kind = chat.AsTag
+		out.Kind = structured.StructuralTag
 		out.Source = tagText(f, at, raw)
 	}
 	return out
@@ -145,7 +145,7 @@ func choices(f *fields, name string) string {
 }
 
 // schemaText is a schema that came as an object, or as a string that holds one.
-func schemaText(f *fields, at string, raw json.RawMessage, o chat.SchemaOptions) string {
+func schemaText(f *fields, at string, raw json.RawMessage, o structured.SchemaOptions) string {
 	raw = bytes.TrimSpace(unquoted(raw))
 	if len(raw) == 0 {
 		f.fail(malformed(at, "%s cannot be an empty string", at))
@@ -159,7 +159,7 @@ func schemaText(f *fields, at string, raw json.RawMessage, o chat.SchemaOptions)
 		f.fail(malformed(at, "`%s` nests deeper than %d levels or holds more than %d values.", at, rawjson.MaxDepth, rawjson.MaxValues))
 		return ""
 	}
-	out, err := chat.SchemaSource(raw, o)
+	out, err := structured.SchemaSource(raw, o)
 	if err != nil {
 		f.fail(malformed(at, "`%s`: %v.", at, err))
 	}
@@ -175,13 +175,13 @@ func unquoted(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func responseFormat(f *fields) *chat.Structure {
+func responseFormat(f *fields) *structured.Constraint {
 	raw := f.object("response_format")
 	if raw == nil {
 		return nil
 	}
 	o := newFields("response_format.", raw)
-	out := &chat.Structure{Param: "response_format"}
+	out := &structured.Constraint{Param: "response_format"}
 	switch kind := o.str("type"); {
 	case o.err != nil:
 		f.fail(o.err)
@@ -189,8 +189,8 @@ func responseFormat(f *fields) *chat.Structure {
 	case kind == "text":
 		return nil
 	case kind == "json_object":
-		out.Kind = chat.AsSchema
-		out.Source = schemaText(f, out.Param, json.RawMessage(`{"type":"object"}`), chat.SchemaOptions{})
+		out.Kind = structured.JSONSchema
+		out.Source = schemaText(f, out.Param, json.RawMessage(`{"type":"object"}`), structured.SchemaOptions{})
 	case kind == "json_schema" && !o.has("json_schema"):
 		f.fail(malformed("response_format", "When response_format type is 'json_schema', the 'json_schema' field must be provided."))
 		return nil
@@ -201,10 +201,10 @@ func responseFormat(f *fields) *chat.Structure {
 			f.fail(malformed("response_format.json_schema.schema", "Field required: `response_format.json_schema.schema`."))
 			return nil
 		}
-		out.Kind, out.Source = chat.AsSchema, schemaText(f, "response_format.json_schema.schema", schema, chat.SchemaOptions{})
+		out.Kind, out.Source = structured.JSONSchema, schemaText(f, "response_format.json_schema.schema", schema, structured.SchemaOptions{})
 	case kind == "structural_tag":
 		whole, _ := f.get("response_format")
-		out.Kind, out.Source = chat.AsTag, tagText(f, out.Param, whole)
+		out.Kind, out.Source = structured.StructuralTag, tagText(f, out.Param, whole)
 	default:
 		f.fail(malformed("response_format.type", "`response_format.type` must be text, json_object, json_schema or structural_tag, got %q.", kind))
 	}
@@ -214,7 +214,7 @@ func responseFormat(f *fields) *chat.Structure {
 // tagText is a structural tag that was looked at: what it becomes depends on the model.
 func tagText(f *fields, at string, raw json.RawMessage) string {
 	raw = unquoted(raw)
-	if _, err := chat.TagSource(raw, nil); err != nil {
+	if _, err := structured.TagSource(raw, nil); err != nil {
 		of, _, _ := strings.Cut(at, ".")
 		f.fail(malformed(at, "Invalid %s structural_tag specification. `%s`: %v.", of, at, err))
 	}

@@ -4,16 +4,16 @@ import "vapp.dev/appliance/chat"
 
 // DecodeTokenize reads the body of POST /tokenize, with a prompt or with
 // messages. Its errors are *chat.Error.
-func DecodeTokenize(b []byte) (chat.TokenizeAsk, error) {
+func DecodeTokenize(b []byte) (chat.TokenizeParams, error) {
 	f, bad := body(b)
 	if bad != nil {
-		return chat.TokenizeAsk{}, bad
+		return chat.TokenizeParams{}, bad
 	}
 	return readTokenize(f)
 }
 
-func readTokenize(f *fields) (chat.TokenizeAsk, error) {
-	a := chat.TokenizeAsk{Model: f.str("model"), Strings: f.flag("return_token_strs", false)}
+func readTokenize(f *fields) (chat.TokenizeParams, error) {
+	a := chat.TokenizeParams{Model: f.str("model"), Strings: f.flag("return_token_strs", false)}
 	switch {
 	case f.has("messages"):
 		a.AddSpecialTokens = f.flag("add_special_tokens", false)

@@ -9,7 +9,7 @@ import (
 
 // tools reads tools and tool_choice; whether the server can serve the choice is
 // for chat to say.
-func tools(f *fields, a *chat.Ask) {
+func tools(f *fields, a *chat.RequestParams) {
 	a.OneCall = !f.flag("parallel_tool_calls", true)
 	list := f.list("tools")
 	names, bad := toolNames("tools", list)

@@ -16,7 +16,7 @@ type promptDetails struct {
 
 func usageOf(u chat.Usage) *usage {
 	out := &usage{PromptTokens: u.Prompt, CompletionTokens: u.Completion, TotalTokens: u.Prompt + u.Completion}
-	if u.TellCached && u.Cached > 0 {
+	if u.ReportCached && u.Cached > 0 {
 		out.Details = &promptDetails{u.Cached}
 	}
 	return out

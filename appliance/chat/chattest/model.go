@@ -1,6 +1,6 @@
-// Package chattest is a model for tests that says what it is told: an engine, a
-// tokenizer of bytes and a template, all of them deterministic. Nothing of it
-// ships in the binary.
+// Package chattest has a model for tests that generates scripted replies: an engine, a
+// tokenizer of bytes and a template, all deterministic. It must not ship in the binary.
+// Start reading at Model in model.go; Service in service.go builds a service on it.
 package chattest
 
 import (
@@ -13,36 +13,35 @@ import (
 	"vapp.dev/engine"
 )
 
-// Script is what one choice says.
+// Script is the reply of one choice.
 type Script struct {
 	Text   string
 	Tokens []int32       // in place of Text
-	Finish engine.Finish // after the text; zero: stop, by EOS
-	// StopToken, when not 0, is the stop token that ends it in place of EOS.
+	Finish engine.Finish // after the text; zero: stop with EOS
+	// StopToken, if not 0, ends the reply in place of EOS.
 	StopToken int32
 	Err       error // with FinishError
-	Endless   bool  // repeats Text until max_tokens or a cancel
+	Endless   bool  // repeat Text until max_tokens or a cancel
 }
 
-// Model is an engine whose tokens are bytes. It gives a choice its next token
-// when the one before has been decoded, so that a reader of one choice sees one
-// token at a time whatever the timing.
+// Model is an engine whose tokens are bytes. A choice gets its next token only when the
+// previous one was decoded, so that a reader of one choice always sees one token at a time.
 type Model struct {
 	Say    func(r engine.Request, choice int) Script // nil: "Hello!"
-	Refuse error                                     // what Submit answers, when not nil
-	Cached int                                       // prompt tokens of every request
-	// Pooling makes it a model that pools; nil: it generates.
-	Pooling *chat.Pooling
+	Refuse error                                     // the error of Submit, if not nil
+	Cached int                                       // cached prompt tokens of every request
+	// Pooling makes it a pooling model; nil: it generates text.
+	Pooling *chat.PoolingConfig
 
 	mu        sync.Mutex
 	requests  []engine.Request
 	cancelled int
-	waiting   []*speaker // have no decoder yet: choices of one request
-	bound     sync.Cond  // waiting has become shorter
+	waiting   []*speaker // choices of one request that have no decoder yet
+	bound     sync.Cond  // signals that waiting became shorter
 }
 
-// Submit starts the choices of a request, once those of the one before have their
-// decoders: a decoder drives the choice it was made for, however many ask at once.
+// Submit starts the choices of a request, after those of the previous request have their
+// decoders. So each decoder belongs to the right choice, even with concurrent requests.
 func (m *Model) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
 	if m.Refuse != nil {
 		return nil, m.Refuse
@@ -62,28 +61,28 @@ func (m *Model) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, e
 	for i := range max(1, r.N) {
 		sp := m.speaker(r, i)
 		out = append(out, sp.stream)
-		if !strings.HasSuffix(r.ID, "-beam") { // a step of a beam search: nobody decodes it
+		if !strings.HasSuffix(r.ID, "-beam") { // a step of a beam search has no decoder
 			m.waiting = append(m.waiting, sp)
 		}
 	}
 	return out, nil
 }
 
-// Requests are those submitted so far.
+// Requests returns the requests submitted so far.
 func (m *Model) Requests() []engine.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]engine.Request(nil), m.requests...)
 }
 
-// Cancelled counts choices that were cancelled before their end.
+// Cancelled returns the number of choices that were cancelled before their end.
 func (m *Model) Cancelled() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cancelled
 }
 
-// speaker speaks the tokens of one choice.
+// speaker generates the tokens of one choice.
 type speaker struct {
 	m      *Model
 	r      engine.Request
@@ -92,7 +91,7 @@ type speaker struct {
 	push   func(engine.Event)
 
 	mu    sync.Mutex
-	said  int
+	sent  int
 	ended bool
 }
 
@@ -121,7 +120,7 @@ func (sp *speaker) cancel() {
 	sp.push(engine.Event{Token: -1, Finish: engine.FinishAbort, StopToken: -1})
 }
 
-// next speaks one token.
+// next generates one token.
 func (sp *speaker) next() {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -130,13 +129,13 @@ func (sp *speaker) next() {
 	}
 	ev := sp.event()
 	sp.ended = ev.Finish != engine.NotFinished
-	sp.said++
+	sp.sent++
 	sp.push(ev)
 }
 
 func (sp *speaker) event() engine.Event {
 	s, ev := sp.script, engine.Event{Token: -1, StopToken: -1}
-	if sp.said == 0 {
+	if sp.sent == 0 {
 		ev.Cached, ev.Prompt = sp.m.Cached, sp.promptLogprobs()
 	}
 	tokens := s.Tokens
@@ -146,8 +145,8 @@ func (sp *speaker) event() engine.Event {
 		}
 	}
 	switch n := len(tokens); {
-	case n > 0 && (s.Endless || sp.said < n):
-		ev.Token = tokens[sp.said%n]
+	case n > 0 && (s.Endless || sp.sent < n):
+		ev.Token = tokens[sp.sent%n]
 	case s.Finish == engine.FinishError:
 		ev.Finish, ev.Err = s.Finish, s.Err
 		return ev
@@ -163,7 +162,7 @@ func (sp *speaker) event() engine.Event {
 		l := Logprob(ev.Token, k)
 		ev.Logprob = &l
 	}
-	if ev.Finish == engine.NotFinished && sp.said+1 >= sp.r.Params.MaxTokens {
+	if ev.Finish == engine.NotFinished && sp.sent+1 >= sp.r.Params.MaxTokens {
 		ev.Finish = engine.FinishLength
 	}
 	return ev
@@ -181,8 +180,8 @@ func (sp *speaker) promptLogprobs() []engine.Logprob {
 	return out
 }
 
-// Logprob is what the model thinks of every token: it is the second best, after
-// the next id, with k alternatives.
+// Logprob returns the logprob of any token, with k alternatives: the token has rank 2, after
+// the next id.
 func Logprob(id int32, k int) engine.Logprob {
 	l := engine.Logprob{Token: id, Logprob: -1, Rank: 2}
 	for i := range int32(k) {

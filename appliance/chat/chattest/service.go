@@ -17,10 +17,10 @@ var Now = time.Unix(1700000000, 0)
 // ModelLen of every service, in tokens.
 const ModelLen = 200
 
-// Service is a service of a model.
+// Service returns the service of a model.
 func Service(m *Model) *chat.Service { return chat.New(Config(m)) }
 
-// Config is what Service makes it of.
+// Config returns the configuration of Service.
 func Config(m *Model) chat.Config {
 	return chat.Config{
 		Engine: m, Text: m, Vocabulary: m,
@@ -40,7 +40,7 @@ func Config(m *Model) chat.Config {
 	}
 }
 
-// grammars compiles for a vocabulary of bytes; the model says what it is told all the same.
+// grammars returns a compiler for a vocabulary of bytes. The model ignores the grammars.
 func grammars() chat.Grammars {
 	b, err := checkpoint.SyntheticTokenizer(checkpoint.Config{VocabSize: Vocab})
 	if err != nil {
@@ -53,7 +53,7 @@ func grammars() chat.Grammars {
 	return grammar.NewCompiler(t, Vocab, []int32{EOS})
 }
 
-// Settings are usual ones: the model is called test, or also.
+// Settings returns usual settings; the model's names are test and also.
 func Settings() chat.Settings {
 	return chat.Settings{
 		Models: []string{"test", "also"}, MaxChoices: 128, MaxLogprobs: 20, GenerationConfig: true, Template: Template{},

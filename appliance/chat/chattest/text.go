@@ -11,7 +11,7 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// The special tokens; ids below are bytes.
+// The special tokens; lower ids are bytes.
 const (
 	EOS   = 256
 	BOS   = 257
@@ -20,10 +20,10 @@ const (
 	Vocab = 260
 )
 
-// specials are the texts of special tokens.
+// specials holds the texts of special tokens.
 var specials = map[int32]string{EOS: "<eos>", BOS: "<bos>", Turn: "<turn>", Calls: "[TOOL_CALLS]"}
 
-// Encode makes a text bytes, and special tokens where their text stands.
+// Encode returns the bytes of a text, and special tokens for their texts.
 func (m *Model) Encode(text string, addSpecial bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("text is not UTF-8")
@@ -45,12 +45,12 @@ next:
 	return ids, nil
 }
 
-// Encoding is Encode as chat takes it.
+// Encoding returns the result of Encode as an Encoding.
 func (m *Model) Encoding(text string, addSpecial bool) chat.Encoding {
 	return Whole(m.Encode, text, addSpecial)
 }
 
-// Whole is an encoding of one window.
+// Whole returns an Encoding of one window.
 func Whole(encode func(string, bool) ([]int32, error), text string, addSpecial bool) chat.Encoding {
 	return &whole{encode: func() ([]int32, error) { return encode(text, addSpecial) }}
 }
@@ -68,7 +68,7 @@ func (w *whole) Next(ids []int32) ([]int32, error) {
 	return append(ids, more...), err
 }
 
-// Decode joins bytes.
+// Decode returns the text of tokens.
 func (m *Model) Decode(ids []int32, skipSpecial bool) (string, error) {
 	var b []byte
 	for _, id := range ids {
@@ -79,18 +79,18 @@ func (m *Model) Decode(ids []int32, skipSpecial bool) (string, error) {
 	return strings.ToValidUTF8(string(b), "\ufffd"), nil
 }
 
-// TokenText is one token alone.
+// TokenText returns the text of a single token.
 func (m *Model) TokenText(id int32) string {
 	return strings.ToValidUTF8(string(m.TokenBytes(id)), "\ufffd")
 }
 
-// VocabSize counts bytes and special tokens.
+// VocabSize returns the number of bytes and special tokens.
 func (m *Model) VocabSize() int { return Vocab }
 
-// Token is a spelling that is not the text.
+// Token returns a spelling that differs from the text.
 func (m *Model) Token(id int32) string { return fmt.Sprintf("t%d", id) }
 
-// TokenBytes is a byte, or the text of a special token.
+// TokenBytes returns a byte, or the text of a special token.
 func (m *Model) TokenBytes(id int32) []byte {
 	if id < 256 {
 		return []byte{byte(id)}
@@ -98,7 +98,7 @@ func (m *Model) TokenBytes(id int32) []byte {
 	return []byte(specials[id])
 }
 
-// NewDecoder decodes the choice that was submitted first among those without one.
+// NewDecoder returns the decoder of the oldest choice without one.
 func (m *Model) NewDecoder(skipSpecial bool) chat.Decoder {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,14 +143,14 @@ func (d *decoder) Flush() string {
 	return "\ufffd"
 }
 
-// Template renders [role]content for each message, and [assistant] for what
-// comes next. A system message "raise X" raises X; parts are joined by "+".
+// Template renders [role]content for each message, and [assistant] as the generation prompt.
+// A system message "raise X" raises X; parts are joined by "+".
 type Template struct {
-	Format string // tokenizer.ContentString when empty
+	Format string // "": tokenizer.ContentString
 	Prefix string
 }
 
-// ContentFormat is Format.
+// ContentFormat returns Format.
 func (t Template) ContentFormat() string {
 	if t.Format == "" {
 		return tokenizer.ContentString
@@ -158,7 +158,7 @@ func (t Template) ContentFormat() string {
 	return t.Format
 }
 
-// Render renders; the variables "mark" and "tools" show when they are there.
+// Render renders the messages, and the variables "mark" and "tools" if present.
 func (t Template) Render(_ context.Context, vars []byte) (string, error) {
 	var v struct {
 		Messages []struct {

@@ -2,24 +2,24 @@ package dialect
 
 import "strings"
 
-// Thought is the part of a reply that comes before what is constrained.
+// Thought describes the reasoning before the constrained part of a reply.
 type Thought struct {
-	Inside bool     // the reply begins in it
-	Open   string   // the marker that begins it where the reply does not; "": it cannot begin
-	Ends   []string // texts, each of which ends it
+	Inside bool     // the reply begins inside reasoning
+	Open   string   // the marker that begins reasoning later; "": it cannot begin later
+	Ends   []string // alternative texts that end it
 }
 
-// Bounds are the markers of a thought that may be cut short.
+// Bounds holds the markers of reasoning that can be ended early.
 type Bounds struct {
-	Inside      bool // the reply begins in it
+	Inside      bool // the reply begins inside reasoning
 	Open, Close string
-	Again       bool     // another may begin after it
-	Ends        []string // texts, each of which ends it; Close is one
+	Again       bool     // reasoning may begin again after its end
+	Ends        []string // alternative texts that end it, including Close
 }
 
-// Bound says how a thought of a reply begins and ends; not ok: the dialect's cannot be
-// cut short. Plain says that the prompt is no chat, so that only its own open marker
-// begins one.
+// Bound returns how the reasoning of a reply begins and ends. ok is false if the dialect's
+// reasoning cannot be ended early. plain: the prompt is not a chat, so that reasoning is
+// open only if the prompt itself has the open marker.
 func Bound(o Options, plain bool) (b Bounds, ok bool) {
 	r, found := findReasoning(o.Reasoning)
 	if !found || r.spec == nil || Harmony(o.Reasoning, o.Tools) {
@@ -32,9 +32,9 @@ func Bound(o Options, plain bool) (b Bounds, ok bool) {
 	return b, true
 }
 
-// Before returns what of a reply may come before what a client constrains: the reasoning.
-// The options' Reasoning, Tools, Prompt and Kwargs count. In harmony the constraint is of
-// the whole reply, and only Inside counts.
+// Before returns the reasoning that a reply may have before its constrained part. It uses
+// Reasoning, Tools, Prompt and Kwargs of the options. In harmony the constraint covers the
+// whole reply, and only Inside is set.
 func Before(o Options) Thought {
 	if Harmony(o.Reasoning, o.Tools) {
 		return Thought{Inside: !OpenHarmony(o.Prompt).Shown()}

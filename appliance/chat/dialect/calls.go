@@ -5,31 +5,31 @@ import (
 	"strings"
 )
 
-// callReader reads {"name": …, "arguments": …} (or "parameters") as it comes. The
-// call begins once its name is known and its arguments are under way, that is
-// after the first key of an object, or with the whole of another value; before
-// that what is no such object can still be given back. Arguments win over
-// parameters, so that parameters wait for the end of the object.
+// callReader parses {"name": …, "arguments": …} (or "parameters") piece by piece. The call
+// is reported once its name is known and its arguments have begun, that is after the first
+// key of an object, or after the whole of another value. Until then, text that turns out to
+// be no call can still become content. The key arguments takes precedence over parameters,
+// so that parameters are reported only at the end of the object.
 type callReader struct {
 	out   *sink
-	whole bool // nothing is given out before the object is complete, and JSON
+	whole bool // report nothing before the object is complete and valid JSON
 
 	f      follower
-	raw    []byte // of the object so far, until the call has begun
-	key    []byte // the one at the top that was read last, with its quotes
-	value  []byte // of that key so far
-	args   []byte // not given out yet
+	raw    []byte // the object so far, until the call is reported
+	key    []byte // the last key of the object, with its quotes
+	value  []byte // the value of that key so far
+	args   []byte // not reported yet
 	name   string
 	have   argKind
-	live   bool // the value under way goes to args as it comes
-	begun  bool
-	broken bool // what follows the beginning is not JSON
-	extra  bool // it has a key that calls do not have
+	live   bool // the current value is passed to args piece by piece
+	begun  bool // the call is reported
+	broken bool // the text after the beginning is not valid JSON
+	extra  bool // the object has a key that calls do not have
 
-	unnamed bool // it is no call since its name is empty
+	unnamed bool // not a call, because its name is empty
 }
 
-// argKind is which key the arguments are of.
+// argKind is the key of the arguments.
 type argKind uint8
 
 const (
@@ -38,7 +38,7 @@ const (
 	arguments
 )
 
-// status is what a callReader knows.
+// status is the result of a callReader so far.
 type status uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 	notCall // raw holds what was read
 )
 
-// read takes what belongs to the object from the start of s.
+// read parses the part of s that belongs to the object and returns its length.
 func (r *callReader) read(s string) (n int, st status) {
 	for n < len(s) {
 		if r.broken { // the rest, up to the marker that ends it
@@ -74,7 +74,7 @@ func (r *callReader) read(s string) (n int, st status) {
 	return n, reading
 }
 
-// byte follows one byte; the first one must open the object.
+// byte parses one byte; the first one must open the object.
 func (r *callReader) byte(c byte) bool {
 	before, depth := r.f.at, r.f.depth()
 	if depth == 0 && c != '{' || !r.f.next(c) {
@@ -95,7 +95,7 @@ func (r *callReader) byte(c byte) bool {
 	return true
 }
 
-// inValue takes a byte behind the colon of a key at the top.
+// inValue parses a byte of the value of a key.
 func (r *callReader) inValue(c byte, before place, depth int) bool {
 	ended := depth == 1 && before == inNumber && !numeric(c)
 	if !ended {
@@ -120,7 +120,7 @@ func (r *callReader) inValue(c byte, before place, depth int) bool {
 	return r.keep(v)
 }
 
-// kind is which arguments the present key holds.
+// kind returns which arguments the current key holds.
 func (r *callReader) kind() argKind {
 	switch string(r.key) {
 	case `"arguments"`:
@@ -131,12 +131,12 @@ func (r *callReader) kind() argKind {
 	return noArgs
 }
 
-// keep takes the whole value of a key at the top.
+// keep stores the complete value of a key.
 func (r *callReader) keep(v []byte) bool {
 	switch k := r.kind(); {
 	case k > r.have:
 		r.have, r.args = k, v
-	case k != noArgs: // arguments win, and the first of them
+	case k != noArgs: // arguments have precedence, and the first one of them
 	case string(r.key) == `"name"` && !r.begun:
 		name, ok := unquote(v)
 		if !ok || name == "" {
@@ -150,19 +150,19 @@ func (r *callReader) keep(v []byte) bool {
 	return true
 }
 
-// canBegin: the name is known, and what the arguments are is certain.
+// canBegin reports whether the name is known and the arguments cannot be replaced any more.
 func (r *callReader) canBegin() bool {
 	return r.begun || !r.whole && r.name != "" && r.have == arguments
 }
 
-// flush begins the call if it can begin, and gives out what is there of its
-// arguments.
+// flush reports the call if it can begin, with its arguments so far.
 func (r *callReader) flush() {
 	if r.canBegin() {
 		r.give()
 	}
 }
 
+// give reports the call, if it is not yet reported, and its new arguments.
 func (r *callReader) give() {
 	if !r.begun {
 		r.begun, r.raw = true, nil
@@ -174,7 +174,7 @@ func (r *callReader) give() {
 	}
 }
 
-// finish is the end of the object.
+// finish ends a complete object.
 func (r *callReader) finish() status {
 	if !r.begun && r.name == "" || r.whole && (r.have == noArgs || !json.Valid(r.raw)) {
 		return notCall
@@ -187,8 +187,8 @@ func (r *callReader) finish() status {
 	return complete
 }
 
-// cut is the end of the text within the object: a call whose name is known keeps
-// the arguments so far.
+// cut ends an incomplete object at the end of the text. A call whose name is known keeps
+// its arguments so far.
 func (r *callReader) cut() status {
 	if !r.begun && r.name == "" {
 		return notCall
@@ -204,12 +204,12 @@ func (r *callReader) cut() status {
 	return complete
 }
 
-// under reports that the arguments of a call with a name are under way.
+// under reports whether the arguments of a call with a name have begun.
 func (r *callReader) under() bool {
 	return r.name != "" && !r.extra && (r.have != noArgs || r.kind() != noArgs && len(r.value) > 0)
 }
 
-// looksCut reports that what there is of an object could become a call.
+// looksCut reports whether the incomplete object could become a call.
 func (r *callReader) looksCut() bool {
 	if r.extra {
 		return false

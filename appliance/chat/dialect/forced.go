@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// required reads the array that tool_choice "required" forces:
-// [{"name": …, "parameters": …}, …]. What follows its bracket is ignored.
+// required parses the array that tool_choice "required" forces:
+// [{"name": …, "parameters": …}, …]. Text after the array is ignored.
 type required struct {
 	calls callReader
 	state forcedState
@@ -16,7 +16,7 @@ const (
 	inArray
 	inElement
 	afterArray
-	noArray // content
+	noArray // the text is content
 )
 
 func (r *required) markers() []string { return nil }
@@ -46,7 +46,7 @@ func (r *required) text(s string) {
 	}
 }
 
-// between reads the brackets and commas around the calls.
+// between parses the brackets and commas around the calls and returns the rest of s.
 func (r *required) between(s string) string {
 	if s == "" {
 		return s
@@ -73,7 +73,8 @@ func (r *required) end(bool) {
 	}
 }
 
-// named reads what a named function forces: the whole text is its arguments.
+// named parses the reply to a tool_choice that names a function: the whole text is its
+// arguments.
 type named struct {
 	out  *sink
 	name string

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// fuzzed holds a text against itself, cut at random, for every reasoning parser
-// beside one of tool calls: no panic, and what is read does not depend on the cuts.
+// fuzzed checks that a text gives the same message however it is split, without a panic,
+// for every reasoning parser combined with one tool parser.
 func fuzzed(f *testing.F, tools string) {
 	for _, e := range append(Tools(), Reasonings()...) {
 		f.Add(e.Example, uint64(1))

@@ -6,20 +6,20 @@ import (
 	"unicode"
 )
 
-// gemma4Thinking: <|channel>thought\n R <channel|> C. The model opens a channel by
-// itself; several are one thought.
+// gemma4Thinking is <|channel>thought\n R <channel|> C. The model itself opens the channel;
+// the text of several channels is joined.
 var gemma4Thinking = &thinking{
 	open: "<|channel>", close: "<channel|>", label: "thought\n",
 	ends: []string{gemmaOpen}, reopens: true, swallows: true, trims: true,
 }
 
-// gemma4: <|tool_call>call:NAME{key:value,…}<tool_call|>, strings between <|"|>.
+// gemma4 parses <|tool_call>call:NAME{key:value,…}<tool_call|>, with <|"|> as quotes of strings.
 type gemma4 struct {
 	out   *sink
 	opts  *Options
 	state gemmaState
-	head  string // call:NAME as far as it has come
-	shown bool   // the present call has no name, and is shown with its markers
+	head  string // call:NAME so far
+	shown bool   // the current call has no name and is shown with its markers
 
 	schema schema
 	args   gemmaArgs
@@ -63,7 +63,7 @@ func (g *gemma4) text(s string) {
 	}
 }
 
-// name takes call:NAME{ and returns what follows it.
+// name parses call:NAME{ and returns the rest of s.
 func (g *gemma4) name(s string) string {
 	head, rest, found := strings.Cut(s, "{")
 	g.head += head
@@ -82,8 +82,8 @@ func (g *gemma4) name(s string) string {
 	return rest
 }
 
-// called is the name in the head; whole says that the head has reached it, even if
-// it is no name.
+// called returns the name in the head. whole reports whether the head is long enough to
+// have a name; the name is "" if it is invalid.
 func (g *gemma4) called() (name string, whole bool) {
 	const word = "call:"
 	head := strings.TrimLeftFunc(g.head, unicode.IsSpace)
@@ -98,12 +98,12 @@ func (g *gemma4) called() (name string, whole bool) {
 	return name, name != ""
 }
 
-// nameRune: letters, digits, _ - and a point.
+// nameRune reports whether r may be in a name: a letter, a digit, "_", "-" or ".".
 func nameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.' || r >= 0x80
 }
 
-// unhead gives a head that is none out as content.
+// unhead adds a head that is not a call to the content.
 func (g *gemma4) unhead() {
 	g.state = gemmaOutside
 	if g.shown = strings.TrimSpace(g.head) == "call:"; g.shown {
@@ -136,7 +136,7 @@ func (g *gemma4) mark(m string) {
 			g.args.quote()
 		case g.args.quoted:
 			g.args.read(m)
-		default: // the end of the object is missing
+		default: // the object has no end
 			g.args.end()
 			g.close()
 			g.mark(m)
@@ -156,21 +156,22 @@ func (g *gemma4) mark(m string) {
 	}
 }
 
-// inHead takes a marker before the object: a call without arguments, or none.
+// inHead handles a marker before the object: the end of a call without arguments, or of text
+// that is not a call.
 func (g *gemma4) inHead(m string) {
 	if name, _ := g.called(); m == gemmaClose && name != "" {
 		g.begin(name)
 		g.close()
 		return
 	}
-	if strings.TrimSpace(g.head) == "" { // blanks between two markers
+	if strings.TrimSpace(g.head) == "" { // white space between two markers
 		g.head = ""
 	}
 	g.unhead()
 	g.mark(m)
 }
 
-// end: a call is salvaged once its object has begun.
+// end ends the text. A call whose object has begun is kept.
 func (g *gemma4) end(bool) {
 	if g.state == gemmaIn {
 		g.args.end()

@@ -2,20 +2,20 @@ package dialect
 
 import "strings"
 
-// gemmaArgs reads the pairs of a call's object, its opening bracket excluded. A
-// string value whose type is string goes out as it comes, every other value when
-// its end is there: a bare value may still grow.
+// gemmaArgs parses the pairs of a call's object after its opening bracket. A quoted value
+// of a parameter of type string is reported piece by piece; any other value is reported when
+// it is complete.
 type gemmaArgs struct {
 	out    *sink
 	schema schema
 
 	at     gemmaPlace
 	quoted bool   // between <|"|>
-	some   bool   // a pair was given out
-	key    string // as far as it has come
-	raw    []byte // of the value: text, and quoteByte for <|"|>
-	depth  int    // of brackets in it
-	live   bool   // the value is given out as it comes
+	some   bool   // a pair was reported
+	key    string // the key so far
+	raw    []byte // the value so far: text, and quoteByte for <|"|>
+	depth  int    // open brackets in the value
+	live   bool   // the value is reported piece by piece
 }
 
 type gemmaPlace uint8
@@ -29,10 +29,10 @@ const (
 	gemmaAfter
 )
 
-// quoteByte stands for <|"|> in a value that is kept; it is in no UTF-8 text.
+// quoteByte stands for <|"|> in a value. No UTF-8 text contains it.
 const quoteByte = 0xff
 
-// read takes text up to the bracket that closes the object.
+// read parses text up to the bracket that closes the object.
 func (a *gemmaArgs) read(s string) (n int, done bool) {
 	for n < len(s) {
 		if a.quoted {
@@ -48,7 +48,7 @@ func (a *gemmaArgs) read(s string) (n int, done bool) {
 	return n, false
 }
 
-// string takes text between quotes.
+// string parses text between quotes.
 func (a *gemmaArgs) string(s string) {
 	switch {
 	case a.at == gemmaKey:
@@ -60,7 +60,7 @@ func (a *gemmaArgs) string(s string) {
 	}
 }
 
-// plain takes a byte outside quotes and reports the end of the object.
+// plain parses a byte outside quotes and reports whether it ends the object.
 func (a *gemmaArgs) plain(c byte) bool {
 	switch a.at {
 	case gemmaKey:
@@ -85,7 +85,7 @@ func (a *gemmaArgs) plain(c byte) bool {
 		}
 	case gemmaBefore:
 		return a.begin(c)
-	default: // within a bare value, or behind a value
+	default: // inside an unquoted value, or after a value
 		if c == ',' || c == '}' || c == ']' {
 			a.pair()
 			return c == '}'
@@ -97,7 +97,7 @@ func (a *gemmaArgs) plain(c byte) bool {
 	return false
 }
 
-// begin takes the first byte of a value that is not quoted.
+// begin parses the first byte of an unquoted value.
 func (a *gemmaArgs) begin(c byte) bool {
 	switch c {
 	case ' ', '\n', '\t', '\r':
@@ -112,7 +112,7 @@ func (a *gemmaArgs) begin(c byte) bool {
 	return false
 }
 
-// quote takes a <|"|>.
+// quote handles a <|"|>.
 func (a *gemmaArgs) quote() {
 	a.quoted = !a.quoted
 	switch a.at {
@@ -139,10 +139,10 @@ func (a *gemmaArgs) quote() {
 
 func (a *gemmaArgs) kinds() kinds { return a.schema.property(a.name()).kinds() }
 
-// name is the key without blanks.
+// name returns the key without white space.
 func (a *gemmaArgs) name() string { return strings.TrimSpace(a.key) }
 
-// lead writes a comma and the key.
+// lead reports a comma and the key.
 func (a *gemmaArgs) lead() {
 	comma := ", "
 	if !a.some {
@@ -152,7 +152,7 @@ func (a *gemmaArgs) lead() {
 	a.out.arguments(comma + quote(a.name()) + ": ")
 }
 
-// pair ends a pair: behind a quoted string it is out already.
+// pair ends a pair and reports it, unless it was a quoted string, which is already reported.
 func (a *gemmaArgs) pair() {
 	if a.name() != "" {
 		v := value{schema: a.schema.property(a.name()), text: string(a.raw)}
@@ -163,10 +163,10 @@ func (a *gemmaArgs) pair() {
 	a.at, a.key, a.raw, a.live, a.depth = gemmaKey, "", nil, false, 0
 }
 
-// end closes what the text left open.
+// end ends an incomplete pair at the end of the text.
 func (a *gemmaArgs) end() {
 	switch {
-	case a.at == gemmaKey: // a key that was cut
+	case a.at == gemmaKey: // an incomplete key
 	case a.at == gemmaText:
 		a.quote()
 	default:
@@ -174,17 +174,17 @@ func (a *gemmaArgs) end() {
 	}
 }
 
-// value reads one whole value that is not a single quoted string.
+// value parses one complete value that is not a single quoted string.
 type value struct {
 	schema schema
-	text   string // what is left of it
+	text   string // the rest of the value
 	depth  int
 }
 
-// maxDepth bounds how deep values nest: what lies deeper stays text.
+// maxDepth bounds the nesting of values; deeper parts stay text.
 const maxDepth = 64
 
-// all converts the whole text.
+// all returns the JSON of the whole text.
 func (v *value) all() string {
 	t := strings.TrimSpace(v.text)
 	k := v.schema.kinds()
@@ -196,7 +196,7 @@ func (v *value) all() string {
 	return string(v.value(nil, v.schema))
 }
 
-// spelled puts quotes where <|"|> was.
+// spelled returns the text with quotes in place of <|"|>.
 func spelled(t string) string { return strings.ReplaceAll(t, string([]byte{quoteByte}), `"`) }
 
 // value appends the JSON of the value at the start of the text.
@@ -219,19 +219,19 @@ func (v *value) value(b []byte, s schema) []byte {
 	return append(b, literal(v.bare(), s)...)
 }
 
-// literal is a text by its declared type.
+// literal returns the JSON of a text by its declared type.
 func literal(text string, s schema) string {
 	return convert(text, s.kinds())
 }
 
-// quoted takes a string with its quotes.
+// quoted parses a quoted string.
 func (v *value) quoted() string {
 	text, rest, _ := strings.Cut(v.text[1:], string([]byte{quoteByte}))
 	v.text = rest
 	return text
 }
 
-// bare takes what stands before a delimiter.
+// bare parses an unquoted value up to a delimiter.
 func (v *value) bare() string {
 	n := strings.IndexAny(v.text, ",}]")
 	if n < 0 {
@@ -242,7 +242,7 @@ func (v *value) bare() string {
 	return strings.TrimSpace(spelled(t))
 }
 
-// next skips to the next element and reports that there is one.
+// next skips to the next element and reports whether there is one.
 func (v *value) next(shut byte) bool {
 	v.text = strings.TrimLeft(v.text, " \t\r\n,")
 	if v.text == "" {
@@ -278,7 +278,7 @@ func (v *value) object(b []byte, s schema) []byte {
 	return append(b, '}')
 }
 
-// key takes what stands before a colon.
+// key parses a key up to its colon.
 func (v *value) key() string {
 	if v.text[0] == quoteByte {
 		key := v.quoted()

@@ -2,21 +2,21 @@ package dialect
 
 import "strings"
 
-// harmony is the format of gpt-oss, reasoning and tools in one: messages with a
-// header that says to whom they go, [role][ to=recipient]<|channel|>channel
+// harmony parses the format of gpt-oss, which has both reasoning and tools: messages whose
+// header names the recipient, [role][ to=recipient]<|channel|>channel
 // [<|constrain|>type]<|message|>body<|end|>.
 type harmony struct {
-	out  *sink
-	in   bool   // a body; otherwise a header
-	head string // of a header, markers included
-	to   harmonyKind
-	said map[harmonyKind]bool // a message of that kind has had text
-	next bool                 // the present message has not
-	bare bool                 // the present message is a call without a name, shown as it was written
-	from int                  // bytes of head that the prompt holds
+	out     *sink
+	in      bool   // inside a body; otherwise in a header
+	head    string // the header so far, including markers
+	to      harmonyKind
+	hasText map[harmonyKind]bool // kinds of messages that have had text
+	next    bool                 // the current message has had no text
+	bare    bool                 // the current message is a call without a name, which is shown unchanged
+	from    int                  // bytes of head that are in the prompt
 }
 
-// harmonyKind is where a message goes.
+// harmonyKind is the part of the reply to which a message belongs.
 type harmonyKind uint8
 
 const (
@@ -38,10 +38,10 @@ const (
 
 var harmonyMarkers = []string{harmonyStart, harmonyEnd, harmonyMessage, harmonyChannel, harmonyConstrain, harmonyReturn, harmonyCall}
 
-// newHarmony begins where the prompt ends: in a header, or in the body of a message
-// that goes on.
+// newHarmony returns the machine in the state in which the prompt ends: in a header, or in
+// the body of a message that the reply continues.
 func newHarmony(p *Parser) machine {
-	h := &harmony{out: &p.out, said: map[harmonyKind]bool{}}
+	h := &harmony{out: &p.out, hasText: map[harmonyKind]bool{}}
 	if p.opts.Tools == "" {
 		p.opts.Choice = None
 	}
@@ -64,10 +64,10 @@ func (h *harmony) text(s string) {
 	h.say(s)
 }
 
-// say adds to the present message; those of a kind are joined by line ends.
+// say adds text to the current message. Messages of the same kind are joined by line ends.
 func (h *harmony) say(s string) {
 	lead := ""
-	if h.next && h.said[h.to] {
+	if h.next && h.hasText[h.to] {
 		lead = "\n"
 	}
 	switch h.to {
@@ -78,7 +78,7 @@ func (h *harmony) say(s string) {
 	case toCall:
 		h.out.arguments(s)
 	}
-	h.next, h.said[h.to] = false, true
+	h.next, h.hasText[h.to] = false, true
 }
 
 func (h *harmony) mark(m string) {
@@ -109,7 +109,7 @@ func (h *harmony) mark(m string) {
 	}
 }
 
-// enter begins the body that the header announces.
+// enter begins the body after a header.
 func (h *harmony) enter() {
 	written := h.head[h.from:] + harmonyMessage
 	h.begin(parseHeader(h.head))
@@ -118,6 +118,7 @@ func (h *harmony) enter() {
 	}
 }
 
+// begin begins a message with this header.
 func (h *harmony) begin(header header) {
 	h.in, h.head, h.from, h.next = true, "", 0, true
 	h.to, h.bare = header.kind(), header.unnamed()
@@ -126,8 +127,7 @@ func (h *harmony) begin(header header) {
 	}
 }
 
-// leave ends a message. A header that never came to its body has the body in what
-// is left of it.
+// leave ends a message. A header without <|message|> is recovered as a message.
 func (h *harmony) leave() {
 	if !h.in && h.head != "" {
 		h.recover()
@@ -138,7 +138,8 @@ func (h *harmony) leave() {
 	h.in, h.head, h.from, h.bare = false, "", 0, false
 }
 
-// recover takes a header without <|message|> as a message.
+// recover handles a header without <|message|>: the text after the channel is its body, and
+// a header without a channel is content.
 func (h *harmony) recover() {
 	header := parseHeader(h.head)
 	if !header.channelled {
@@ -154,8 +155,8 @@ func (h *harmony) recover() {
 	}
 }
 
-// end: an open body is what it is; a header that was cut is markup, but for a text
-// without any.
+// end ends the reply. An incomplete header of a text that was cut off is dropped, unless it
+// has no markers.
 func (h *harmony) end(cut bool) {
 	if cut && !h.in && strings.Contains(h.head, "<|") {
 		return
@@ -163,17 +164,16 @@ func (h *harmony) end(cut bool) {
 	h.leave()
 }
 
-// header is what stands before a body.
+// header is the parsed header of a message.
 type header struct {
 	role       string // "": the assistant
 	recipient  string
 	channel    string
 	channelled bool
-	rest       string // of the text, behind the channel: the type, or the body where it has no marker
+	rest       string // the text after the channel: the type, or a body without its marker
 }
 
-// parseHeader takes a header apart. The recipient may stand before or behind the
-// channel; one that begins with a marker is a content type.
+// parseHeader parses a header. The recipient may be before or after the channel.
 func parseHeader(text string) header {
 	var h header
 	text, started := strings.CutPrefix(text, harmonyStart)
@@ -197,13 +197,13 @@ func parseHeader(text string) header {
 	h.channel = after[:n]
 	h.rest = strings.TrimSpace(after[n:])
 	if typed, is := strings.CutPrefix(h.rest, harmonyConstrain); is {
-		// what is left behind the type's name would be a body
+		// text after the type's name would be a body
 		_, h.rest, _ = strings.Cut(strings.TrimLeft(typed, " "), " ")
 	}
 	return h
 }
 
-// takeRecipient cuts " to=NAME" out of a part of a header.
+// takeRecipient removes " to=NAME" from a part of a header.
 func (h *header) takeRecipient(part string) string {
 	before, after, found := strings.Cut(part, "to=")
 	if !found || before != "" && !strings.HasSuffix(before, " ") {
@@ -222,24 +222,24 @@ func (h *header) takeRecipient(part string) string {
 	return before + after[n:]
 }
 
-// builtin reports a recipient that is no function of the client's.
+// builtin reports whether the recipient is a built-in tool and not a function of the client.
 func (h *header) builtin() bool {
 	first, _, _ := strings.Cut(h.recipient, ".")
 	return first == "assistant" || first == "python" || first == "browser" || first == "container"
 }
 
-// unnamed reports a call whose function has no name.
+// unnamed reports whether the message is a call whose function has no name.
 func (h *header) unnamed() bool {
 	return (h.role == "" || h.role == "assistant") && h.recipient == "functions."
 }
 
-// function is the name of the function that is called.
+// function returns the name of the called function.
 func (h *header) function() string { return strings.TrimPrefix(h.recipient, "functions.") }
 
-// kind is where the message goes.
+// kind returns the part of the reply to which the message belongs.
 func (h *header) kind() harmonyKind {
 	switch {
-	case h.role != "" && h.role != "assistant": // a tool speaks
+	case h.role != "" && h.role != "assistant": // a message of a tool
 		return ignored
 	case h.unnamed():
 		return toContent
@@ -253,7 +253,7 @@ func (h *header) kind() harmonyKind {
 	return ignored
 }
 
-// renderHarmony writes a message as gpt-oss does behind <|start|>assistant.
+// renderHarmony writes a message as gpt-oss does after <|start|>assistant.
 func renderHarmony(m Message) string {
 	var list []string
 	if m.Reasoning != "" {

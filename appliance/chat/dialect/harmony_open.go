@@ -2,15 +2,15 @@ package dialect
 
 import "strings"
 
-// HarmonyOpen is the message that a prompt leaves open, which the reply continues.
+// HarmonyOpen is the unfinished message at the end of a prompt, which the reply continues.
 type HarmonyOpen struct {
-	// Header is the message's header from <|start|> on, without <|message|>. It is ""
-	// where the last message has ended: the reply begins a new one.
+	// Header is the message's header from <|start|> on, without <|message|>. "": the last
+	// message is finished, and the reply begins a new one.
 	Header string
 	InBody bool // the header is complete; the reply continues the body
 }
 
-// OpenHarmony returns the message that a prompt in harmony leaves open.
+// OpenHarmony returns the unfinished message at the end of a prompt in harmony.
 func OpenHarmony(prompt string) HarmonyOpen {
 	at := strings.LastIndex(prompt, harmonyStart)
 	if at < 0 {
@@ -23,10 +23,10 @@ func OpenHarmony(prompt string) HarmonyOpen {
 	return HarmonyOpen{Header: header, InBody: inBody}
 }
 
-// Thought reports that the reply continues a body that is read as reasoning.
+// Thought reports whether the reply continues a body that is parsed as reasoning.
 func (o HarmonyOpen) Thought() bool { return o.bodyOf(toReasoning) }
 
-// Shown reports that the reply continues a body that the client gets as content.
+// Shown reports whether the reply continues a body that the client gets as content.
 func (o HarmonyOpen) Shown() bool { return o.bodyOf(toContent) }
 
 func (o HarmonyOpen) bodyOf(k harmonyKind) bool {
@@ -34,11 +34,11 @@ func (o HarmonyOpen) bodyOf(k harmonyKind) bool {
 	return o.InBody && h.kind() == k
 }
 
-// HarmonyHeader is the spellings of a header behind its role: one text of each element
-// follows another.
+// HarmonyHeader holds the spellings of a header after its role: a spelling consists of one
+// text of each element.
 type HarmonyHeader [][]string
 
-// harmonyTypes are the spellings of a content type; it may be absent.
+// harmonyTypes holds the spellings of the content type, which may be absent.
 var harmonyTypes = []string{"", " json", " " + harmonyConstrain + "json", harmonyConstrain + "json"}
 
 // HarmonyHeaderOf returns the spellings of the header of an assistant's message on a
@@ -47,8 +47,8 @@ func HarmonyHeaderOf(channel string) HarmonyHeader {
 	return HarmonyHeader{{harmonyChannel}, {channel}, harmonyTypes, {harmonyMessage}}
 }
 
-// HarmonyCallHeaders returns the spellings of the header of a call of a function: the
-// recipient stands before or behind the channel, which may be any.
+// HarmonyCallHeaders returns the spellings of the header of a function call. The recipient
+// is before or after the channel, which may be any.
 func HarmonyCallHeaders(function string) []HarmonyHeader {
 	channels, to := []string{"commentary", "analysis", "final"}, "to=functions."+function
 	return []HarmonyHeader{
@@ -57,9 +57,9 @@ func HarmonyCallHeaders(function string) []HarmonyHeader {
 	}
 }
 
-// Behind returns what remains of the spellings of an assistant's message that begin with
-// an open header.
-func (h HarmonyHeader) Behind(open string) []string {
+// Rest returns the rest of each spelling of an assistant's message that begins with the
+// unfinished header open.
+func (h HarmonyHeader) Rest(open string) []string {
 	out := []string{HarmonyAssistant}
 	for _, texts := range h {
 		var longer []string
@@ -87,5 +87,5 @@ const (
 	HarmonyEnd       = harmonyEnd
 )
 
-// HarmonyMarkers returns the markers of harmony. No body holds one.
+// HarmonyMarkers returns the markers of harmony. A body contains none of them.
 func HarmonyMarkers() []string { return harmonyMarkers }

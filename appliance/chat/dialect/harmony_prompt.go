@@ -5,31 +5,31 @@ import (
 	"strings"
 )
 
-// Turn is a message of a conversation that harmony's renderer writes.
+// Turn is a message of a conversation for harmony's renderer.
 type Turn struct {
 	Role       string // system, developer, user, assistant, tool
 	Content    string
 	Reasoning  string
 	Calls      []Call
-	Name       string // of the function, in a tool's turn
-	ToolCallID string // the call that a tool's turn answers, where Name is ""
+	Name       string // of the function, in a turn of a tool
+	ToolCallID string // of the call that a tool's turn answers, if Name is ""
 }
 
-// HarmonyPrompt is a conversation in harmony.
+// HarmonyPrompt is a conversation that is rendered in harmony.
 type HarmonyPrompt struct {
 	Turns      []Turn
 	Functions  []json.RawMessage
 	Effort     string // low, medium, high; "": medium
 	Date       string // YYYY-MM-DD
-	Generation bool   // the assistant speaks next
+	Generation bool   // the prompt ends with the start of an assistant's message
 }
 
-// Render writes the prompt that gpt-oss was trained on.
+// Render returns the prompt in the format that gpt-oss was trained on.
 func (p *HarmonyPrompt) Render() string {
 	var b strings.Builder
 	p.system(&b)
 	p.developer(&b)
-	final := -1 // the last answer: thoughts before it are forgotten
+	final := -1 // the last answer; reasoning before it is left out
 	for i, t := range p.Turns {
 		if t.Role == "assistant" && len(t.Calls) == 0 && t.Content != "" {
 			final = i
@@ -47,10 +47,12 @@ func (p *HarmonyPrompt) Render() string {
 	return b.String()
 }
 
+// harmonyTurn writes one message.
 func harmonyTurn(b *strings.Builder, header, body, end string) {
 	b.WriteString(harmonyStart + header + harmonyMessage + body + end)
 }
 
+// system writes the system message.
 func (p *HarmonyPrompt) system(b *strings.Builder) {
 	effort := map[string]string{"": "medium", "minimal": "low", "xhigh": "high", "max": "high"}[p.Effort]
 	if effort == "" {
@@ -64,7 +66,8 @@ func (p *HarmonyPrompt) system(b *strings.Builder) {
 	harmonyTurn(b, "system", text, harmonyEnd)
 }
 
-// developer writes the instructions of all turns that have some, and the tools.
+// developer writes the developer message: the instructions of all system and developer
+// turns, and the tools.
 func (p *HarmonyPrompt) developer(b *strings.Builder) {
 	var parts, instructions []string
 	for _, t := range p.Turns {
@@ -87,9 +90,10 @@ func (p *HarmonyPrompt) developer(b *strings.Builder) {
 	}
 }
 
+// turn writes turn i.
 func (p *HarmonyPrompt) turn(b *strings.Builder, i int, t Turn) {
 	switch t.Role {
-	case "system", "developer": // told already
+	case "system", "developer": // already in the developer message
 	case "assistant":
 		if t.Reasoning != "" {
 			harmonyTurn(b, "assistant"+harmonyChannel+"analysis", t.Reasoning, harmonyEnd)
@@ -112,8 +116,8 @@ func (p *HarmonyPrompt) turn(b *strings.Builder, i int, t Turn) {
 	}
 }
 
-// toolName is the function that a tool's turn speaks for: its own name, that of the
-// call it answers, or that of the last call.
+// toolName returns the function of a tool's turn: its own name, that of the call that it
+// answers, or that of the last call.
 func (p *HarmonyPrompt) toolName(i int, t Turn) string {
 	name := t.Name
 	for j := i - 1; j >= 0 && name == ""; j-- {

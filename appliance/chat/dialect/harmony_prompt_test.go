@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestHarmonyPrompt: prompts in the words of the format's published description.
+// TestHarmonyPrompt compares rendered prompts with examples of the format's published
+// description.
 func TestHarmonyPrompt(t *testing.T) {
 	b, err := os.ReadFile("testdata/harmony_prompt.json")
 	if err != nil {
@@ -28,15 +29,15 @@ func TestHarmonyPrompt(t *testing.T) {
 	}
 }
 
-// TestHarmonyHistory: what was said, rendered as history, is what was parsed.
+// TestHarmonyHistory checks that a message rendered as history parses to the same message.
 func TestHarmonyHistory(t *testing.T) {
 	m := Message{Reasoning: "hm", Content: "I will look.", Calls: []Call{{ID: "1", Name: "f", Arguments: `{"x": 1}`}, {ID: "2", Name: "g", Arguments: "{}"}}}
-	said, err := Render(gptOSS, openAI, m)
+	texts, err := Render(gptOSS, openAI, m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := HarmonyPrompt{Turns: []Turn{{Role: "assistant", Reasoning: m.Reasoning, Content: m.Content, Calls: m.Calls}}}
-	if got := p.Render(); !strings.HasSuffix(got, harmonyStart+"assistant"+said) {
-		t.Errorf("history %q does not end as was said: %q", got, said)
+	if got := p.Render(); !strings.HasSuffix(got, harmonyStart+"assistant"+texts) {
+		t.Errorf("history %q does not end with the message: %q", got, texts)
 	}
 }

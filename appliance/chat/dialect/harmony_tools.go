@@ -14,7 +14,7 @@ func harmonyFunction(raw json.RawMessage) string {
 			Parameters        json.RawMessage
 		}
 	}
-	// the request was checked: what is no function does not get here
+	// the request was checked: every tool is a function
 	_ = json.Unmarshal(raw, &tool)
 	f := tool.Function
 	text := ""
@@ -29,9 +29,10 @@ func harmonyFunction(raw json.RawMessage) string {
 	return text + "(_: " + typeScript(f.Parameters).render("", 0) + ") => any;"
 }
 
-// typeScript is a JSON Schema, keys in their order.
+// typeScript is a JSON Schema that is rendered as a TypeScript type, keys in their order.
 type typeScript json.RawMessage
 
+// get returns the value of a key.
 func (s typeScript) get(key string) json.RawMessage {
 	for _, m := range members(string(s)) {
 		if m.key == key {
@@ -41,16 +42,16 @@ func (s typeScript) get(key string) json.RawMessage {
 	return nil
 }
 
-// text returns a value that is a string.
+// text returns the string value of a key.
 func (s typeScript) text(key string) (string, bool) { return unquote(s.get(key)) }
 
-// list returns a value that is an array.
+// list returns the array value of a key.
 func (s typeScript) list(key string) (list []json.RawMessage, is bool) {
 	raw := s.get(key)
 	return list, len(raw) > 0 && raw[0] == '[' && json.Unmarshal(raw, &list) == nil
 }
 
-// texts returns the strings of an array.
+// texts returns the strings in the array value of a key.
 func (s typeScript) texts(key string) []string {
 	var out []string
 	list, _ := s.list(key)
@@ -62,7 +63,7 @@ func (s typeScript) texts(key string) []string {
 	return out
 }
 
-// render returns the type of a value; the lines of what it holds begin with indent.
+// render returns the type of a value; the lines of its members begin with indent.
 func (s typeScript) render(indent string, depth int) string {
 	if depth > maxDepth {
 		return "any"
@@ -104,7 +105,7 @@ func (s typeScript) render(indent string, depth int) string {
 	return "any"
 }
 
-// within returns the type of a part, with null where it is nullable.
+// within returns the type of a member, with null if it is nullable.
 func (s typeScript) within(indent string, depth int) string {
 	text := s.render(indent, depth+1)
 	if string(s.get("nullable")) == "true" && !strings.Contains(text, "null") {
@@ -113,7 +114,7 @@ func (s typeScript) within(indent string, depth int) string {
 	return text
 }
 
-// trailing returns the comment behind a branch: its description, its default.
+// trailing returns the comment after a branch: its description and its default.
 func (s typeScript) trailing(described, bare bool) string {
 	var out []string
 	if d, is := s.text("description"); is && described {
@@ -128,8 +129,8 @@ func (s typeScript) trailing(described, bare bool) string {
 	return " // " + strings.Join(out, " ")
 }
 
-// defaults returns the comment about the default value, "" where there is none: a string
-// in quotes, of an enum without them where bare is set, any other value in JSON.
+// defaults returns the comment about the default value, "" if there is none. A string has
+// quotes, except a value of an enum if bare is set; other values are JSON.
 func (s typeScript) defaults(bare bool) string {
 	raw := s.get("default")
 	if raw == nil {
@@ -148,7 +149,7 @@ func (s typeScript) defaults(bare bool) string {
 	return "default: " + text
 }
 
-// object returns the properties of an object.
+// object returns the type of an object with its properties.
 func (s typeScript) object(indent string, depth int) string {
 	text := ""
 	if d, is := s.text("description"); is {
@@ -196,8 +197,8 @@ func (s typeScript) property(key, indent string, depth int) string {
 	return text + "\n"
 }
 
-// branches returns the lines of a property that is one of several types. Its description
-// stands above it, unless that is also the first type's own.
+// branches returns the lines of a property with several alternative types. Its description
+// is above it, unless the first type has the same description.
 func (s typeScript) branches(key, indent string, depth int, list []json.RawMessage) string {
 	text := ""
 	description, described := s.text("description")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestHarmonyTools: tools are rendered as openai-harmony does, in
+// TestHarmonyTools compares rendered tools with those of openai-harmony in
 // testdata/harmony_tools.json, which testdata/record_harmony.py recorded.
 func TestHarmonyTools(t *testing.T) {
 	b, err := os.ReadFile("testdata/harmony_tools.json")
@@ -31,7 +31,7 @@ func TestHarmonyTools(t *testing.T) {
 	}
 }
 
-// TestHarmonyNoParameters: a function whose parameters are {} takes no arguments, as one
+// TestHarmonyNoParameters checks that a function whose parameters are {} is rendered like one
 // without parameters.
 func TestHarmonyNoParameters(t *testing.T) {
 	for _, parameters := range []string{"", `,"parameters":null`, `,"parameters":{}`, `,"parameters":{ }`} {

@@ -2,13 +2,13 @@ package dialect
 
 import "strings"
 
-// hermes: <tool_call>{"name": N, "arguments": {…}}</tool_call>, as often as there
-// are calls. A block that is no such object is content.
+// hermes parses <tool_call>{"name": N, "arguments": {…}}</tool_call>, once per call. A block
+// with anything else is content.
 type hermes struct {
 	out   *sink
 	state hermesState
 	call  callReader
-	lead  string // of the present block up to its first object
+	lead  string // the current block up to its first object
 	shown bool   // the block is shown with its markers
 }
 
@@ -16,9 +16,9 @@ type hermesState uint8
 
 const (
 	outside   hermesState = iota
-	openBlock             // nothing but white space yet, or after an object
+	openBlock             // only white space so far, or after an object
 	inObject
-	badBlock // content up to the marker
+	badBlock // content up to the next marker
 )
 
 const (
@@ -39,7 +39,7 @@ func (h *hermes) text(s string) {
 			h.out.content(s)
 			return
 		case openBlock:
-			// what models leave behind an object: white space, one bracket too many
+			// models write white space or an extra bracket after an object
 			rest := strings.TrimLeft(s, " \t\r\n}]")
 			if h.lead != "" {
 				h.lead += s[:len(s)-len(rest)]
@@ -95,7 +95,7 @@ func (h *hermes) stop() {
 	}
 }
 
-// end: of a block that was cut before its name nothing is shown.
+// end ends the text. A block that was cut off before its name is dropped.
 func (h *hermes) end(bool) {
 	if h.state == inObject {
 		h.call.cut()
@@ -111,7 +111,7 @@ func renderHermes(m *Message) string {
 	return b.String()
 }
 
-// orEmpty is an empty object for no arguments.
+// orEmpty returns the arguments, or an empty object if there are none.
 func orEmpty(arguments string) string {
 	if arguments == "" {
 		return "{}"

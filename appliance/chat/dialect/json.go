@@ -2,16 +2,16 @@ package dialect
 
 import "encoding/json"
 
-// follower follows one JSON value byte by byte. It checks how the value is built,
-// not how numbers are spelt, and takes line ends in strings as models write them.
+// follower validates one JSON value byte by byte. It checks the structure but not the
+// syntax of numbers, and it allows line ends in strings because models write them.
 type follower struct {
 	stack []byte // open brackets
 	at    place
-	word  string // of a literal, what must still come
-	hex   int    // digits of \u that must still come
+	word  string // the rest of true, false or null
+	hex   int    // digits of \u that must follow
 }
 
-// place is where in a value a follower is.
+// place is the position of a follower within a value.
 type place uint8
 
 const (
@@ -26,22 +26,22 @@ const (
 	keyEscape        // after \ of a key
 	inNumber         //
 	inWord           // true, false, null
-	afterValue       // , or a closing bracket; at the top: the value is over
+	afterValue       // "," or a closing bracket; at depth 0 the value is complete
 )
 
 func (f *follower) depth() int { return len(f.stack) }
 
-// over reports that the value is complete.
+// over reports whether the value is complete.
 func (f *follower) over() bool { return f.at == afterValue && len(f.stack) == 0 }
 
-// quoted reports that the next byte is part of a string.
+// quoted reports whether the next byte is part of a string.
 func (f *follower) quoted() bool {
 	return f.at == inString || f.at == inKey || f.at == inEscape || f.at == keyEscape
 }
 
-// next takes a byte and reports whether a value can go on so. A number at the top
-// ends before the first byte that is none of it: at is afterValue then, and the
-// byte was not taken.
+// next reads a byte and reports whether it is valid at this point. A number at depth 0 ends
+// before the first byte that is not part of it: at is afterValue then, and the byte is not
+// consumed.
 func (f *follower) next(c byte) bool {
 	switch f.at {
 	case inString, inKey:
@@ -69,10 +69,12 @@ func (f *follower) next(c byte) bool {
 	return f.structure(c)
 }
 
+// numeric reports whether c may be part of a number.
 func numeric(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
+// char reads a byte of a string or key.
 func (f *follower) char(c byte) bool {
 	switch {
 	case c == '\\' && f.at == inKey:
@@ -87,6 +89,7 @@ func (f *follower) char(c byte) bool {
 	return true
 }
 
+// escape reads a byte after a backslash.
 func (f *follower) escape(c byte) bool {
 	switch {
 	case f.hex > 0:
@@ -105,7 +108,7 @@ func (f *follower) escape(c byte) bool {
 	return true
 }
 
-// structure takes a byte outside strings, numbers and words that is no white space.
+// structure reads a byte outside strings, numbers and literals that is not white space.
 func (f *follower) structure(c byte) bool {
 	switch f.at {
 	case wantFirst, wantValue:
@@ -140,6 +143,7 @@ func (f *follower) structure(c byte) bool {
 	return true
 }
 
+// value reads the first byte of a value.
 func (f *follower) value(c byte) bool {
 	switch {
 	case c == '{':
@@ -162,6 +166,7 @@ func (f *follower) value(c byte) bool {
 	return true
 }
 
+// pop closes the bracket open.
 func (f *follower) pop(open byte) bool {
 	n := len(f.stack)
 	if n == 0 || f.stack[n-1] != open {
@@ -171,7 +176,7 @@ func (f *follower) pop(open byte) bool {
 	return true
 }
 
-// unquote reads a JSON string; ok is false where it is none.
+// unquote parses a JSON string; ok is false if b is not one.
 func unquote(b []byte) (s string, ok bool) {
 	return s, json.Unmarshal(b, &s) == nil && len(b) > 0 && b[0] == '"'
 }
@@ -185,7 +190,7 @@ func appendQuoted(b []byte, s string) []byte {
 	return append(appendEscaped(b, s), '"')
 }
 
-// appendEscaped appends what stands between the quotes.
+// appendEscaped appends a JSON string without its quotes.
 func appendEscaped(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	for i := 0; i < len(s); i++ {

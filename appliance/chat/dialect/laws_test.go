@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// pairs are the dialects that the laws are held for.
+// pairs returns the combinations of reasoning and tool parsers under test.
 func pairs() [][2]string {
 	var out [][2]string
 	rs, ts := append([]Entry{{}}, Reasonings()...), append([]Entry{{}}, Tools()...)
@@ -27,7 +27,7 @@ func pairs() [][2]string {
 	return out
 }
 
-// stream reads a text in pieces and checks what every stream must keep to.
+// stream parses a text in pieces and checks the rules that every stream must follow.
 func stream(t *testing.T, o Options, pieces []string, tokens bool, reason string) (Message, string) {
 	t.Helper()
 	marks := map[string]bool{}
@@ -80,7 +80,7 @@ func stream(t *testing.T, o Options, pieces []string, tokens bool, reason string
 	return m, finish
 }
 
-// cuts are the ways in which a text comes.
+// cuts returns the ways in which a text is split.
 func cuts(text string, r *rand.Rand) map[string][]string {
 	out := map[string][]string{"whole": {text}}
 	for _, n := range []int{1, 3, 7} {
@@ -100,7 +100,7 @@ func runes(text string, size func() int) []string {
 	return out
 }
 
-// tokenized cuts a text where markers are, and at random between them.
+// tokenized splits a text at markers, and at random between them.
 func tokenized(text string, r *rand.Rand) []string {
 	var out []string
 	for text != "" {
@@ -119,13 +119,13 @@ func tokenized(text string, r *rand.Rand) []string {
 	return out
 }
 
-// ids makes the ids of a parser c1, c2, ….
+// ids returns a function that returns the call IDs c1, c2, ….
 func ids() func() string {
 	n := 0
 	return func() string { n++; return fmt.Sprintf("c%d", n) }
 }
 
-// same reports that every way of cutting gives what the whole text gives.
+// same checks that every way of splitting a text gives the same message.
 func same(t *testing.T, o Options, text, reason string, r *rand.Rand) (Message, string) {
 	t.Helper()
 	o.NewID = ids()
@@ -142,8 +142,8 @@ func same(t *testing.T, o Options, text, reason string, r *rand.Rand) (Message, 
 	return want, finish
 }
 
-// checked compares messages: content trimmed where there are calls, arguments as
-// the values they are.
+// checked compares messages: content is trimmed if there are calls, and arguments are
+// compared as JSON values.
 func checked(t *testing.T, what string, got, want Message) {
 	t.Helper()
 	if len(want.Calls) > 0 {
@@ -161,11 +161,11 @@ func checked(t *testing.T, what string, got, want Message) {
 	}
 }
 
-// rounds is how many messages each pair of dialects is tried with.
+// rounds is the number of messages per combination of parsers.
 const rounds = 1000
 
-// TestParseOfRender: parse(render(m)) = m, for every pair of dialects, cut in every
-// way, markers as text and as tokens.
+// TestParseOfRender checks that parse(render(m)) = m, for every combination of parsers and
+// every way of splitting, with markers as text and as tokens.
 func TestParseOfRender(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
@@ -190,9 +190,8 @@ func TestParseOfRender(t *testing.T) {
 	}
 }
 
-// TestTruncated: a text that is cut anywhere is read the same however it comes, its
-// calls are the first ones, what was said before the calls is there, and markup is
-// never shown.
+// TestTruncated cuts texts off at any point. However the rest is split, the message has the
+// first calls and the content before them, and no markup.
 func TestTruncated(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
@@ -229,7 +228,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// uncut takes off the beginning of a marker, less than half of it.
+// uncut removes the beginning of a marker, less than half of it, from the end of s.
 func uncut(s string) string {
 	most := 0
 	for _, m := range Markers() {
@@ -242,7 +241,8 @@ func uncut(s string) string {
 	return s[:len(s)-most]
 }
 
-// TestAnything: whatever a model writes, all ways of cutting it agree.
+// TestAnything checks that random pieces of model output give the same message however they
+// are split.
 func TestAnything(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestAnything(t *testing.T) {
 	}
 }
 
-// fragments are pieces of what models write, right and wrong.
+// fragments are pieces of model output, valid and invalid.
 var fragments = []string{
 	"a", " ", "\n", "thought\n", "thought", "hm", "日本", "🙂", "<", "</", "{", "}", "[", "]", "\"", "\\", ":", ",", "1", "-2.5", "true", "null",
 	`{"name": "f", "arguments": {"x": 1}}`, `{"name": "f", "parameters": {"x": "y"}}`, `{"arguments": [], "name": "g"}`, `{"name": 3}`,
@@ -282,13 +282,13 @@ var fragments = []string{
 	"\v", "\f", "\r\n", "\u0085", "\u00a0", "\u2028", strings.Repeat("\n", maxName-1), strings.Repeat("x", maxName-1),
 }
 
-// generator makes messages that a dialect can carry.
+// generator returns random messages that a dialect can represent.
 type generator struct {
 	*rand.Rand
 	tool string
 }
 
-// words do not hold a marker of any dialect, but much that looks like one.
+// words contain no marker of any dialect, but texts similar to markers.
 var words = []string{
 	"a", "The", " ", "  ", "\n", "é", "日本", "🙂", "<", ">", "</", "<tool", "<|", "|>", "{", "}", "[", "]", "(", ")", "\"", "'", "\\", ":", ",", "=",
 	"1", "-2.5", "true", "None", "thought", "call:", "name", "arguments", "\t", "&", "#", "\\n", "\\u00e9", "%", "<func", "</para", "<para",
@@ -328,18 +328,18 @@ func (g generator) message(reasons bool) (Message, []json.RawMessage) {
 	return m, functions
 }
 
-// allowed is content that a dialect can carry beside calls.
+// allowed returns the content that a dialect can represent together with calls.
 func (g generator) allowed(content string, calls bool) string {
 	switch {
 	case g.tool == "pythonic" && calls:
-		return "" // the whole text is the list
+		return "" // the whole text is the list of calls
 	case g.tool == "llama3_json":
 		return strings.NewReplacer("{", "", ";", "").Replace(content)
 	}
 	return content
 }
 
-// arguments is an object and the schema that declares its values.
+// arguments returns a random object and its schema.
 func (g generator) arguments() (args, schema string) {
 	values, props := map[string]any{}, map[string]any{}
 	for i := range g.IntN(4) {
@@ -352,7 +352,7 @@ func (g generator) arguments() (args, schema string) {
 	return string(a), string(b)
 }
 
-// value is one with the schema that it obeys.
+// value returns a random value and its schema.
 func (g generator) value(depth int) (v any, schema map[string]any) {
 	kind := g.IntN(7)
 	if depth == 0 {

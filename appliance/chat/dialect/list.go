@@ -2,30 +2,31 @@ package dialect
 
 import "slices"
 
-// Entry is a dialect as people choose it.
+// Entry describes a parser for users.
 type Entry struct {
 	Name    string   `json:"name"`
 	Aliases []string `json:"aliases,omitempty"`
 	Models  string   `json:"models"`
-	Example string   `json:"example"` // of what a model writes
+	Example string   `json:"example"` // of a model's output
 }
 
 // reasoning is a reasoning parser.
 type reasoning struct {
 	Entry
 	spec   *thinking
-	always bool // whatever enable_thinking says
+	always bool // ignores enable_thinking
 }
 
 // tools is a parser of tool calls.
 type tools struct {
 	Entry
 	body   func(*Parser) machine
-	render func(*Message) string // the calls of a message, behind its content
+	render func(*Message) string // renders the calls of a message, which follow its content
 	newID  func() string         // nil: chatcmpl-tool-…
-	marks  []string
+	marks  []string              // markers that a vocabulary may have as tokens
 }
 
+// reasonings returns the reasoning parsers.
 func reasonings() []reasoning {
 	return []reasoning{
 		{Entry: Entry{Name: "deepseek_r1", Models: "DeepSeek-R1 and its distills", Example: "<think>2 + 2 is 4</think>It is 4."}, spec: deepseekR1, always: true},
@@ -36,6 +37,7 @@ func reasonings() []reasoning {
 	}
 }
 
+// toolList returns the tool parsers.
 func toolList() []tools {
 	return []tools{
 		{
@@ -72,20 +74,20 @@ func toolList() []tools {
 	}
 }
 
-// The two halves of harmony: each has its name, and they go together.
+// The names of harmony as a reasoning parser and as a tool parser. They must be combined.
 const (
 	gptOSS = "openai_gptoss"
 	openAI = "openai"
 )
 
-// Harmony reports that the two names are those of harmony, whose prompts have a
-// renderer of their own.
+// Harmony reports whether one of the names is that of harmony, which has its own prompt
+// renderer.
 func Harmony(reasoning, tools string) bool { return reasoning == gptOSS || tools == openAI }
 
-// HarmonyStops are the markers that end a reply in harmony.
+// HarmonyStops returns the markers that end a reply in harmony.
 func HarmonyStops() []string { return []string{harmonyReturn, harmonyCall} }
 
-// Reasonings lists the reasoning parsers.
+// Reasonings returns the reasoning parsers.
 func Reasonings() []Entry {
 	var out []Entry
 	for _, r := range reasonings() {
@@ -94,7 +96,7 @@ func Reasonings() []Entry {
 	return out
 }
 
-// Tools lists the parsers of tool calls.
+// Tools returns the tool call parsers.
 func Tools() []Entry {
 	var out []Entry
 	for _, t := range toolList() {
@@ -123,7 +125,7 @@ func findTool(name string) (tools, bool) {
 
 func (e *Entry) is(name string) bool { return e.Name == name || slices.Contains(e.Aliases, name) }
 
-// Markers are all that a vocabulary may have as one token.
+// Markers returns all markers that a vocabulary may have as one token.
 func Markers() []string {
 	var out []string
 	for _, r := range reasonings() {
@@ -138,8 +140,8 @@ func Markers() []string {
 	return slices.Compact(out)
 }
 
-// Render writes a message as the model would: what Parse makes of it is the
-// message again. The names are those of Options; "" leaves that part out.
+// Render writes a message as the model would, so that Parse returns the same message. The
+// names are those of Options; with "", the part is left out.
 func Render(reasoning, tools string, m Message) (string, error) {
 	if err := Check(reasoning, tools); err != nil {
 		return "", err

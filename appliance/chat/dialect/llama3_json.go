@@ -2,15 +2,15 @@ package dialect
 
 import "strings"
 
-// llama3JSON: every object at the top that has a name and parameters (or
-// arguments, which win) is a call, with ";" between them. A text is held back from
-// a "{" on until it is a call or cannot be one.
+// llama3JSON parses replies in which every top-level object with a name and parameters (or
+// arguments, which have precedence) is a call, separated by ";". From a "{" on, the text is
+// held back until it is a call or cannot become one.
 type llama3JSON struct {
 	out    *sink
-	none   bool // no calls are looked for
-	inside bool // an object
-	after  bool // a call: separators are markup
-	tagged bool // the tag came last
+	none   bool // tool_choice is none: all text is content
+	inside bool // inside an object
+	after  bool // after a call, where separators are markup
+	tagged bool // the last marker was the tag
 	call   callReader
 }
 
@@ -45,7 +45,7 @@ func (l *llama3JSON) text(s string) {
 	}
 }
 
-// prose takes text up to an object.
+// prose parses text up to an object and returns the rest.
 func (l *llama3JSON) prose(s string) string {
 	if l.after {
 		if s = strings.TrimLeft(s, " \t\r\n;"); s == "" {
@@ -66,7 +66,7 @@ func (l *llama3JSON) prose(s string) string {
 	return s[n:]
 }
 
-// spill gives an object that is no call out as content.
+// spill adds an object that is not a call to the content.
 func (l *llama3JSON) spill() {
 	if l.tagged && l.call.unnamed {
 		l.out.content(pythonTag)
@@ -75,7 +75,7 @@ func (l *llama3JSON) spill() {
 	l.out.content(string(l.call.raw))
 }
 
-// mark: the tag says that a call follows; what it says goes without it.
+// mark handles the tag, which announces a call and is itself dropped.
 func (l *llama3JSON) mark(m string) {
 	if !l.inside {
 		l.tagged = true
@@ -89,8 +89,8 @@ func (l *llama3JSON) mark(m string) {
 	l.tagged = true
 }
 
-// end: an object that is not complete is a call once its arguments have begun. One
-// that was cut before, and looks like a call so far, is markup.
+// end ends the text. An incomplete object is a call if its arguments have begun. If it was
+// cut off before and could become a call, it is dropped; otherwise it is content.
 func (l *llama3JSON) end(cut bool) {
 	switch {
 	case !l.inside:
@@ -102,7 +102,7 @@ func (l *llama3JSON) end(cut bool) {
 	}
 }
 
-// renderLlama3JSON writes calls as Llama 3's template asks for them.
+// renderLlama3JSON writes calls in the format that Llama 3's template asks for.
 func renderLlama3JSON(m *Message) string {
 	var list []string
 	for _, c := range m.Calls {

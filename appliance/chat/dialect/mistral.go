@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// mistralThinking: [THINK] R [/THINK] C, of Magistral.
+// mistralThinking is [THINK] R [/THINK] C, the format of Magistral.
 var mistralThinking = &thinking{open: "[THINK]", close: "[/THINK]", reopens: true, swallows: true}
 
-// mistral: [TOOL_CALLS]name[ARGS]{…} for each call, without [ARGS] for tokenizers
-// that have none; before v11 [TOOL_CALLS] and an array of objects.
+// mistral parses [TOOL_CALLS]name[ARGS]{…}, once per call, without [ARGS] if the tokenizer
+// does not have it; with tokenizers before v11, [TOOL_CALLS] and an array of objects.
 type mistral struct {
 	out   *sink
 	state mistralState
-	head  string // behind the marker, as far as it has come
-	id    string // of the call, as far as it has come
-	seen  string // as it was written since the marker, while there is no call
+	head  string // the name after the marker so far
+	id    string // the ID of the call so far
+	seen  string // all text since the marker, until it is a call
 	call  callReader
-	args  follower // of the present call
+	args  follower // of the current call
 	begun bool
-	bad   bool // its arguments are no JSON
+	bad   bool // the arguments are not valid JSON
 }
 
 type mistralState uint8
@@ -27,7 +27,7 @@ type mistralState uint8
 const (
 	mistralOutside mistralState = iota
 	mistralHead                 // a name, or an array
-	mistralID                   // behind [CALL_ID]
+	mistralID                   // after [CALL_ID]
 	mistralArgs
 	mistralArray   // between its elements
 	mistralElement // of the array
@@ -72,16 +72,17 @@ func (t *mistral) text(s string) {
 	}
 }
 
-// badElement shows an element of the array that is no call, with its markers.
+// badElement adds an element of the array that is not a call to the content, with its
+// markers.
 func (t *mistral) badElement() {
 	t.state = mistralOutside
-	if t.seen == "" { // calls stand before it
+	if t.seen == "" { // there are calls before it
 		t.seen = mistralCalls + "["
 	}
 	t.out.content(t.seen + string(t.call.raw))
 }
 
-// callID takes the id of a call, up to its arguments.
+// callID parses the ID of a call up to its arguments.
 func (t *mistral) callID(s string) string {
 	n := strings.IndexByte(s, '{')
 	if n < 0 {
@@ -97,7 +98,7 @@ func (t *mistral) callID(s string) string {
 	return s
 }
 
-// name takes what stands before a bracket: a name before "{", junk before "[".
+// name parses the text before a bracket: a name before "{", other text before "[".
 func (t *mistral) name(s string) string {
 	n := strings.IndexAny(s, "{[")
 	if n < 0 {
@@ -125,13 +126,13 @@ func (t *mistral) name(s string) string {
 	return s
 }
 
-// named reports that the head is a name.
+// named reports whether the head is a valid name.
 func (t *mistral) named() bool {
 	name := strings.TrimSpace(t.head)
 	return name != "" && len(name) <= maxName && !strings.ContainsAny(name, " \t\r\n\"'(){}[]<>,:;=")
 }
 
-// unhead shows what is no call as it was written.
+// unhead adds text that is not a call to the content unchanged.
 func (t *mistral) unhead() {
 	t.state = mistralOutside
 	t.out.block(false)
@@ -139,7 +140,7 @@ func (t *mistral) unhead() {
 	t.seen = ""
 }
 
-// arguments takes one JSON value.
+// arguments parses one JSON value.
 func (t *mistral) arguments(s string) string {
 	if !t.begun {
 		rest := strings.TrimLeft(s, " \t\r\n")
@@ -174,14 +175,14 @@ func (t *mistral) begin() {
 	t.out.begin(strings.TrimSpace(t.head))
 }
 
-// empty makes a call without arguments of a name.
+// empty reports a call that has only a name.
 func (t *mistral) empty() {
 	t.begin()
 	t.out.arguments("{}")
 	t.out.close()
 }
 
-// between takes what separates the elements of an array.
+// between parses the text between the elements of an array.
 func (t *mistral) between(s string) string {
 	rest := strings.TrimLeft(s, " \t\r\n,")
 	if t.seen != "" {
@@ -216,7 +217,7 @@ func (t *mistral) mark(m string) {
 	}
 }
 
-// inHead takes a marker between a name and its arguments.
+// inHead handles a marker between a name and its arguments.
 func (t *mistral) inHead(m string) {
 	t.seen += m
 	switch {
@@ -231,7 +232,7 @@ func (t *mistral) inHead(m string) {
 	}
 }
 
-// stop ends what is open. A name by itself is a call without arguments.
+// stop ends the current call. A name alone is a call without arguments.
 func (t *mistral) stop() {
 	switch {
 	case t.state == mistralElement:
@@ -248,8 +249,8 @@ func (t *mistral) stop() {
 	t.state = mistralOutside
 }
 
-// end: a name or an element that was cut may lack its rest: it is no call, and is not
-// shown.
+// end ends the text. If the text was cut off, an incomplete name is dropped, and so is an
+// incomplete element without a name.
 func (t *mistral) end(cut bool) {
 	switch {
 	case cut && t.state == mistralHead && t.named():
@@ -260,7 +261,7 @@ func (t *mistral) end(cut bool) {
 	}
 }
 
-// renderMistral writes calls as tokenizers from v11 on do.
+// renderMistral writes calls in the format of tokenizers from v11 on.
 func renderMistral(m *Message) string {
 	var b strings.Builder
 	for _, c := range m.Calls {
@@ -269,7 +270,8 @@ func renderMistral(m *Message) string {
 	return b.String()
 }
 
-// mistralCallName is an id as Mistral's templates ask for it: 9 letters and digits.
+// mistralCallName returns a call ID in the format of Mistral's templates: 9 letters and
+// digits.
 func mistralCallName() string {
 	const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	b := make([]byte, 9)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Parser reads one reply. It belongs to one goroutine.
+// Parser parses one reply. Only one goroutine may use it.
 type Parser struct {
 	opts Options
 	scan scanner
 	out  sink
 }
 
-// UnknownError says that a dialect has no such name.
+// UnknownError is the error for an unknown parser name.
 type UnknownError struct {
 	What  string // reasoning or tool call
 	Name  string
@@ -25,8 +25,8 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("no %s parser is called %q; there are %s", e.What, e.Name, strings.Join(e.Known, ", "))
 }
 
-// Check reports a name that is not known, as an *UnknownError, and names that do
-// not go together, as a *PairError.
+// Check returns an *UnknownError for an unknown name, and a *PairError for names that cannot
+// be combined.
 func Check(reasoning, tools string) error {
 	if _, ok := findReasoning(reasoning); reasoning != "" && !ok {
 		return &UnknownError{"reasoning", reasoning, names(Reasonings())}
@@ -40,13 +40,14 @@ func Check(reasoning, tools string) error {
 	return nil
 }
 
-// PairError says that two parsers cannot read one text.
+// PairError is the error for two parsers that cannot parse the same text.
 type PairError struct{ Reasoning, Tools string }
 
 func (e *PairError) Error() string {
 	return fmt.Sprintf("reasoning parser %s and tool call parser %s do not go together: %s and %s are one format", e.Reasoning, e.Tools, gptOSS, openAI)
 }
 
+// names returns all names and aliases.
 func names(list []Entry) []string {
 	var out []string
 	for _, e := range list {
@@ -56,7 +57,7 @@ func names(list []Entry) []string {
 	return out
 }
 
-// New makes the parser of one reply. The errors are those of Check.
+// New returns the parser of one reply. The errors are those of Check.
 func New(o Options) (*Parser, error) {
 	if err := Check(o.Reasoning, o.Tools); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func New(o Options) (*Parser, error) {
 	return p, nil
 }
 
-// machine puts the two halves together.
+// machine combines the reasoning parser and the tool parser.
 func (p *Parser) machine(think reasoning, tool tools) machine {
 	var body machine
 	switch {
@@ -100,28 +101,28 @@ func (p *Parser) machine(think reasoning, tool tools) machine {
 	return newThinker(p, think.spec, body)
 }
 
-// Feed takes the next piece of text and returns what is certain now.
+// Feed parses the next piece of text and returns the parts that are final.
 func (p *Parser) Feed(text string) []Delta {
 	p.scan.feed(text)
 	return p.out.take()
 }
 
-// Thinking says that what comes next is part of a thought; of harmony only what
-// comes out tells.
+// Thinking reports whether the next text is part of the reasoning. In harmony it returns
+// false; there only the returned Deltas show the kind.
 func (p *Parser) Thinking() bool {
 	t, is := p.scan.m.(*thinker)
 	return is && t.thought
 }
 
-// Mark takes a marker that came as one token.
+// Mark parses a marker that was one token.
 func (p *Parser) Mark(marker string) []Delta {
 	p.scan.mark(marker)
 	return p.out.take()
 }
 
-// Finish takes why the reply ended (stop, length, abort) and returns what was held
-// back and the finish_reason for the client: tool_calls where the model stopped
-// after calling.
+// Finish ends the reply, which stopped for the given reason (stop, length, abort). It
+// returns the rest of the message and the finish_reason for the client: tool_calls if the
+// model stopped after a call.
 func (p *Parser) Finish(reason string) ([]Delta, string) {
 	p.scan.end(reason != "stop", p.out.markup)
 	p.out.end()
@@ -131,11 +132,11 @@ func (p *Parser) Finish(reason string) ([]Delta, string) {
 	return p.out.take(), reason
 }
 
-// pieceBytes is how much of a whole text is looked at at a time: markers are
-// searched in what is held.
+// pieceBytes is the size of the pieces in which Parse feeds a whole text, which bounds the
+// text that is searched for markers.
 const pieceBytes = 4096
 
-// Parse reads a whole reply that ended for the given reason.
+// Parse parses a whole reply that ended for the given reason.
 func Parse(o Options, text, reason string) (Message, string, error) {
 	p, err := New(o)
 	if err != nil {
@@ -152,7 +153,7 @@ func Parse(o Options, text, reason string) (Message, string, error) {
 	return m, reason, nil
 }
 
-// Add joins deltas to the message that they make.
+// Add appends deltas to the message.
 func (m *Message) Add(deltas ...Delta) {
 	for _, d := range deltas {
 		switch d.Kind {
@@ -169,7 +170,7 @@ func (m *Message) Add(deltas ...Delta) {
 	}
 }
 
-// plain is the machine of a text without calls.
+// plain is the machine for text without calls.
 type plain struct{ out *sink }
 
 func (p *plain) markers() []string { return nil }
@@ -177,6 +178,7 @@ func (p *plain) text(s string)     { p.out.content(s) }
 func (p *plain) mark(string)       {}
 func (p *plain) end(bool)          {}
 
+// randomID returns a call ID in vLLM's default format.
 func randomID() string {
 	b := make([]byte, 16)
 	rand.Read(b)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// pythonStatus says what a text is.
+// pythonStatus is the result of parsing a text as a Python list of calls.
 type pythonStatus uint8
 
 const (
@@ -17,9 +17,9 @@ const (
 	wholePython              // a list of calls and nothing else
 )
 
-// pythonCalls reads a list of calls with keyword arguments of literals. Of a list
-// that was cut it returns the calls whose argument list has begun, with what can be
-// kept of the last one.
+// pythonCalls parses a list of calls whose keyword arguments are literals. Of an incomplete
+// list it returns the calls whose argument list has begun; the last one has only its
+// complete arguments.
 func pythonCalls(text string) ([]Call, pythonStatus) {
 	p := &pyReader{text: text}
 	calls, ok := p.calls()
@@ -32,15 +32,15 @@ func pythonCalls(text string) ([]Call, pythonStatus) {
 	return calls, wholePython
 }
 
-// pyReader reads Python literals into JSON. Its methods report false where the text
-// cannot go on, and set cut where it merely ended.
+// pyReader converts Python literals to JSON. Its methods return false if the text is
+// invalid or incomplete; in the latter case they set cut.
 type pyReader struct {
 	text  string
 	cut   bool
 	depth int
 }
 
-// space skips white space and reports whether anything is left.
+// space skips white space and reports whether there is more text.
 func (p *pyReader) space() bool {
 	p.text = strings.TrimLeft(p.text, " \t\r\n")
 	p.cut = p.cut || p.text == ""
@@ -84,7 +84,7 @@ func (p *pyReader) calls() (list []Call, ok bool) {
 	return list, p.text == "" && !p.cut
 }
 
-// name reads an identifier, with points if dotted.
+// name parses an identifier, with dots if dotted.
 func (p *pyReader) name(dotted bool) (string, bool) {
 	if !p.space() {
 		return "", false
@@ -108,8 +108,8 @@ func (p *pyReader) name(dotted bool) (string, bool) {
 	return "", false
 }
 
-// keywords reads what stands between the brackets of a call, as a JSON object; of
-// what was cut, what is certain.
+// keywords parses the keyword arguments of a call and returns them as a JSON object, of an
+// incomplete list the complete ones.
 func (p *pyReader) keywords() (string, bool) {
 	b, seen := []byte("{"), map[string]bool{}
 	for first := true; ; first = false {
@@ -141,8 +141,8 @@ func (p *pyReader) keywords() (string, bool) {
 	return string(append(b, '}')), false
 }
 
-// value reads a literal; of one that was cut it returns what can be kept of it, ""
-// for nothing.
+// value parses a literal and returns it as JSON. Of an incomplete one it returns the part
+// that can be kept, or "".
 func (p *pyReader) value() (string, bool) {
 	if !p.space() || p.depth == maxDepth {
 		return "", false
@@ -188,8 +188,8 @@ func (p *pyReader) number() (string, bool) {
 	return v, v != "" && !p.cut
 }
 
-// list reads the elements of a list or of a tuple, up to shut. One value in round
-// brackets is itself.
+// list parses the elements of a list or tuple up to the bracket shut. A single value in
+// parentheses is the value itself.
 func (p *pyReader) list(shut byte, tuple bool) (string, bool) {
 	var items []string
 	join := func() string { return "[" + strings.Join(items, ", ") + "]" }
@@ -249,12 +249,12 @@ func (p *pyReader) dict() (string, bool) {
 	return string(append(b, '}')), false
 }
 
-// string reads one with single, double or triple quotes, as JSON.
+// string parses a string with single, double or triple quotes and returns it as JSON.
 func (p *pyReader) string() (string, bool) {
 	q := p.text[:1]
 	if strings.HasPrefix(p.text, q+q+q) {
 		q = q + q + q
-	} else if p.text == q+q { // may become a triple one
+	} else if p.text == q+q { // may become a triple quote
 		p.cut = true
 	}
 	p.text = p.text[len(q):]
@@ -277,7 +277,7 @@ func (p *pyReader) string() (string, bool) {
 	return quote(strings.ToValidUTF8(string(b), "\ufffd")), false
 }
 
-// escape reads a backslash and what belongs to it; unknown ones stay as they are.
+// escape parses an escape sequence; unknown ones are kept unchanged.
 func (p *pyReader) escape(b []byte) []byte {
 	if len(p.text) < 2 {
 		p.text, p.cut = "", true
@@ -305,7 +305,7 @@ func (p *pyReader) escape(b []byte) []byte {
 	return append(b, '\\', c)
 }
 
-// code reads an escape of so many digits.
+// code parses the digits of a numeric escape.
 func (p *pyReader) code(b []byte, digits string, want, base int) []byte {
 	switch {
 	case strings.Trim(digits, "0123456789abcdefABCDEF") != "":
@@ -320,7 +320,7 @@ func (p *pyReader) code(b []byte, digits string, want, base int) []byte {
 	return p.coded(b, digits, base)
 }
 
-// coded appends the character of a number.
+// coded appends the character with this code.
 func (p *pyReader) coded(b []byte, digits string, base int) []byte {
 	p.text = p.text[len(digits):]
 	n, _ := strconv.ParseUint(digits, base, 32)

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// pythonic: the whole text is a Python list of calls with keyword arguments. What
-// stands behind the list decides whether it is one, so that calls are given out at
-// the end; a text that cannot be such a list any more is content at once.
+// pythonic parses replies that are a Python list of calls with keyword arguments. Because
+// text after the list makes all of it content, calls are reported only at the end. Text that
+// cannot become such a list is content at once.
 type pythonic struct {
 	out   *sink
 	none  bool
 	held  []byte // held back
-	next  int    // how long held is when it is looked at again
+	next  int    // length of held at which it is parsed again
 	prose bool   // the text is content
-	begun bool   // the start marker has come
-	shown bool   // a call has no name: the list is shown with its markers
+	begun bool   // the start marker was read
+	shown bool   // a call has no name, so that the list is shown with its markers
 }
 
 const (
@@ -29,7 +29,7 @@ func newPythonic(p *Parser) machine { return &pythonic{out: &p.out, none: p.opts
 
 func (p *pythonic) markers() []string { return pythonicMarkers }
 
-// mark takes the markers around the list.
+// mark handles the markers around the list.
 func (p *pythonic) mark(m string) {
 	if m == pythonStart {
 		p.begun = !p.prose && len(p.held) == 0
@@ -57,14 +57,14 @@ func (p *pythonic) text(s string) {
 	p.look()
 }
 
-// look gives the text out where it can be no list of calls.
+// look adds the held text to the content if it cannot become a list of calls.
 func (p *pythonic) look() {
 	if _, st := pythonCalls(string(p.held)); st == notPython {
 		p.spill()
 	}
 }
 
-// spill gives all that was held out as content.
+// spill adds the held text to the content.
 func (p *pythonic) spill() {
 	p.prose = true
 	if open, is := strings.CutPrefix(strings.TrimSpace(string(p.held)), "["); p.begun && is && strings.HasPrefix(strings.TrimSpace(open), "(") {
@@ -93,7 +93,7 @@ func (p *pythonic) end(cut bool) {
 	}
 }
 
-// renderPythonic writes calls as Llama 4's pythonic template asks for them.
+// renderPythonic writes calls in the format that Llama 4's pythonic template asks for.
 func renderPythonic(m *Message) string {
 	var b strings.Builder
 	for i, c := range m.Calls {

@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// qwenCoder: <tool_call><function=N><parameter=K>\nV\n</parameter>…</function>
-// </tool_call>. Values are plain text and become JSON by the function's schema.
+// qwenCoder parses <tool_call><function=N><parameter=K>\nV\n</parameter>…</function>
+// </tool_call>. Values are plain text; the function's schema determines their JSON type.
 type qwenCoder struct {
 	out   *sink
 	opts  *Options
 	state coderState
-	name  string // of a function or a parameter, as far as it has come
-	lead  string // of the present block up to its first function
+	name  string // of a function or a parameter, so far
+	lead  string // the current block up to its first function
 	shown bool   // the block is shown with its markers
 
 	schema schema // of the function
-	some   bool   // it has a parameter already
+	some   bool   // a parameter was reported
 	kinds  kinds  // of the value
-	first  bool   // the value has just begun: one line end is markup
-	value  []byte // not given out yet
-	quoted bool   // the value is given out as it comes: a string and nothing else
-	shut   string // what came may be the end of a value that has no </parameter>
+	first  bool   // at the start of the value, where one line end is markup
+	value  []byte // not reported yet
+	quoted bool   // the value is a string, which is reported piece by piece
+	shut   string // text that may be the end of a value without </parameter>
 }
 
 type coderState uint8
 
 const (
 	coderOutside  coderState = iota
-	coderName                // behind <function=
+	coderName                // after <function=
 	coderFunction            // between parameters
-	coderKey                 // behind <parameter=
+	coderKey                 // after <parameter=
 	coderValue
-	coderShut // in a value, behind what may end it
+	coderShut // in a value, after text that may end it
 )
 
 const (
@@ -48,7 +48,7 @@ func newQwenCoder(p *Parser) machine { return &qwenCoder{out: &p.out, opts: &p.o
 
 func (q *qwenCoder) markers() []string { return coderMarkers }
 
-// maxName bounds a name in a tag: what is longer is no tag.
+// maxName bounds the name in a tag; longer text is not a tag.
 const maxName = 256
 
 func (q *qwenCoder) text(s string) {
@@ -77,7 +77,7 @@ func (q *qwenCoder) text(s string) {
 	q.settle()
 }
 
-// tag takes the rest of <function= or <parameter=.
+// tag parses the rest of <function= or <parameter=.
 func (q *qwenCoder) tag(s string) {
 	head, rest, closed := strings.Cut(s, ">")
 	q.name += head
@@ -95,7 +95,7 @@ func (q *qwenCoder) tag(s string) {
 	}
 }
 
-// untag gives a tag that is none out as content.
+// untag adds text that is not a tag to the content.
 func (q *qwenCoder) untag() {
 	if q.state == coderName {
 		if q.state = coderOutside; strings.TrimSpace(q.name) == "" {
@@ -132,7 +132,7 @@ func (q *qwenCoder) enter(name string) {
 	}
 }
 
-// add takes a piece of a value.
+// add adds a piece of a value.
 func (q *qwenCoder) add(s string) {
 	if q.first {
 		s, q.first = strings.TrimPrefix(s, "\n"), false
@@ -159,7 +159,7 @@ func (q *qwenCoder) endValue() {
 	q.state = coderFunction
 }
 
-// unshut makes what may have been the end of a value a part of it.
+// unshut adds text that turned out not to end a value to the value.
 func (q *qwenCoder) unshut() {
 	s := q.shut
 	q.state, q.shut = coderValue, ""
@@ -197,7 +197,7 @@ func (q *qwenCoder) mark(m string) {
 	q.settle()
 }
 
-// toolMark takes a marker around functions.
+// toolMark handles a marker around functions.
 func (q *qwenCoder) toolMark(m string) {
 	if q.shown && m == toolClose {
 		q.out.content(m)
@@ -209,14 +209,14 @@ func (q *qwenCoder) toolMark(m string) {
 	q.out.block(m == toolOpen)
 }
 
-// settle tells the sink where the text is.
+// settle sets whether the sink is inside markup.
 func (q *qwenCoder) settle() {
 	if q.state != coderOutside {
 		q.out.block(q.state != coderValue && q.state != coderShut)
 	}
 }
 
-// between takes a marker between parameters.
+// between handles a marker between parameters.
 func (q *qwenCoder) between(m string) {
 	switch m {
 	case parameterOpen:
@@ -228,12 +228,13 @@ func (q *qwenCoder) between(m string) {
 	case toolClose:
 		q.close()
 		q.out.block(false)
-	default: // the end of the function is missing
+	default: // the function has no end
 		q.close()
 		q.mark(m)
 	}
 }
 
+// inValue handles a marker in a value.
 func (q *qwenCoder) inValue(m string) {
 	switch m {
 	case parameterClose:
@@ -248,8 +249,9 @@ func (q *qwenCoder) inValue(m string) {
 	}
 }
 
-// afterShut decides: </function> ends a value without </parameter> where the call
-// ends or another function begins, </tool_call> where another call begins.
+// afterShut handles the marker after text that may end a value without </parameter>.
+// </function> ends the value if the call ends or another function begins; </tool_call> ends
+// it if another call begins.
 func (q *qwenCoder) afterShut(m string) {
 	function := strings.HasPrefix(q.shut, functionClose)
 	if m == toolOpen || function && (m == toolClose || m == functionOpen) {
@@ -286,13 +288,13 @@ func renderQwenCoder(m *Message) string {
 	return b.String()
 }
 
-// member is a key of a JSON object with its value.
+// member is a key of a JSON object and its value.
 type member struct {
 	key   string
 	value json.RawMessage
 }
 
-// plain is a string without its quotes, and any other value as it is.
+// plain returns a string without its quotes, and any other value unchanged.
 func (m member) plain() string {
 	if s, ok := unquote(m.value); ok {
 		return s
@@ -300,7 +302,7 @@ func (m member) plain() string {
 	return string(m.value)
 }
 
-// members takes a JSON object apart, in order; nil where it is none.
+// members returns the members of a JSON object in their order; nil if it is not an object.
 func members(object string) []member {
 	d := json.NewDecoder(strings.NewReader(object))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

@@ -2,29 +2,30 @@ package dialect
 
 import "strings"
 
-// machine is the state of a dialect. The scanner cuts a text at the markers and
-// hands it over piece by piece; what a machine makes of a text must not depend on
-// how it is cut.
+// machine is the parser state of a dialect. The scanner splits the text at markers and
+// passes it on piece by piece. The result of a machine must not depend on how the text is
+// split.
 type machine interface {
-	// markers are those that mean something now; the set changes in mark alone,
-	// and none is the beginning of another one.
+	// markers returns the markers that are valid in the current state. The set changes
+	// only in mark, and no marker is a prefix of another.
 	markers() []string
-	// text takes the next piece, never an empty one.
+	// text parses the next piece, which is not empty.
 	text(s string)
-	// mark takes one of markers.
+	// mark parses one of markers.
 	mark(m string)
-	// end says that nothing follows; cut, that more would have.
+	// end ends the text. cut: the text was cut off.
 	end(cut bool)
 }
 
-// scanner finds markers in a text that comes in pieces. It holds back the longest
-// end of the text that may still become a marker.
+// scanner finds markers in a text that arrives in pieces. It holds back the longest suffix
+// that may still become a marker.
 type scanner struct {
 	m     machine
-	token func(marker string) bool // those that are no text
+	token func(marker string) bool // markers that are tokens and not text
 	held  string
 }
 
+// feed scans the next piece.
 func (s *scanner) feed(piece string) {
 	s.held += piece
 	for s.held != "" {
@@ -39,7 +40,8 @@ func (s *scanner) feed(piece string) {
 	}
 }
 
-// mark takes a marker that came as a token; where it means nothing it is text.
+// mark passes on a marker that was a token. A marker that is not valid in the current state
+// is text.
 func (s *scanner) mark(m string) {
 	s.release(len(s.held))
 	for _, x := range s.m.markers() {
@@ -51,8 +53,8 @@ func (s *scanner) mark(m string) {
 	s.m.text(m)
 }
 
-// end ends the text. Where it was cut, half of a marker or five bytes of it are
-// markup, and within markup any of it.
+// end ends the text. If the text was cut off, an incomplete marker at its end is dropped: at
+// least half of a marker or five bytes of it, and inside markup any part.
 func (s *scanner) end(cut, markup bool) {
 	for _, m := range s.m.markers() {
 		if cut && !s.token(m) && (markup || len(s.held) >= min(5, (len(m)+1)/2)) && strings.HasPrefix(m, s.held) {
@@ -63,7 +65,7 @@ func (s *scanner) end(cut, markup bool) {
 	s.m.end(cut)
 }
 
-// release hands the first n bytes over as text.
+// release passes the first n held bytes on as text.
 func (s *scanner) release(n int) {
 	if n > 0 {
 		t := s.held[:n]
@@ -72,7 +74,7 @@ func (s *scanner) release(n int) {
 	}
 }
 
-// find is the first marker in what is held.
+// find returns the first marker in the held text and its position.
 func (s *scanner) find() (at int, marker string) {
 	at = len(s.held)
 	for _, m := range s.m.markers() {
@@ -86,7 +88,7 @@ func (s *scanner) find() (at int, marker string) {
 	return at, marker
 }
 
-// keep is how many bytes at the end may still become a marker.
+// keep returns the number of bytes at the end that may still become a marker.
 func (s *scanner) keep() int {
 	keep := 0
 	for _, m := range s.m.markers() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// kinds are the JSON types that a value may have, as a set; 0: not declared.
+// kinds is the set of JSON types that a value may have; 0: not declared.
 type kinds uint8
 
 const (
@@ -20,22 +20,22 @@ const (
 	isString
 )
 
-// kindNames are the words of JSON Schema and those that models' tools use.
+// kindNames maps the type names of JSON Schema, and others that tools use, to kinds.
 var kindNames = map[string]kinds{
 	"null": isNull, "integer": isInteger, "int": isInteger, "number": isNumber, "float": isNumber, "boolean": isBoolean, "bool": isBoolean,
 	"object": isObject, "dict": isObject, "array": isArray, "list": isArray, "string": isString, "str": isString,
 }
 
-// schema is a JSON Schema of a value within root, where its references lead.
+// schema is a JSON Schema at a position in root, to which its references refer.
 type schema struct {
 	root, at map[string]any
 }
 
-// maxRefs bounds how far references and unions are followed.
+// maxRefs bounds how many references and unions are followed.
 const maxRefs = 32
 
-// parametersOf is the schema of a function's parameters, empty where the request
-// has no such function.
+// parametersOf returns the schema of a function's parameters; empty if the request has no
+// such function.
 func (o *Options) parametersOf(name string) schema {
 	for _, raw := range o.Functions {
 		var tool struct {
@@ -51,7 +51,7 @@ func (o *Options) parametersOf(name string) schema {
 	return schema{}
 }
 
-// resolve follows references.
+// resolve returns the schema that s refers to.
 func (s schema) resolve() schema {
 	for range maxRefs {
 		ref, is := s.at["$ref"].(string)
@@ -75,8 +75,8 @@ func (s schema) resolve() schema {
 	return schema{root: s.root}
 }
 
-// property is the schema of a key, item that of an element; both are empty where
-// none is declared.
+// property returns the schema of a key, item that of an element; both are empty if none is
+// declared.
 func (s schema) property(key string) schema {
 	return s.find(maxRefs, func(at map[string]any) any {
 		props, _ := at["properties"].(map[string]any)
@@ -88,7 +88,7 @@ func (s schema) item() schema {
 	return s.find(maxRefs, func(at map[string]any) any { return at["items"] })
 }
 
-// find looks for a part of s, and in the members of a union.
+// find returns a part of s, or of the first member of a union that has it.
 func (s schema) find(left int, part func(map[string]any) any) schema {
 	s = s.resolve()
 	if m, is := part(s.at).(map[string]any); is {
@@ -104,7 +104,7 @@ func (s schema) find(left int, part func(map[string]any) any) schema {
 	return schema{root: s.root}
 }
 
-// union are the members of anyOf, oneOf and allOf.
+// union returns the members of anyOf, oneOf and allOf.
 func (s schema) union() []schema {
 	var out []schema
 	for _, word := range []string{"anyOf", "oneOf", "allOf"} {
@@ -118,7 +118,7 @@ func (s schema) union() []schema {
 	return out
 }
 
-// kinds are the types that s declares.
+// kinds returns the types that s declares.
 func (s schema) kinds() kinds { return s.kindsWithin(maxRefs) }
 
 func (s schema) kindsWithin(left int) kinds {
@@ -172,8 +172,8 @@ func kindOf(v any) kinds {
 	return isObject
 }
 
-// convert makes an untyped text the JSON of the first type that it fits: null,
-// integer, number, boolean, object, array, string. What fits none is a string.
+// convert returns the JSON of an untyped text, by the first type of k that matches it: null,
+// integer, number, boolean, object, array, string. Text that matches none is a string.
 func convert(text string, k kinds) string {
 	t := strings.TrimSpace(text)
 	if k&isNull != 0 && strings.EqualFold(t, "null") {
@@ -201,13 +201,13 @@ func convert(text string, k kinds) string {
 	return quote(text)
 }
 
-// decimal reports an integer in decimal digits.
+// decimal reports whether t is an integer in decimal digits.
 func decimal(t string) bool {
 	digits := strings.TrimLeft(t[:min(1, len(t))], "+-") + t[min(1, len(t)):]
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// integer writes one as JSON does.
+// integer returns a decimal integer in JSON syntax.
 func integer(t string) string {
 	sign := ""
 	if t[0] == '-' {
@@ -220,7 +220,7 @@ func integer(t string) string {
 	return sign + digits
 }
 
-// number reads a finite number; whole ones are written as integers.
+// number returns a finite number in JSON syntax; a whole number is written as an integer.
 func number(t string) (string, bool) {
 	if t == "" || strings.Trim(t, "0123456789+-.eE") != "" {
 		return "", false
@@ -240,7 +240,7 @@ func number(t string) (string, bool) {
 	return strconv.FormatFloat(x, 'g', -1, 64), true
 }
 
-// NoParameters reports that a function takes no arguments: its parameters are missing,
+// NoParameters reports whether a function takes no arguments: its parameters are missing,
 // null or {}.
 func NoParameters(schema json.RawMessage) bool {
 	s := strings.Join(strings.Fields(string(schema)), "")

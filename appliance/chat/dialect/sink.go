@@ -2,27 +2,27 @@ package dialect
 
 import "strings"
 
-// sink collects what a reply says, as deltas.
+// sink collects the deltas of a reply.
 type sink struct {
 	out     []Delta
 	opts    *Options
 	newID   func() string
-	calls   int    // begun, reported or not
+	calls   int    // calls so far, reported or not
 	inCall  bool   // between begin and close
-	space   string // white space since the start or the last call, not sent yet
-	written bool   // content since the start or the last call
-	markup  bool   // within markup around calls, where the text is none of a call
+	space   string // white space since the start or the last call, not added yet
+	written bool   // there is content since the start or the last call
+	markup  bool   // inside markup around calls but not inside a call
 }
 
-// reasoning adds to the thought.
+// reasoning adds reasoning text.
 func (s *sink) reasoning(t string) {
 	if !s.opts.HideReasoning {
 		s.add(Delta{Kind: Reasoning, Text: t})
 	}
 }
 
-// content adds to the content. White space alone waits for what follows it: beside
-// a call it is dropped.
+// content adds content text. White space next to a call is dropped, so that leading white
+// space is held until other text follows.
 func (s *sink) content(t string) {
 	if !s.written {
 		if strings.TrimSpace(t) == "" {
@@ -44,29 +44,29 @@ func (s *sink) begin(name string) {
 	}
 }
 
-// arguments adds to the call that began last.
+// arguments adds to the arguments of the last call.
 func (s *sink) arguments(t string) {
 	if s.reported() {
 		s.add(Delta{Kind: ToolCall, Text: t, Index: s.calls - 1})
 	}
 }
 
-// close ends the call that began last.
+// close ends the last call.
 func (s *sink) close() { s.inCall, s.space, s.written = false, "", false }
 
-// block says that the text is markup around calls now, or no longer.
+// block begins or ends markup around calls.
 func (s *sink) block(is bool) {
 	if is != s.markup {
 		s.space, s.written, s.markup = "", false, is
 	}
 }
 
-// reported says whether the client is told of the call that began last.
+// reported reports whether the client gets the last call.
 func (s *sink) reported() bool {
 	return s.opts.Choice != None && (s.calls == 1 || !s.opts.OneCall)
 }
 
-// add joins deltas of one kind.
+// add appends a delta, or joins it to the last one of the same kind and call.
 func (s *sink) add(d Delta) {
 	if d.Text == "" {
 		return
@@ -78,7 +78,7 @@ func (s *sink) add(d Delta) {
 	s.out = append(s.out, d)
 }
 
-// end sends the white space that no call made needless.
+// end adds the held white space if the reply has no calls.
 func (s *sink) end() {
 	if s.calls == 0 && s.space != "" && !s.markup {
 		s.add(Delta{Kind: Content, Text: s.space})
@@ -86,7 +86,7 @@ func (s *sink) end() {
 	s.space = ""
 }
 
-// take gives the deltas out.
+// take returns and removes the collected deltas.
 func (s *sink) take() []Delta {
 	out := s.out
 	s.out = nil

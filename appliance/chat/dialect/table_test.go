@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestTables: what each dialect makes of texts, in testdata/*.txt. A line that
-// begins with "#" is a comment, one with "@" sets options as JSON for the lines
-// after it, every other line is a text, "=>" and what it is parsed to, both JSON;
-// "=>|" says that the text was cut by max_tokens.
+// TestTables checks the parsed messages of the texts in testdata/*.txt. A line that begins
+// with "#" is a comment, and one with "@" sets options as JSON for the lines after it. Every
+// other line is a text, "=>" and the message, both JSON; "=>|" marks a text that max_tokens
+// cut off.
 func TestTables(t *testing.T) {
 	files, err := os.ReadDir("testdata")
 	if err != nil {
@@ -26,7 +26,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// settings are the options of a line of a table.
+// settings are the options of a table row.
 type settings struct {
 	Reasoning, Tools, Choice, Function, Prompt string
 	OneCall, HideReasoning                     bool
@@ -35,7 +35,7 @@ type settings struct {
 	Tokens                                     bool // markers are tokens
 }
 
-// row is what a text is parsed to; a call is its name and its arguments.
+// row is the expected message of a text; a call is its name and its arguments.
 type row struct {
 	Reasoning, Content string
 	Calls              [][2]string
@@ -112,7 +112,8 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// TestMarkersAreNoPrefixes: the scanner takes the first marker that fits.
+// TestMarkersAreNoPrefixes checks that no marker is a prefix of another, because the scanner
+// takes the first one that matches.
 func TestMarkersAreNoPrefixes(t *testing.T) {
 	for _, pair := range pairs() {
 		p, err := New(Options{Reasoning: pair[0], Tools: pair[1]})
@@ -130,7 +131,7 @@ func TestMarkersAreNoPrefixes(t *testing.T) {
 	}
 }
 
-// TestIDs: ids are in the form that clients know, and differ.
+// TestIDs checks that call IDs have the expected format and are different.
 func TestIDs(t *testing.T) {
 	m, _, err := Parse(Options{Tools: "hermes"}, strings.Repeat(`<tool_call>{"name": "f", "arguments": {}}</tool_call>`, 3), "stop")
 	if err != nil || len(m.Calls) != 3 {

@@ -5,51 +5,51 @@ import (
 	"strings"
 )
 
-// thinking is the reasoning half of a dialect, as data.
+// thinking describes the reasoning format of a dialect.
 type thinking struct {
 	open, close string
-	inside      bool     // a reply begins in a thought unless the prompt says otherwise
-	ends        []string // starts of tool calls: they end an open thought
-	label       string   // comes first in a thought and is no part of it
-	reopens     bool     // thoughts may begin in the content
+	inside      bool     // a reply begins inside reasoning unless the prompt has a marker
+	ends        []string // starts of tool calls, which end open reasoning
+	label       string   // text at the start of the reasoning that is not part of it
+	reopens     bool     // reasoning may begin again in the content
 	swallows    bool     // a close marker in the content is dropped
 	trims       bool     // white space at the end of the reasoning is dropped
 }
 
-// turns begin a message in the prompts of the families; a thought does not reach
-// over one.
+// turns holds the texts that begin a message in the prompts of the model families.
+// Reasoning does not extend over one of them.
 var turns = []string{"<|im_start|>", "<｜Assistant｜>", "<｜User｜>", "<|turn>", "<start_of_turn>", "<|start_header_id|>", "[/INST]", "[INST]"}
 
-// begins says whether a reply to prompt begins in a thought.
+// begins reports whether a reply to prompt begins inside reasoning.
 func (t *thinking) begins(prompt string) bool {
 	from := 0
 	for _, b := range turns {
 		from = max(from, strings.LastIndex(prompt, b)+1)
 	}
 	open, shut := strings.LastIndex(prompt[from:], t.open), strings.LastIndex(prompt[from:], t.close)
-	if open == shut { // neither
+	if open == shut { // neither marker
 		return t.inside
 	}
 	return open > shut
 }
 
-// thinker is the machine of a thought with a body behind it.
+// thinker is the machine for reasoning followed by a body.
 type thinker struct {
 	*thinking
 	out  *sink
 	body machine
-	in   []string // markers in a thought
-	list []string // markers in the body, made anew each time
+	in   []string // markers in the reasoning
+	list []string // markers in the body; a buffer of the method markers
 
-	thought bool   // the state
-	opened  bool   // the open marker has come
-	start   bool   // of a thought: nothing but white space and open markers so far
-	strict  bool   // what follows the thought is constrained
+	thought bool   // inside reasoning
+	opened  bool   // the open marker was read
+	start   bool   // the reasoning so far is only white space and open markers
+	strict  bool   // the text after the reasoning is constrained
 	begun   bool   // the reply has text or a marker
-	lead    string // what came at the start: white space, or part of the label
-	space   string // white space at the end of the thought, where it is trimmed
-	maybe   []byte // content that is a thought if the close marker comes
-	unsure  bool   // the content so far may lack its open marker
+	lead    string // text at the start of the reasoning: white space, or part of the label
+	space   string // white space at the end of the reasoning, if it is trimmed
+	maybe   []byte // content that turns out to be reasoning if the close marker follows
+	unsure  bool   // the content so far may be reasoning without its open marker
 }
 
 func newThinker(p *Parser, spec *thinking, body machine) *thinker {
@@ -58,7 +58,7 @@ func newThinker(p *Parser, spec *thinking, body machine) *thinker {
 	if !t.strict {
 		t.in = append(t.in, spec.ends...)
 	}
-	// the prompt holds the label where it holds the open marker
+	// a prompt that has the open marker also has the label
 	t.unsure = spec.label != "" && !t.thought && !t.strict
 	if t.thought && spec.label != "" {
 		t.start = false
@@ -99,7 +99,7 @@ func (t *thinker) text(s string) {
 	}
 }
 
-// begin takes the start of a thought that may be its label.
+// begin parses the start of the reasoning, which may be its label.
 func (t *thinker) begin(s string) {
 	t.lead += s
 	if rest, is := strings.CutPrefix(t.lead, t.label); is {
@@ -110,15 +110,15 @@ func (t *thinker) begin(s string) {
 	}
 }
 
-// settle gives the start of a thought out as a part of it.
+// settle adds the text at the start to the reasoning.
 func (t *thinker) settle() {
 	lead := t.lead
 	t.start, t.lead = false, ""
 	t.think(lead)
 }
 
-// guess takes the start of a content that may be a thought without its open
-// marker: it has the label.
+// guess parses the start of content that may be reasoning without its open marker, because
+// it begins with the label.
 func (t *thinker) guess(s string) {
 	t.maybe = append(t.maybe, s...)
 	if n := min(len(t.maybe), len(t.label)); string(t.maybe[:n]) != t.label[:n] {
@@ -126,7 +126,7 @@ func (t *thinker) guess(s string) {
 	}
 }
 
-// sure gives it out as content.
+// sure adds the text that guess held back to the content.
 func (t *thinker) sure() {
 	t.unsure = false
 	if text := string(t.maybe); text != "" {
@@ -135,7 +135,7 @@ func (t *thinker) sure() {
 	}
 }
 
-// think adds to the reasoning.
+// think adds text to the reasoning.
 func (t *thinker) think(s string) {
 	if t.trims {
 		s = t.space + s
@@ -173,6 +173,7 @@ func (t *thinker) mark(m string) {
 	}
 }
 
+// inThought handles a marker inside reasoning.
 func (t *thinker) inThought(m string) {
 	switch {
 	case m == t.open && t.start:
@@ -181,7 +182,7 @@ func (t *thinker) inThought(m string) {
 		t.opened = true
 	case m == t.open:
 		t.think(m)
-	default: // the end of it, by its own marker or by a call
+	default: // the end of the reasoning, by its own marker or by a call
 		t.leave()
 		if m == t.close {
 			return
@@ -194,7 +195,7 @@ func (t *thinker) inThought(m string) {
 	}
 }
 
-// leave ends a thought; a label that never got further is none of it.
+// leave ends the reasoning. An incomplete label at its start is dropped.
 func (t *thinker) leave() {
 	if t.start && (t.label == "" || !strings.HasPrefix(t.label, t.lead)) {
 		t.think(t.lead)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// unit scales what is shown: memory is in bytes.
+// unit returns the divisor of a shown value; memory is measured in bytes.
 func unit(key string) float64 {
 	if key == Peak || key == ServerPeak || key == Planned {
 		return 1 << 20
@@ -14,12 +14,12 @@ func unit(key string) float64 {
 	return 1
 }
 
-// in is a Stat in another unit.
+// in returns a Stat in another unit.
 func (s Stat) in(unit float64) Stat {
 	return Stat{s.Median / unit, s.Least / unit, s.Most / unit, s.Runs}
 }
 
-// number has three digits at least, and no more behind the point than that takes.
+// number formats x with at least three digits, and only as many decimals as that needs.
 func number(x float64) string {
 	switch {
 	case x >= 100:
@@ -56,7 +56,7 @@ func (t target) ratioCell() string {
 	return t.String()
 }
 
-// percent of a limit, and the limit.
+// percent formats the share of a limit, and the limit.
 func percent(share float64, limit Stat) string {
 	if share == 0 {
 		return "–"
@@ -64,8 +64,8 @@ func percent(share float64, limit Stat) string {
 	return fmt.Sprintf("%.0f %% of %s", 100*share, number(limit.Median))
 }
 
-// writeRuns lists the limits and every part: when, beside how much foreign load, and
-// with which commands.
+// writeRuns lists the limits, and of every part the date, the load of other processes and the
+// commands.
 func writeRuns(b *strings.Builder, parts Parts) {
 	for _, name := range Names() {
 		p, ok := parts[name]
@@ -92,7 +92,7 @@ func writeRuns(b *strings.Builder, parts Parts) {
 	}
 }
 
-// writeLimits says what the machine did at most, beside the runs and within vapp's.
+// writeLimits writes the machine's maximum rates, as measured between the runs and by vapp.
 func writeLimits(b *strings.Builder, p Part) {
 	var words []string
 	for _, l := range []struct{ key, text string }{
@@ -111,7 +111,7 @@ func writeLimits(b *strings.Builder, p Part) {
 	}
 }
 
-// writeTurns shows how decoding went, turn by turn.
+// writeTurns writes the rate of each turn of decoding.
 func writeTurns(b *strings.Builder, p Part) {
 	if len(p.Turns) == 0 {
 		return
@@ -126,7 +126,7 @@ func writeTurns(b *strings.Builder, p Part) {
 	b.WriteString(".\n\n")
 }
 
-// writeExtra shows what the big table does not.
+// writeExtra writes the figures that are not in the main table.
 func writeExtra(b *strings.Builder, p Part) {
 	keys := []string{MedianTTFT, MedianITL, ITL, ServerPeak, Planned}
 	sides := []string{Vapp, VappInt8, Llama, LlamaBest}

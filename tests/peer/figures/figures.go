@@ -1,5 +1,7 @@
-// Package figures knows what a comparison with other engines measured: it reads what
-// the tools of each side print, keeps it, and holds it against the targets.
+// Package figures holds the results of a comparison with other engines: it parses the
+// output of each side's tools, stores it, and writes the report with the targets. It must not
+// run tools or import packages of vapp.
+// Start reading at Part in figures.go and Report in report.go.
 package figures
 
 import (
@@ -23,8 +25,8 @@ const (
 	Machine   = "limits"
 )
 
-// Keys of what is measured. Rates are tokens a second, times milliseconds, sizes
-// bytes, limits bytes or operations a second.
+// Keys of figures. Rates are in tokens per second, times in milliseconds, sizes in bytes,
+// limits in bytes or operations per second.
 const (
 	Prefill512  = "prefill 512"
 	Prefill2048 = "prefill 2048"
@@ -32,10 +34,10 @@ const (
 	Sixteen     = "16 streams"
 	Peak        = "peak"
 	Planned     = "planned"
-	Arenas      = "arenas off"        // bytes taken beyond those planned
-	DecodeLimit = "decode limit"      // tokens a second at the bandwidth of the same run
-	MatrixLimit = "matrix limit"      // prompt tokens a second at the rate of the same run, from registers
-	PromptOps   = "prompt operations" // of a token
+	Arenas      = "arenas off"        // bytes used in addition to the planned ones
+	DecodeLimit = "decode limit"      // tokens per second at the bandwidth of the same run
+	MatrixLimit = "matrix limit"      // prompt tokens per second at the register rate of the same run
+	PromptOps   = "prompt operations" // per token
 	Bandwidth   = "read bandwidth"
 	RateF32     = "f32 rate"
 	RateBF16    = "bf16 rate"
@@ -49,38 +51,38 @@ const (
 	MedianITL   = "itl median"
 	ServerPeak  = "server peak"
 	ServerShare = "server share" // percent of the CPU time at 64 streams
-	// Of 16 streams at the machine's limit: their rate, and when the last of them has its
-	// first token.
+	// The rate of 16 streams at the machine's limit, and the time until the last of them has
+	// its first token.
 	SixteenLimit = "16 streams limit"
 	FirstLimit   = "first token limit"
-	// Prefixes: a line of the plan, and a part of the server's share.
+	// Prefixes of the keys of the plan's lines and of the parts of the server's share.
 	Item       = "item "
 	ServerPart = "server: "
 )
 
-// Values are measured figures by key.
+// Values holds figures by key.
 type Values map[string]float64
 
-// Run is one start of one side.
+// Run is one run of a side.
 type Run struct {
 	Side    string   `json:"side"`
 	Command []string `json:"command"`
 	Seconds float64  `json:"seconds"`
-	Foreign float64  `json:"foreign"` // share of all CPU time that others took meanwhile, stolen time included
+	Foreign float64  `json:"foreign"` // share of all CPU time that other processes used meanwhile, including stolen time
 	Values  Values   `json:"values"`
-	Steps   []Step   `json:"steps,omitempty"` // where vapp's steps spend their time
-	Turns   bool     `json:"turns,omitempty"` // it was loaded and ran when it was its turn: what it measured is in Part.Turns
+	Steps   []Step   `json:"steps,omitempty"` // the times of ops in vapp's steps
+	Turns   bool     `json:"turns,omitempty"` // a resident program; its figures are in Part.Turns
 }
 
-// Part is what was measured of one file, or beside all files.
+// Part holds the measurements of one model file, or of one topic.
 type Part struct {
 	Name   string    `json:"name"`
 	Date   time.Time `json:"date"`
-	Took   float64   `json:"took"` // seconds, all of it
+	Took   float64   `json:"took"` // total seconds
 	Rounds int       `json:"rounds"`
-	Notes  []string  `json:"notes,omitempty"` // what was not measured, and why
+	Notes  []string  `json:"notes,omitempty"` // what was not measured, with the reason
 	Runs   []Run     `json:"runs"`
-	Turns  []Turn    `json:"turns,omitempty"` // of decoding, in their order; in place of runs of it
+	Turns  []Turn    `json:"turns,omitempty"` // of decoding, in their order; they replace runs of it
 }
 
 // Save replaces a part's file in dir.
@@ -96,10 +98,10 @@ func (p Part) Save(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-// Parts are what there is of the comparison, by name.
+// Parts holds the measured parts by name.
 type Parts map[string]Part
 
-// Load reads what was saved of the named parts; what is absent was not measured.
+// Load reads the saved parts with these names; an absent one was not measured.
 func Load(dir string, names []string) (Parts, error) {
 	out := Parts{}
 	for _, n := range names {
@@ -119,14 +121,14 @@ func Load(dir string, names []string) (Parts, error) {
 	return out, nil
 }
 
-// Stat is the median of some runs, and how far they are apart.
+// Stat is the median and the range of some runs.
 type Stat struct {
 	Median, Least, Most float64
 	Runs                int
 }
 
-// Stat of what runs of a side measured, of decoding its turns where there are any; the
-// zero Stat if none did.
+// Stat returns the statistics of a side's runs, or of its turns of decoding if there are
+// any; the zero Stat if there are none.
 func (p Part) Stat(side, key string) Stat {
 	var v []float64
 	switch key {
@@ -146,12 +148,12 @@ func (p Part) Stat(side, key string) Stat {
 	return stat(v)
 }
 
-// middle of sorted values; of an even number the mean of the two.
+// middle returns the median of sorted values.
 func middle(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// best of the sides' medians: the largest.
+// best returns the Stat of the side with the largest median.
 func (p Part) best(key string, sides ...string) Stat {
 	var out Stat
 	for _, s := range sides {
@@ -162,8 +164,8 @@ func (p Part) best(key string, sides ...string) Stat {
 	return out
 }
 
-// share is the median of what each run, or turn, reached of its own limit; where the limit is of
-// other runs, the medians' ratio.
+// share returns the median of the shares that each run or turn reached of its own limit; if the limit
+// is from other runs, the ratio of the medians.
 func (p Part) share(side, key, limit string) float64 {
 	if v := p.shares(side); key == Decode && len(v) > 0 {
 		return stat(v).Median

@@ -27,7 +27,7 @@ const engine = `{"limits": {"read": 40e9, "f32": 200e9, "bf16": 400e9}, "matrix_
  "memory": {"arenas_planned": 100, "arenas_taken": 100, "planned": 3000, "peak": 2000,
   "items": [{"item": "kv", "bytes": 300, "basis": "exact"}, {"item": "mapped files", "bytes": 9, "basis": "apart"}]}}`
 
-// profiled is where the steps of engine spend their time.
+// profiled holds the times of ops in the steps of engine.
 var profiled = []figures.Step{
 	{
 		Work: figures.Work{Streams: 1, Prompt: 512, Output: 1}, Kind: "prefill", Limit: 1e6 * 256 * 2e9 / 400e9,
@@ -49,7 +49,7 @@ const streaming = `=== RUN   TestStreamingCost/default_model
           sockets        0.30 s    0.8 %     5.21 µs a token
 `
 
-// TestRead takes the figures out of what each tool prints.
+// TestRead parses the output of each tool.
 func TestRead(t *testing.T) {
 	engineOnly := func(out []byte) (figures.Values, error) {
 		v, steps, err := figures.ReadEngine(out, 0)
@@ -96,8 +96,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadRate: products of int8 are held against the higher of two rates, as one may have been measured
-// while another program had the processor.
+// TestReadRate checks that the limit of int8 uses the higher of two rates, because one may have been
+// measured while another program was running.
 func TestReadRate(t *testing.T) {
 	saw := strings.Replace(engine, `"bf16": 400e9}`, `"bf16": 400e9, "int8": 900e9}`, 1)
 	for rate, want := range map[float64]float64{0: 200, 450e9: 450, 1000e9: 500} {
@@ -108,7 +108,7 @@ func TestReadRate(t *testing.T) {
 	}
 }
 
-// turns are of a machine that slows to a half and comes back.
+// turns are of a machine that slows to half its speed and recovers.
 var turns = []figures.Turn{
 	{Side: figures.Llama, Decode: 100, Before: 40e9, After: 40e9},
 	{Side: figures.VappInt8, Decode: 150, StepBytes: 1e8, Before: 40e9, After: 20e9},
@@ -119,18 +119,18 @@ var turns = []figures.Turn{
 	{Side: figures.VappInt8, Decode: 160, StepBytes: 1e8, Before: 40e9, After: 40e9},
 }
 
-// TestTurns: a side is held against the neighbouring turns of a peer and against the
-// bandwidth around its own.
+// TestTurns checks that a side is compared with the neighbouring turns of a peer and with the
+// bandwidth around its own turns.
 func TestTurns(t *testing.T) {
 	p := figures.Part{Turns: turns}
 	for _, c := range []struct {
 		what      string
 		got, want figures.Stat
 	}{
-		{"beside llama.cpp", p.Beside(figures.VappInt8, figures.Llama), figures.Stat{Median: 1.6, Least: 0.9, Most: 3, Runs: 5}}, // 1.5, 3, 1.8, 0.9, 1.6
-		{"beside the tuned one", p.Beside(figures.VappInt8, figures.LlamaBest), figures.Stat{Median: 1.6, Least: 1.2, Most: 2, Runs: 2}},
-		{"the other way round", p.Beside(figures.LlamaBest, figures.Llama), figures.Stat{Median: 1.125, Least: 0.75, Most: 1.5, Runs: 2}},
-		{"beside nobody", p.Beside(figures.VappInt8, figures.Torch), figures.Stat{}},
+		{"to llama.cpp", p.RatioTo(figures.VappInt8, figures.Llama), figures.Stat{Median: 1.6, Least: 0.9, Most: 3, Runs: 5}}, // 1.5, 3, 1.8, 0.9, 1.6
+		{"to the tuned one", p.RatioTo(figures.VappInt8, figures.LlamaBest), figures.Stat{Median: 1.6, Least: 1.2, Most: 2, Runs: 2}},
+		{"the other way round", p.RatioTo(figures.LlamaBest, figures.Llama), figures.Stat{Median: 1.125, Least: 0.75, Most: 1.5, Runs: 2}},
+		{"to one that was not measured", p.RatioTo(figures.VappInt8, figures.Torch), figures.Stat{}},
 		{"rates", p.Stat(figures.VappInt8, figures.Decode), figures.Stat{Median: 150, Least: 90, Most: 160, Runs: 3}},
 		{"limits", p.Stat(figures.VappInt8, figures.DecodeLimit), figures.Stat{Median: 300, Least: 300, Most: 400, Runs: 3}},
 		{"limits of a side that reads nobody knows what", p.Stat(figures.Llama, figures.DecodeLimit), figures.Stat{}},
@@ -140,12 +140,12 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	old := figures.Part{Runs: []figures.Run{{Side: figures.Vapp, Values: figures.Values{figures.Decode: 12}}, {Side: figures.Llama, Values: figures.Values{figures.Decode: 10}}}}
-	if got := old.Beside(figures.Vapp, figures.Llama); got != (figures.Stat{Median: 1.2, Least: 1.2, Most: 1.2, Runs: 1}) {
+	if got := old.RatioTo(figures.Vapp, figures.Llama); got != (figures.Stat{Median: 1.2, Least: 1.2, Most: 1.2, Runs: 1}) {
 		t.Errorf("of runs: %+v", got)
 	}
 }
 
-// measured is a comparison of which two parts were measured.
+// measured is a comparison with two measured parts.
 func measured() figures.Parts {
 	date := time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC)
 	vapp := func(decode, prefill float64) figures.Values {
@@ -186,7 +186,7 @@ func measured() figures.Parts {
 	return figures.Parts{"llama1b-bf16": bf16, "llama1b-q8_0": q8, "smollm2-q4_1": smol, figures.Streams: streams}
 }
 
-// TestReport writes the page of fixed figures.
+// TestReport compares the report of fixed figures with the golden file.
 func TestReport(t *testing.T) {
 	const path = "testdata/report.md"
 	m := figures.Place{Lines: []string{"a processor", "llama.cpp of a commit"}}
@@ -212,7 +212,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestNotes keeps what people wrote, and takes nothing that is cut off.
+// TestNotes checks that notes are kept, and that incomplete ones are not.
 func TestNotes(t *testing.T) {
 	b, e := figures.NotesBegin, figures.NotesEnd
 	for old, want := range map[string]string{
@@ -224,7 +224,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestSave keeps a part and finds it again; what was not measured is absent.
+// TestSave checks that a saved part is loaded again, and that other parts are absent.
 func TestSave(t *testing.T) {
 	dir, parts := t.TempDir(), measured()
 	for _, p := range parts {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// ReadLlamaBench takes the rates out of what llama-bench prints with -o json. The run
-// of 32 tokens that warms up is left out.
+// ReadLlamaBench returns the rates in the output of llama-bench -o json, without the warm-up
+// of 32 tokens.
 func ReadLlamaBench(out []byte) (Values, error) {
 	var tests []struct {
 		Prompt int     `json:"n_prompt"`
@@ -38,8 +38,8 @@ func ReadLlamaBench(out []byte) (Values, error) {
 	return v, nil
 }
 
-// ReadBatchedBench takes the rate of 16 streams out of what llama-batched-bench prints
-// as JSON lines among others.
+// ReadBatchedBench returns the rate of 16 streams in the output of llama-batched-bench, which
+// has JSON lines and others.
 func ReadBatchedBench(out []byte) (Values, error) {
 	v := Values{}
 	for line := range bytes.Lines(out) {
@@ -54,7 +54,7 @@ func ReadBatchedBench(out []byte) (Values, error) {
 	return v, need("llama-batched-bench", v, Sixteen)
 }
 
-// engineReport is what is used of vapp bench engine --json.
+// engineReport is the part of the output of vapp bench engine --json that is used.
 type engineReport struct {
 	Limits struct{ Read, F32, BF16, Int8 float64 }
 	Matrix float64 `json:"matrix_rate"`
@@ -85,10 +85,10 @@ type engineRow struct {
 	}
 }
 
-// ReadEngine takes rates, limits and memory out of what vapp bench engine --json
-// prints, and where steps spend their time. rate is the operations a second that the
-// machine was seen to do of int8, if those are multiplied; what vapp measured counts where it
-// is more. 0: bf16 is, or what it stands for, at the rate that vapp measured.
+// ReadEngine returns the rates, limits, memory and times of ops in the output of vapp bench
+// engine --json. rate is the machine's measured rate of int8 operations per second, if the
+// side multiplies int8; a higher rate in the output takes precedence. 0: the side multiplies
+// bf16, at the rate in the output.
 func ReadEngine(out []byte, rate float64) (v Values, steps []Step, err error) {
 	var r engineReport
 	if err := json.Unmarshal(out, &r); err != nil {
@@ -111,7 +111,7 @@ func ReadEngine(out []byte, rate float64) (v Values, steps []Step, err error) {
 	if len(r.Rows) == 0 || !(r.Limits.Read > 0) || !(rate > 0) {
 		return nil, nil, fmt.Errorf("vapp bench engine: it measured nothing")
 	}
-	if _, whole := v[Sixteen]; whole { // the memory that the peer's is compared with
+	if _, whole := v[Sixteen]; whole { // the run whose memory is compared with the peer's
 		r.memory(v)
 	}
 	return v, steps, nil
@@ -126,7 +126,7 @@ func (r engineReport) memory(v Values) {
 	}
 }
 
-// rates adds what a row measured, and its limits.
+// rates adds the rates and limits of a row.
 func (x engineRow) rates(v Values, read, rate float64) {
 	prompt := x.PromptOperations / rate
 	switch {
@@ -144,12 +144,12 @@ func (x engineRow) rates(v Values, read, rate float64) {
 	}
 }
 
-// decodeLimit is the seconds that a decode step takes at least.
+// decodeLimit returns the minimum seconds of a decode step.
 func (x engineRow) decodeLimit(read, rate float64) float64 {
 	return max(x.StepBytes/read, float64(x.Streams)*x.DecodeOperations/rate)
 }
 
-// steps are those of a row that was profiled.
+// steps returns the steps of a profiled row.
 func (x engineRow) steps(read, rate float64) []Step {
 	var out []Step
 	for _, s := range x.Steps {
@@ -162,8 +162,8 @@ func (x engineRow) steps(read, rate float64) []Step {
 	return out
 }
 
-// ReadServe takes throughput and latencies out of what vapp bench serve saves. A run
-// in which a request failed counts for nothing.
+// ReadServe returns throughput and latencies in the file of vapp bench serve. A run with a
+// failed request is an error.
 func ReadServe(saved []byte) (Values, error) {
 	var r struct {
 		Completed, Failed int
@@ -183,8 +183,8 @@ func ReadServe(saved []byte) (Values, error) {
 	return v, need("vapp bench serve", v, Served, TTFT, ITL)
 }
 
-// ReadLimits takes the rates that tests/peer/limits prints. A machine with tiles
-// multiplies with them.
+// ReadLimits returns the rates in the output of tests/peer/limits. On a machine with AMX tiles
+// the matrix rates are those of tiles.
 func ReadLimits(out []byte) (Values, error) {
 	var v Values
 	if err := json.Unmarshal(out, &v); err != nil {
@@ -199,7 +199,7 @@ func ReadLimits(out []byte) (Values, error) {
 	return v, need("limits", v, Bandwidth)
 }
 
-// ReadTorch takes the rates that tests/peer/torch_rates.py prints.
+// ReadTorch returns the rates in the output of tests/peer/torch_rates.py.
 func ReadTorch(out []byte) (Values, error) {
 	var v Values
 	if err := json.Unmarshal(out, &v); err != nil {
@@ -210,11 +210,10 @@ func ReadTorch(out []byte) (Values, error) {
 
 var serverLine = regexp.MustCompile(`(?m)^\s*server\s+[\d.]+ s\s+([\d.]+) %`)
 
-// serverParts are the lines below it, set in further.
+// serverParts matches the indented lines below serverLine.
 var serverParts = regexp.MustCompile(`(?m)^\s{10}(\S.*?)\s+[\d.]+ s\s+([\d.]+) %`)
 
-// ReadStreams takes the server's share of all CPU time out of the log of
-// TestStreamingCost.
+// ReadStreams returns the server's share of all CPU time in the log of TestStreamingCost.
 func ReadStreams(out []byte) (Values, error) {
 	m := serverLine.FindSubmatch(out)
 	if m == nil {
@@ -230,7 +229,7 @@ func ReadStreams(out []byte) (Values, error) {
 	return v, err
 }
 
-// need says which figure a tool did not print.
+// need returns an error if a tool did not print one of these figures.
 func need(tool string, v Values, keys ...string) error {
 	for _, k := range keys {
 		if !(v[k] > 0) {

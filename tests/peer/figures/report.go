@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Place says where and with what it was measured; each line is shown as it is.
+// Place describes the machine and the software; each line is shown unchanged.
 type Place struct {
 	Lines []string
-	AMX   bool // it multiplies tiles
+	AMX   bool // the machine has AMX
 }
 
-// Markers around what people write: the report keeps what stands between them.
+// Markers around the notes that are written by hand, which the report keeps.
 const (
 	NotesBegin = "<!-- written by hand: begin -->"
 	NotesEnd   = "<!-- written by hand: end -->"
 )
 
-// Notes are what stands between the markers of an older report.
+// Notes returns the text between the markers of an older report.
 func Notes(old string) string {
 	_, rest, found := strings.Cut(old, NotesBegin)
 	notes, _, ended := strings.Cut(rest, NotesEnd)
@@ -28,7 +28,7 @@ func Notes(old string) string {
 	return strings.Trim(notes, "\n")
 }
 
-// Report is docs/performance.md.
+// Report returns the text of docs/performance.md.
 func Report(parts Parts, m Place, notes string) string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -57,51 +57,53 @@ const head = `# Performance
 
 Written by ` + "`make bench-peer`" + `, which fetches and builds llama.cpp, makes the model files and
 measures everything below on the machine that it runs on. ` + "`make bench-peer PART=llama1b-q8_0`" + `
-measures one part again, with commas several; ` + "`PART=report`" + ` only writes this page.
+measures one part again, or several, separated by commas; ` + "`PART=report`" + ` only writes this page.
 
 ## The machine
 
 `
 
-const method = `All sides run the same files one after the other, and again in the same order: llama.cpp as it comes,
-vapp, llama.cpp tuned (flash attention on, weights read into huge pages instead of mapped),
-vapp with int8 activations where the format has them, and bf16 keys and values then: as large as the f16
-that these files ask for, which is multiplied in f32. A figure is the median of the runs;
-± is half of the distance between the least and the most. "Best" is the better of
-llama.cpp's two settings. For quantized files llama.cpp rounds activations to int8 by itself;
-vapp does so only if the profile says ` + "`cpu: activations: \"int8\"`" + `, so it has two rows; its server
-is driven with int8 activations then, like beside like.
-Decoding is measured in turns of two or three seconds, all sides loaded before, A B A B, six of each
-of the two that are compared and two to four of the others: the bandwidth of a shared machine moves within
-seconds. "Of best" and multiples of a peer are the median of the ratios of neighbouring turns, the least and the most
-beside it; the limit is the read bandwidth measured just before and after each turn, their mean over what a step has
-to read (weights and KV cache), and the share the median of the turns' shares. That of prefill the multiply-add rate from registers, over the
-operations of a token, at the rate of the numbers that are multiplied.
-That of 16 streams is both: the prompts multiplied, then a step for each token, the longer of read
-and multiplied; it is of the engine's run, and the server is held against it.
-Every side runs 32 tokens before a clock starts. What is long (16 streams, servers, 2,048 tokens,
-PyTorch, the profiles) runs once for each ROUNDS, prompts of 512 twice, in turns; PyTorch's decoding is
-a run of its own, and its ratio that of medians.
-Memory is the peak of what was resident during the runs of 16 streams, of vapp as of
-llama-batched-bench; vapp's arenas take what is planned to the byte, or its run fails.
-Llama-3.2-1B has the published shape and random weights; SmolLM2-135M is the default model, its
-bf16 file made from the Q4_1 one.
+const method = `All sides run the same files one after the other, and then again in the same order: llama.cpp with
+its defaults, vapp, llama.cpp tuned (flash attention on, weights read into huge pages instead of mapped), and vapp with
+int8 activations if the format supports them. The latter has bf16 keys and values: they have the size of the f16 that
+these files ask for, which is multiplied in f32. A figure is the median of the runs; ± is half of the
+range between minimum and maximum. "Best" is the better of llama.cpp's two settings. For quantized files llama.cpp
+always rounds activations to int8. vapp does so only if the profile sets ` + "`cpu: activations: \"int8\"`" + `, so it has
+two rows; its server runs with int8 activations then, so that equal settings are compared.
+
+Decoding is measured in turns of two or three seconds with all sides loaded before, because the bandwidth of a shared
+machine changes within seconds. The two compared sides alternate (A B A B) and have six turns each; the others have
+two to four. "Of best" and multiples of a peer are the median of the ratios of neighbouring turns, with minimum and
+maximum next to it.
+
+The limit of decoding is the mean of the read bandwidths measured just before and after a turn, divided by the bytes
+that a step must read (weights and KV cache); the share is the median of the turns' shares. The limit of prefill
+is the multiply-add rate of the dtype that is multiplied, with operands in registers, divided by the operations of
+a token. The limit of 16 streams combines both: the prompts are multiplied, and each step takes the longer of reading and
+multiplying. It is that of the engine's run, and the server is compared with the same limit.
+
+Every side runs 32 tokens as a warm-up. Long measurements (16 streams, servers, 2,048 tokens, PyTorch, the profiles)
+run once for each of ROUNDS; prompts of 512 tokens run twice, in turns. PyTorch's decoding is a run of its own, and
+its ratio is that of the medians. Memory is the peak of resident memory during the runs of 16 streams, of vapp
+and of llama-batched-bench; vapp's run fails unless its arenas use exactly the planned bytes.
+Llama-3.2-1B has the published shape and random weights. SmolLM2-135M is the default model; its
+bf16 file is made from the Q4_1 one.
 `
 
-const why = `Of every row that misses a target: where its steps spend their time, in shares of the step, as
-measured beside it in the same run (the tables are at the end). "linear" multiplies by the weights;
-the limit beside it is that of the whole step on this machine, so the distance of the two is what
-better kernels can win, and the other ops are what fewer or fused ones can.
+const why = `For every row that misses a target: the ops on which its steps spend their time, as shares of the step,
+measured in the same run (the tables are at the end). "linear" multiplies by the weights. The limit next to it is
+that of the whole step on this machine. The distance of the two is what better kernels can gain; the time of the other
+ops is what fewer or fused ops can gain.
 
 `
 
 const noAMX = `
-This machine has no AMX. The targets that name AMX's rate are held against the rate that it has
-(AVX-512 bf16 where there is one), and multiples of llama.cpp that only tiles could reach are
-counted as missed all the same.
+This machine has no AMX. Targets that name AMX's rate are compared with the rate that the machine has
+(AVX-512 bf16 if available), and multiples of llama.cpp that only AMX could reach
+count as missed.
 `
 
-// row is a line of the table: a work and a side of vapp.
+// row is a row of the table: a work and a side of vapp.
 type row struct {
 	work, side                    string
 	vapp, llama, best, torch, top string
@@ -123,7 +125,7 @@ func table(parts Parts) []row {
 				continue
 			}
 			best := p.best(key, Llama, LlamaBest)
-			if key == Peak || key == TTFT { // the less, the better; the tuned llama.cpp is not asked
+			if key == Peak || key == TTFT { // less is better; the tuned llama.cpp is not compared
 				best = p.Stat(Llama, key)
 			}
 			r := row{
@@ -132,7 +134,7 @@ func table(parts Parts) []row {
 				part: p, key: key, limitKey: limit,
 			}
 			if key == Decode {
-				r.top = faster(0, "", p.besideBest(side, Llama, LlamaBest), mine).ratioCell()
+				r.top = faster(0, "", p.ratioToBest(side, Llama, LlamaBest), mine).ratioCell()
 			}
 			if limit != "" && key != TTFT {
 				r.limit = percent(p.share(side, key, limit), p.Stat(side, limit))
@@ -213,5 +215,5 @@ func writeMissed(b *strings.Builder, rows []row) {
 	fmt.Fprintf(b, "\n%d of %d targets are met.\n", asked-n, asked)
 }
 
-// day is how the report writes a date.
+// day formats a date for the report.
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

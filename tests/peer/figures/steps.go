@@ -6,17 +6,17 @@ import (
 	"text/tabwriter"
 )
 
-// Step is where vapp's steps of a kind spend their time while a work runs.
+// Step holds the times of the ops in vapp's steps of a kind during a work.
 type Step struct {
 	Work Work   `json:"work"`
 	Kind string `json:"kind"` // prefill or decode
-	// Limit is the microseconds that a step takes at the machine's limit: prompts that
-	// of multiplying, generated tokens the longer of reading and multiplying.
+	// Limit is the minimum time of a step in microseconds: for prefill that of multiplying,
+	// for decoding the longer of reading and multiplying.
 	Limit float64 `json:"limit_us"`
-	Ops   []Op    `json:"ops"` // all is the sum, and the last
+	Ops   []Op    `json:"ops"` // the last one, all, is the sum
 }
 
-// Work is equal requests at once.
+// Work describes concurrent equal requests.
 type Work struct {
 	Streams int `json:"streams"`
 	Prompt  int `json:"prompt"`
@@ -30,7 +30,7 @@ func (w Work) String() string {
 	return fmt.Sprintf("%d+%d, %d streams", w.Prompt, w.Output, w.Streams)
 }
 
-// Op is what an op takes of a step.
+// Op is the time of an op in a step.
 type Op struct {
 	Op      string  `json:"op"`
 	Calls   int64   `json:"calls"`
@@ -39,11 +39,11 @@ type Op struct {
 	Threads float64 `json:"threads,omitempty"`
 }
 
-// linear is the op that multiplies by weights: what the limits count is its work but
-// for attention's share.
+// linear is the op that multiplies by weights. The limits are based on its work, apart from
+// that of attention.
 const linear = "linear"
 
-// all is the sum of the ops.
+// all returns the sum of the ops.
 func (s Step) all() Op {
 	if len(s.Ops) == 0 {
 		return Op{}
@@ -51,8 +51,8 @@ func (s Step) all() Op {
 	return s.Ops[len(s.Ops)-1]
 }
 
-// why says which ops a step's time goes to, and how far the largest of those that
-// multiply is from the limit.
+// why returns the ops with the largest times of a step, and the distance of the largest
+// multiplying op from the limit.
 func (s Step) why() string {
 	var parts []string
 	for _, o := range s.Ops[:len(s.Ops)-1] {
@@ -68,7 +68,7 @@ func (s Step) why() string {
 
 func millis(us float64) string { return number(us/1e3) + " ms" }
 
-// steps of a side while works ran, those of a kind; "" takes both.
+// steps returns the steps of a side in works that fit; kind "" returns both kinds.
 func (p Part) steps(side, kind string, fits func(Work) bool) []Step {
 	var out []Step
 	for _, r := range p.Runs {
@@ -81,9 +81,9 @@ func (p Part) steps(side, kind string, fits func(Work) bool) []Step {
 	return out
 }
 
-// writeOps shows where vapp's steps spend their time.
+// writeOps writes the times of the ops in vapp's steps.
 func writeOps(b *strings.Builder, parts Parts) {
-	b.WriteString("## Where a step's time goes\n\nFrom `vapp bench engine --profile`, runs of their own beside those above.\n")
+	b.WriteString("## Where a step's time goes\n\nFrom `vapp bench engine --profile`, in separate runs from those above.\n")
 	for _, name := range Names() {
 		for _, r := range parts[name].Runs {
 			if len(r.Steps) == 0 {
@@ -108,6 +108,6 @@ func (s Step) write(b *strings.Builder) {
 		}
 		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f %%\t%s\t\n", o.Op, o.Calls, o.Micros, 100*o.Share, threads)
 	}
-	t.Flush() // to a strings.Builder: it does not fail
+	t.Flush() // writing to a strings.Builder does not fail
 	fmt.Fprintf(b, "at the machine's limit: %.1f µs a step\n", s.Limit)
 }

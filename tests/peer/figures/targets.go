@@ -8,7 +8,7 @@ type file struct {
 	bf16, big   bool
 }
 
-// Files are the parts that measure a model file, in the order of the report.
+// files lists the parts of model files in the order of the report.
 var files = []file{
 	{"llama1b-bf16", "Llama-3.2-1B bf16", true, true},
 	{"llama1b-q8_0", "Llama-3.2-1B Q8_0", false, true},
@@ -18,10 +18,10 @@ var files = []file{
 	{"smollm2-q4_1", "SmolLM2-135M Q4_1", false, false},
 }
 
-// Streams is the part that measures what the server takes beside the model.
+// Streams is the part that measures the CPU time of the server apart from the model.
 const Streams = "streams"
 
-// Names are all parts.
+// Names returns the names of all parts.
 func Names() []string {
 	var out []string
 	for _, f := range files {
@@ -30,15 +30,15 @@ func Names() []string {
 	return append(out, Streams)
 }
 
-// target is a bound that a figure is held against.
+// target is a bound for a figure.
 type target struct {
-	text   string  // as the table says it
+	text   string  // in the table
 	got    float64 // 0: not measured
 	bound  float64
-	peer   float64 // the peer's figure that got is a multiple of, if it is
-	most   bool    // the bound is the largest that is allowed
-	form   string  // of got and bound, for Sprintf
-	spread string  // of got; "": of one measurement
+	peer   float64 // the peer's figure, if got is a multiple of it
+	most   bool    // the bound is a maximum
+	form   string  // the format of got and bound
+	spread string  // the range of got; "": there is one measurement
 }
 
 func (t target) measured() bool { return t.got != 0 }
@@ -57,7 +57,7 @@ func atMost(text string, got, bound float64, form string) target {
 	return target{text: text, got: got, bound: bound, most: true, form: form}
 }
 
-// ratio of two figures; 0 if one was not measured.
+// ratio returns a/b; 0 if one was not measured.
 func ratio(a, b float64) float64 {
 	if a == 0 || b == 0 {
 		return 0
@@ -65,7 +65,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// times is a target of the kind "at least n times a peer".
+// times returns the target "at least n times a peer".
 func times(n float64, whom string, mine, theirs Stat) target {
 	t := atLeast(fmt.Sprintf("≥ %gx %s", n, whom), ratio(mine.Median, theirs.Median), n, "%.2fx")
 	t.peer = theirs.Median
@@ -76,24 +76,24 @@ func ofLimit(share, bound float64, what string) target {
 	return atLeast(fmt.Sprintf("≥ %.2f of the %s", bound, what), share, bound, "%.2f")
 }
 
-// faster is a target of the kind "at least n times a peer" in turns beside it.
-func faster(n float64, whom string, beside, mine Stat) target {
-	t := atLeast(fmt.Sprintf("≥ %gx %s", n, whom), beside.Median, n, "%.2fx")
-	t.peer = ratio(mine.Median, beside.Median)
-	if beside.Runs > 1 {
-		t.spread = fmt.Sprintf(" (%.2f to %.2f)", beside.Least, beside.Most)
+// faster returns the target "at least n times a peer" for a ratio measured in alternate turns.
+func faster(n float64, whom string, times, mine Stat) target {
+	t := atLeast(fmt.Sprintf("≥ %gx %s", n, whom), times.Median, n, "%.2fx")
+	t.peer = ratio(mine.Median, times.Median)
+	if times.Runs > 1 {
+		t.spread = fmt.Sprintf(" (%.2f to %.2f)", times.Least, times.Most)
 	}
 	return t
 }
 
-// decodeTargets: batch 1.
+// decodeTargets returns the targets of decoding at batch size 1.
 func (f file) decodeTargets(p Part, side string) []target {
-	mine, best := p.Stat(side, Decode), p.besideBest(side, Llama, LlamaBest)
+	mine, best := p.Stat(side, Decode), p.ratioToBest(side, Llama, LlamaBest)
 	share := p.share(side, Decode, DecodeLimit)
 	switch {
 	case f.big && f.bf16:
-		peers := p.besideBest(side, Llama, LlamaBest, Torch)
-		return []target{ofLimit(share, 0.90, "bandwidth"), faster(1.2, "llama.cpp", p.Beside(side, Llama), mine), faster(1.1, "the best peer", peers, mine)}
+		peers := p.ratioToBest(side, Llama, LlamaBest, Torch)
+		return []target{ofLimit(share, 0.90, "bandwidth"), faster(1.2, "llama.cpp", p.RatioTo(side, Llama), mine), faster(1.1, "the best peer", peers, mine)}
 	case f.big:
 		return []target{ofLimit(share, 0.85, "bandwidth"), faster(1.3, "llama.cpp", best, mine)}
 	case f.bf16:
@@ -103,7 +103,7 @@ func (f file) decodeTargets(p Part, side string) []target {
 	}
 }
 
-// prefillTargets: only the big model has any.
+// prefillTargets returns the targets of prefill, which only the large model has.
 func (f file) prefillTargets(p Part, side, key string) []target {
 	mine, best := p.Stat(side, key), p.best(key, Llama, LlamaBest)
 	switch {

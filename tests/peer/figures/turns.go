@@ -2,19 +2,19 @@ package figures
 
 import "slices"
 
-// Turn is a few seconds of decoding one stream on a side that was loaded before.
+// Turn is a few seconds of decoding one stream on a side that is already loaded.
 type Turn struct {
 	Side      string  `json:"side"`
-	Decode    float64 `json:"decode"`     // tokens a second
-	StepBytes float64 `json:"step_bytes"` // what a step reads, of vapp
-	Before    float64 `json:"before"`     // bytes a second that the machine read before it, and after
+	Decode    float64 `json:"decode"`     // tokens per second
+	StepBytes float64 `json:"step_bytes"` // bytes that a step reads, for vapp
+	Before    float64 `json:"before"`     // the machine's read bandwidth before the turn and after it, in bytes per second
 	After     float64 `json:"after"`
 }
 
-// limit is the tokens a second at the bandwidth around a turn; 0: not known.
+// limit returns the tokens per second at the bandwidth around a turn; 0: unknown.
 func (t Turn) limit(bytes float64) float64 { return ratio((t.Before+t.After)/2, bytes) }
 
-// decodes are the rates of a side's turns.
+// decodes returns the rates of a side's turns.
 func (p Part) decodes(side string) (v []float64) {
 	for _, t := range p.Turns {
 		if t.Side == side {
@@ -24,7 +24,7 @@ func (p Part) decodes(side string) (v []float64) {
 	return v
 }
 
-// limits are the decode limits around a side's turns.
+// limits returns the decode limits of a side's turns.
 func (p Part) limits(side string) (v []float64) {
 	for _, t := range p.Turns {
 		if t.Side == side && t.limit(t.StepBytes) > 0 {
@@ -34,7 +34,7 @@ func (p Part) limits(side string) (v []float64) {
 	return v
 }
 
-// shares are what a side's turns reached of the limits around them.
+// shares returns the shares that a side's turns reached of their limits.
 func (p Part) shares(side string) (v []float64) {
 	for _, t := range p.Turns {
 		if x := t.limit(t.StepBytes); t.Side == side && x > 0 {
@@ -44,9 +44,9 @@ func (p Part) shares(side string) (v []float64) {
 	return v
 }
 
-// Beside is a side's rate of decoding as a multiple of a peer's, of the turns of the two
-// that follow each other, whoever is first; with no turns of both, of the medians of runs.
-func (p Part) Beside(side, peer string) Stat {
+// RatioTo returns a side's decode rate as a multiple of a peer's, for each two consecutive
+// turns of both in either order. Without turns of both, it is the ratio of the runs' medians.
+func (p Part) RatioTo(side, peer string) Stat {
 	var v []float64
 	var last Turn
 	for _, t := range p.Turns {
@@ -71,10 +71,10 @@ func (p Part) Beside(side, peer string) Stat {
 	return Stat{}
 }
 
-// besideBest is Beside of the peer that decodes fastest beside it.
-func (p Part) besideBest(side string, peers ...string) (least Stat) {
+// ratioToBest returns RatioTo of the peer that decodes fastest relative to the side.
+func (p Part) ratioToBest(side string, peers ...string) (least Stat) {
 	for _, peer := range peers {
-		if x := p.Beside(side, peer); x.Runs > 0 && (least.Runs == 0 || x.Median < least.Median) {
+		if x := p.RatioTo(side, peer); x.Runs > 0 && (least.Runs == 0 || x.Median < least.Median) {
 			least = x
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// writeWhy says of every row that misses a target what its steps spend their time on,
-// as measured in the same run, and what the machine would give at its limit.
+// writeWhy writes for every row that misses a target the times of its ops, measured in the
+// same run, and the result at the machine's limit.
 func writeWhy(b *strings.Builder, rows []row) {
 	for _, r := range rows {
 		missed := r.missed()
@@ -23,8 +23,8 @@ func writeWhy(b *strings.Builder, rows []row) {
 	}
 }
 
-// missed are the targets that were measured and not met, with what each would be at
-// the machine's limit.
+// missed returns the targets that were measured and not met, each with its value at the
+// machine's limit.
 func (r row) missed() (texts []string) {
 	limit := r.part.Stat(r.side, r.limitKey).Median
 	for _, t := range r.targets {
@@ -45,8 +45,8 @@ func (r row) missed() (texts []string) {
 	return texts
 }
 
-// reasons are one line for each kind of step that the row's work consists of, or for
-// memory and the server what they consist of.
+// reasons returns one line per kind of step in the row's work; for memory and the server, a
+// line with their parts.
 func (r row) reasons() []string {
 	one := func(prompt int) func(Work) bool {
 		return func(w Work) bool { return w.Streams == 1 && w.Prompt == prompt }
@@ -79,7 +79,7 @@ func (r row) reasons() []string {
 	return out
 }
 
-// listed are the figures of a side whose keys begin with prefix, largest first.
+// listed returns the figures of a side whose keys begin with prefix, largest first.
 func (p Part) listed(side, prefix, head string, unit float64) []string {
 	sizes := map[string]float64{}
 	for _, r := range p.Runs {

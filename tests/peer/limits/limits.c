@@ -1,11 +1,11 @@
-/* limits.c: what this machine reads and multiplies at most, as JSON: bytes and operations
- * a second, by as many threads as there are processors.
+/* limits.c: prints the maximum read bandwidth and arithmetic rates of this machine as JSON,
+ * in bytes and operations per second, with one thread per processor.
  *
  *   cc -O3 -march=native -pthread limits.c -o limits && ./limits
- *   ./limits turns      reads once for each line on standard input, and says how fast
+ *   ./limits turns      measures the bandwidth once per line on standard input
  *
- * Each figure is the best of some rounds: what others take of the machine only lowers it.
- * Rates are from registers, of the widest instruction that the compiler was allowed. */
+ * Each figure is the best of several rounds, because other processes only lower it. Rates
+ * use operands in registers and the widest instructions that the compiler may use. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -50,7 +50,7 @@ static void *thread(void *p)
 	return NULL;
 }
 
-/* seconds that all threads take together for one round; a failed thread ends the program. */
+/* once returns the seconds of one round of all threads; a failed thread ends the program. */
 static double once(void (*work)(job *), int threads, const char *buffer)
 {
 	pthread_t ids[THREADS];
@@ -98,7 +98,7 @@ static void read_all(job *j)
 }
 
 #if defined(__AVX512F__)
-/* An instruction on CHAINS accumulators that do not wait for each other. */
+/* CHAINED defines a job that runs an instruction on CHAINS independent accumulators. */
 #define CHAINED(name, instruction) \
 	static void name(job *j) \
 	{ \
@@ -139,7 +139,7 @@ static void fused(job *j)
 
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
 enum { TILES = REPEAT / 4 };
-/* tiles configures eight of 16 rows by 64 bytes. */
+/* tiles configures eight tiles of 16 rows by 64 bytes. */
 static void tiles(void)
 {
 	struct {
@@ -149,7 +149,7 @@ static void tiles(void)
 	} c = {.palette = 1};
 	for (int i = 0; i < 8; i++)
 		c.bytes[i] = 64, c.rows[i] = 16;
-	__asm__ volatile("" : : "r"(&c) : "memory"); /* the intrinsic reads 64 bytes, the compiler thinks 8 */
+	__asm__ volatile("" : : "r"(&c) : "memory"); /* the intrinsic reads 64 bytes, but the compiler assumes 8 */
 	_tile_loadconfig(&c);
 	_tile_zero(0);
 	_tile_zero(1);
@@ -175,11 +175,11 @@ static void tiles(void)
 	}
 TILED(tiles_bf16, _tile_dpbf16ps)
 TILED(tiles_int8, _tile_dpbssd)
-/* The kernel hands tiles out on demand only: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA). */
+/* The kernel enables tiles only on request: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA). */
 static int has_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 #endif
 
-/* turns answers each line with what was read meanwhile, a few rounds together. */
+/* turns prints the bandwidth of a few rounds for each input line. */
 static void turns(int threads, const char *buffer)
 {
 	char line[64];

@@ -1,10 +1,10 @@
-// turns: llama.cpp, loaded once, decodes N tokens of one stream for each line on standard
-// input, and prints the tokens a second as a line of JSON. It does what llama-bench's
-// generation does: the context emptied, a token, then what is drawn at random.
+// turns loads a model with llama.cpp once. For each line on standard input it decodes N tokens
+// of one stream and prints the tokens per second as a line of JSON. Like the generation test
+// of llama-bench, it clears the context and decodes random tokens.
 //
 //   turns FILE THREADS N default|tuned
 //
-// tuned: flash attention on, weights read in place of mapped.
+// tuned: flash attention is on, and weights are read instead of mapped.
 #include "llama.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-package chat
+package structured
 
 import (
 	"errors"
@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// GrammarSource is the AsGrammar of a grammar in either form that vLLM's clients write: Lark
-// ("rule: …", from start), which stays as it is, or EBNF ("rule ::= …", from root).
+// GrammarSource returns the Lark form of a grammar in either form that vLLM's clients
+// write. Lark ("rule: …", start symbol start) is returned unchanged; EBNF
+// ("rule ::= …", start symbol root) is converted.
 func GrammarSource(text string) (string, error) {
 	if !isEBNF(text) {
 		return text, nil
@@ -21,7 +22,7 @@ func GrammarSource(text string) (string, error) {
 	return g.lark("start", "")
 }
 
-// isEBNF reports a definition with "::=" outside of texts and comments.
+// isEBNF reports whether a line of s defines a rule with "::=".
 func isEBNF(s string) bool {
 	for line := range strings.SplitSeq(s, "\n") {
 		name, _, found := strings.Cut(line, "::=")
@@ -41,29 +42,31 @@ func ruleName(s string) bool {
 	return s != ""
 }
 
-// ebnf is a grammar as it was read.
+// ebnf is a parsed EBNF grammar.
 type ebnf struct {
-	order []string
+	order []string // rule names in order of definition
 	rules map[string]*ebnfRule
 }
 
-// ebnfWord is a word of Lark, or the name of a rule until it is known what that becomes.
+// ebnfWord is a token of a rule's right side: Lark text, or the name of an EBNF rule,
+// which lark translates.
 type ebnfWord struct {
 	text string
-	how  string // repeated: *, {2,3}, …
-	ref  bool
+	how  string // quantifier: *, {2,3}, …; "": once
+	ref  bool   // text is a rule name
 }
 
-// ebnfRule is a rule's right side.
+// ebnfRule is the right side of a rule.
 type ebnfRule struct {
 	words   []ebnfWord
-	depth   int  // of open brackets
-	bare    bool // nothing was said since the last bar or bracket
-	endless bool // it leads back to itself
-	seen    uint8
-	number  int
+	depth   int   // open brackets
+	bare    bool  // nothing follows the last "|" or "(" yet
+	endless bool  // recursive: it leads back to itself, or to a rule that does
+	seen    uint8 // state of mark: 0 not visited, 1 in progress, 2 done
+	number  int   // index in ebnf.order
 }
 
+// readEBNF parses and checks an EBNF grammar.
 func readEBNF(s string) (*ebnf, error) {
 	g := &ebnf{rules: map[string]*ebnfRule{}}
 	var now *ebnfRule
@@ -90,15 +93,16 @@ func readEBNF(s string) (*ebnf, error) {
 	return g, g.complete()
 }
 
-// complete: every rule is whole, and each that is named is there.
+// complete checks that brackets are balanced, that referenced rules are defined, and
+// that there is a root rule.
 func (g *ebnf) complete() error {
 	for name, r := range g.rules {
 		if r.depth != 0 {
-			return fmt.Errorf("a bracket of the rule %s stays open", name)
+			return fmt.Errorf("the rule %s has an unclosed bracket", name)
 		}
 		for _, w := range r.words {
 			if w.ref && g.rules[w.text] == nil {
-				return fmt.Errorf("the rule %s, which %s names, is not defined", w.text, name)
+				return fmt.Errorf("the rule %s, which the rule %s uses, is not defined", w.text, name)
 			}
 		}
 	}
@@ -108,7 +112,7 @@ func (g *ebnf) complete() error {
 	return nil
 }
 
-// word reads one word of a rule and returns what is left of s.
+// word parses one word of a rule and returns the rest of s.
 func (r *ebnfRule) word(s string) (string, error) {
 	if name, rest := cutName(s); name != "" {
 		r.words, r.bare = append(r.words, ebnfWord{text: name, ref: true}), false
@@ -133,7 +137,7 @@ func (r *ebnfRule) word(s string) (string, error) {
 		r.bare = true
 	case ')':
 		if r.depth--; r.depth < 0 {
-			return "", errors.New("a bracket is closed that was not open")
+			return "", errors.New("a closing bracket has no opening bracket")
 		}
 		r.add(")")
 	case '*', '+', '?':
@@ -145,12 +149,12 @@ func (r *ebnfRule) word(s string) (string, error) {
 		}
 		return s[end+1:], r.repeat(strings.ReplaceAll(s[:end+1], " ", ""))
 	default:
-		return "", fmt.Errorf("EBNF has no %.20q", s)
+		return "", fmt.Errorf("unexpected text in EBNF: %.20q", s)
 	}
 	return s[1:], nil
 }
 
-// add puts a word into the rule. An empty alternative is written out.
+// add appends a word to the rule. An empty alternative becomes an explicit "".
 func (r *ebnfRule) add(word string) {
 	if r.bare && (word == "|" || word == ")") {
 		r.words = append(r.words, ebnfWord{text: `""`})
@@ -160,18 +164,18 @@ func (r *ebnfRule) add(word string) {
 
 func (r *ebnfRule) repeat(how string) error {
 	if r.bare || len(r.words) == 0 || r.words[len(r.words)-1].how != "" {
-		return fmt.Errorf("nothing stands before %s", how)
+		return fmt.Errorf("%s has nothing to repeat", how)
 	}
 	r.words[len(r.words)-1].how = how
 	return nil
 }
 
-// literal reads a text in quotes.
+// literal parses a quoted string.
 func (r *ebnfRule) literal(s string) (string, error) {
 	var b strings.Builder
 	for rest := s[1:]; rest != ""; {
 		if rest[0] == '"' {
-			r.add(text(b.String()))
+			r.add(larkString(b.String()))
 			return rest[1:], nil
 		}
 		c, after, err := ebnfRune(rest)
@@ -181,10 +185,10 @@ func (r *ebnfRule) literal(s string) (string, error) {
 		b.WriteRune(c)
 		rest = after
 	}
-	return "", fmt.Errorf("a text is not closed: %.20q", s)
+	return "", fmt.Errorf("a string is not closed: %.20q", s)
 }
 
-// class reads a class of characters, as a regular expression.
+// class parses a character class and appends it as a regular expression.
 func (r *ebnfRule) class(s string) (string, error) {
 	var b strings.Builder
 	rest, not := strings.CutPrefix(s[1:], "^")
@@ -194,7 +198,7 @@ func (r *ebnfRule) class(s string) (string, error) {
 			word := "/[" + map[bool]string{true: "^"}[not] + b.String() + "]/"
 			if b.Len() == 0 {
 				if !not {
-					return "", errors.New("a class of no characters")
+					return "", errors.New("an empty character class")
 				}
 				word = `/(?s:.)/`
 			}
@@ -212,17 +216,17 @@ func (r *ebnfRule) class(s string) (string, error) {
 		fmt.Fprintf(&b, `\x{%x}`, c)
 		rest = after
 	}
-	return "", fmt.Errorf("a class is not closed: %.20q", s)
+	return "", fmt.Errorf("a character class is not closed: %.20q", s)
 }
 
-// ebnfRune reads a character, which may be escaped.
+// ebnfRune parses a character, which may be escaped, and returns the rest of s.
 func ebnfRune(s string) (rune, string, error) {
 	if s[0] != '\\' {
 		c, n := utf8.DecodeRuneInString(s)
 		return c, s[n:], nil
 	}
 	if len(s) < 2 {
-		return 0, "", errors.New("a \\ at the end")
+		return 0, "", errors.New("a \\ at the end of the grammar")
 	}
 	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[1]]
 	if digits == 0 {
@@ -233,17 +237,17 @@ func ebnfRune(s string) (rune, string, error) {
 		return c, s[1+n:], nil
 	}
 	if len(s) < 2+digits {
-		return 0, "", fmt.Errorf("a character is not whole: %.10q", s)
+		return 0, "", fmt.Errorf("an escape sequence is incomplete: %.10q", s)
 	}
 	c, err := strconv.ParseUint(s[2:2+digits], 16, 32)
 	if err != nil || c > utf8.MaxRune {
-		return 0, "", fmt.Errorf("%.10q is no character", s)
+		return 0, "", fmt.Errorf("%.10q is not a valid character", s)
 	}
 	return rune(c), s[2+digits:], nil
 }
 
-// lark writes the grammar with root under the name start, and other rules with prefix in
-// their names. A rule that does not lead back to itself is a terminal, which the lexer takes
+// lark returns the grammar in Lark: root is also named start, and every rule name begins
+// with prefix. A rule that is not recursive becomes a terminal, which the lexer matches
 // as a whole.
 func (g *ebnf) lark(start, prefix string) (string, error) {
 	for _, name := range g.order {
@@ -271,6 +275,7 @@ func (g *ebnf) lark(start, prefix string) (string, error) {
 	return b.String(), nil
 }
 
+// name returns the Lark name of a rule: lower case for a rule, upper case for a terminal.
 func (g *ebnf) name(rule, prefix string) string {
 	r := g.rules[rule]
 	if r.endless {
@@ -279,12 +284,12 @@ func (g *ebnf) name(rule, prefix string) string {
 	return fmt.Sprintf("%sR%d", strings.ToUpper(prefix), r.number)
 }
 
-// mark finds out whether a rule leads to itself, or to one that does.
+// mark sets and returns endless of a rule.
 func (g *ebnf) mark(name string) bool {
 	r := g.rules[name]
 	switch r.seen {
 	case 1:
-		return true // it is on the way
+		return true // in progress: this is a cycle
 	case 2:
 		return r.endless
 	}
@@ -298,6 +303,7 @@ func (g *ebnf) mark(name string) bool {
 	return r.endless
 }
 
+// cutName splits off the rule name at the start of s; name is "" if there is none.
 func cutName(s string) (name, rest string) {
 	n := 0
 	for n < len(s) && (ruleName(s[n:n+1]) || n > 0 && (s[n] == '-' || s[n] >= '0' && s[n] <= '9')) {
@@ -306,7 +312,7 @@ func cutName(s string) (name, rest string) {
 	return s[:n], s[n:]
 }
 
-// skipBlank leaves out white space and comments.
+// skipBlank removes leading white space and comments.
 func skipBlank(s string) string {
 	for {
 		s = strings.TrimLeft(s, " \t\r\n")

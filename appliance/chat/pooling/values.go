@@ -1,34 +1,34 @@
-package chat
+package pooling
 
-import "math"
+import (
+	"math"
 
-// shape makes of the engine's numbers what the task gives.
-func (s *Service) shape(a *PoolAsk, v *Vectors) {
-	p := s.cfg.Pooling
+	"vapp.dev/appliance/chat"
+)
+
+// finish turns the engine's numbers into those of the task: truncated and normalized
+// embeddings, or classes.
+func (s *Service) finish(a *Params, v *Vectors) {
+	p := s.text.Pooling()
 	var out []float32
 	for i := range max(1, v.Rows) {
 		row := v.Row(i)
-		if p.Task == TaskEmbed {
-			row = cut(row, a.Dimensions)
-			if *or(a.Activate, &p.Normalize) {
+		if p.Task == chat.TaskEmbed {
+			if a.Dimensions != nil {
+				row = row[:min(*a.Dimensions, len(row))]
+			}
+			if a.Activate == nil && p.Normalize || a.Activate != nil && *a.Activate {
 				normalize(row)
 			}
 		} else {
-			row = p.classes(row, a.Activate)
+			row = classes(p, row, a.Activate)
 		}
 		out = append(out, row...)
 	}
 	v.Values = out
 }
 
-func cut(row []float32, n *int) []float32 {
-	if n == nil {
-		return row
-	}
-	return row[:min(*n, len(row))]
-}
-
-// normalize divides by the Euclidean length, at least 1e-12 as torch has it.
+// normalize divides a vector by its Euclidean length, at least 1e-12 as in torch.
 func normalize(row []float32) {
 	var sum float64
 	for _, x := range row {
@@ -40,8 +40,9 @@ func normalize(row []float32) {
 	}
 }
 
-// classes are a classifier's logits, or their activation unless activate is false.
-func (p *Pooling) classes(row []float32, activate *bool) []float32 {
+// classes returns the activated logits of a classifier; the plain logits if activate is
+// false.
+func classes(p *chat.PoolingConfig, row []float32, activate *bool) []float32 {
 	if p.Chosen && len(row) == 2 {
 		row = []float32{row[1] - row[0]}
 	}
@@ -73,7 +74,7 @@ func softmax(row []float32) {
 	}
 }
 
-// cosine of the angle between two vectors; 0 where one has no length.
+// cosine returns the cosine similarity of two vectors; 0 if one has length 0.
 func cosine(a, b []float32) float32 {
 	var dot, x, y float64
 	for i := range a {

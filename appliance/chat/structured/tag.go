@@ -1,4 +1,4 @@
-package chat
+package structured
 
 import (
 	"bytes"
@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// tagFormat is a part of a structural tag. Type says which of the fields count.
+// tagFormat is a part of a structural tag. Type selects the fields that apply; the comment
+// of a field names the types that use it.
 type tagFormat struct {
 	Type      string          `json:"type"`
 	Value     string          `json:"value"`       // const_string
@@ -19,17 +20,17 @@ type tagFormat struct {
 	Elements  []*tagFormat    `json:"elements"`    // sequence, or
 	Begin     string          `json:"begin"`       // tag
 	Content   *tagFormat      `json:"content"`
-	End       json.RawMessage `json:"end"`      // a text, or a list of texts of which one comes
+	End       json.RawMessage `json:"end"`      // a string, or a list of alternative strings
 	Triggers  []string        `json:"triggers"` // triggered_tags
 	Tags      []*tagFormat    `json:"tags"`     // triggered_tags, tags_with_separator
 	Separator string          `json:"separator"`
-	Excludes  []string        `json:"excludes"` // any_text, triggered_tags: texts that do not come
+	Excludes  []string        `json:"excludes"` // any_text, triggered_tags: strings that must not occur
 	AtLeast   bool            `json:"at_least_one"`
 	First     bool            `json:"stop_after_first"`
 }
 
 // structuralTag is a structural tag in either form: {"structures": [{"begin", "schema",
-// "end"}, …], "triggers": […]} of old releases, or {"format": …}.
+// "end"}, …], "triggers": […]} of old vLLM releases, or {"format": …}.
 type structuralTag struct {
 	Structures []struct {
 		Begin  string          `json:"begin"`
@@ -43,9 +44,9 @@ type structuralTag struct {
 // maxTags bounds the parts of a structural tag.
 const maxTags = 512
 
-// TagSource is the AsGrammar of a structural tag. tokens are the markers that the vocabulary
-// has as one token: such a marker in a text stands for its token. It may be nil where the
-// tag is only checked.
+// TagSource returns the Lark grammar of a structural tag. tokens maps the markers that the
+// vocabulary has as one special token to their ids; a marker in a text of the tag stands
+// for its token. tokens may be nil if the tag is only checked.
 func TagSource(raw json.RawMessage, tokens map[string]int32) (string, error) {
 	var t structuralTag
 	if err := json.Unmarshal(raw, &t); err != nil {
@@ -71,7 +72,7 @@ func TagSource(raw json.RawMessage, tokens map[string]int32) (string, error) {
 	return tagGrammar(f, tokens)
 }
 
-// tagGrammar is the grammar of a format.
+// tagGrammar returns the Lark grammar of a format.
 func tagGrammar(f *tagFormat, tokens map[string]int32) (string, error) {
 	w := &tagWriter{tokens: tokens}
 	start, _ := w.expr(f, place{last: true})
@@ -81,9 +82,10 @@ func tagGrammar(f *tagFormat, tokens map[string]int32) (string, error) {
 	return "start: " + start + "\n" + w.rules.String(), nil
 }
 
+// oneLine returns the text of err without line ends.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// ends are the texts of which one ends a tag.
+// ends returns the alternative end strings of a tag.
 func (f *tagFormat) ends() ([]string, error) {
 	var one string
 	var many []string
@@ -95,11 +97,11 @@ func (f *tagFormat) ends() ([]string, error) {
 	case json.Unmarshal(f.End, &many) == nil && len(many) > 0:
 		return many, nil
 	}
-	return nil, fmt.Errorf(`the "end" of the tag %q is a text, or a list of texts`, f.Begin)
+	return nil, fmt.Errorf(`the "end" of the tag %q must be a string or a list of strings`, f.Begin)
 }
 
-// lead is the text that a format begins with, "" where none is fixed.
-func (f *tagFormat) lead() string {
+// prefix returns the fixed text that a format begins with, "" if there is none.
+func (f *tagFormat) prefix() string {
 	switch f.Type {
 	case "const_string":
 		return f.Value
@@ -107,14 +109,14 @@ func (f *tagFormat) lead() string {
 		return f.Begin
 	case "sequence":
 		if len(f.Elements) > 0 && f.Elements[0] != nil {
-			return f.Elements[0].lead()
+			return f.Elements[0].prefix()
 		}
 	}
 	return ""
 }
 
-// withoutLead is f behind its lead.
-func (f *tagFormat) withoutLead() *tagFormat {
+// withoutPrefix returns f without its prefix.
+func (f *tagFormat) withoutPrefix() *tagFormat {
 	out := *f
 	switch f.Type {
 	case "const_string":
@@ -123,13 +125,13 @@ func (f *tagFormat) withoutLead() *tagFormat {
 		out.Begin = ""
 	case "sequence":
 		out.Elements = slices.Clone(f.Elements)
-		out.Elements[0] = f.Elements[0].withoutLead()
+		out.Elements[0] = f.Elements[0].withoutPrefix()
 	}
 	return &out
 }
 
-// text is a literal of a Lark grammar.
-func text(s string) string {
+// larkString returns s as a quoted string of a Lark grammar.
+func larkString(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -13,7 +13,7 @@ import (
 	"vapp.dev/engine"
 )
 
-// allAtOnce is an engine that has all tokens of a text before anybody asks.
+// allAtOnce is an engine that has all tokens of a text before the first read.
 type allAtOnce string
 
 func (text allAtOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
@@ -27,10 +27,10 @@ func (text allAtOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Str
 	return []*engine.Stream{st}, nil
 }
 
-// heard reads a run and joins its runs as their consumers do.
-func heard(t *testing.T, run *chat.Run) ([]chat.Said, chat.Usage) {
+// heard reads a run and joins its segments as their consumers do.
+func heard(t *testing.T, run *chat.Run) ([]chat.Segment, chat.Usage) {
 	t.Helper()
-	var out []chat.Said
+	var out []chat.Segment
 	for {
 		ds, err := run.Next(t.Context())
 		if err != nil {
@@ -40,7 +40,7 @@ func heard(t *testing.T, run *chat.Run) ([]chat.Said, chat.Usage) {
 			return out, run.Usage()
 		}
 		for _, d := range ds {
-			for _, s := range d.Said {
+			for _, s := range d.Segments {
 				if n := len(out); n > 0 && out[n-1].Kind == s.Kind && out[n-1].Call.Index == s.Call.Index {
 					out[n-1].Text += s.Text
 					out[n-1].Call.Arguments += s.Call.Arguments
@@ -53,14 +53,14 @@ func heard(t *testing.T, run *chat.Run) ([]chat.Said, chat.Usage) {
 	}
 }
 
-// TestSaidInOrder: what a choice says comes in its order, and the same however many
-// tokens come at once; of content every token has its logprob, of thoughts and
-// markup none.
-func TestSaidInOrder(t *testing.T) {
+// TestSegments checks that segments are in order and do not depend on how the tokens are
+// batched, that every content token has its logprob, and that reasoning and markup have
+// none.
+func TestSegments(t *testing.T) {
 	one := 0
 	for _, c := range []struct {
 		name, reasoning, tools, text string
-		want                         []string // kind and text of each run
+		want                         []string // kind and text of each segment
 		thought                      int
 		logprobs                     string // of content, their tokens joined
 	}{
@@ -73,7 +73,7 @@ func TestSaidInOrder(t *testing.T) {
 			set := chattest.Settings()
 			set.Reasoning, set.Tools, set.AutoToolChoice = c.reasoning, c.tools, c.tools != ""
 			set.NewCallID = func() string { return "id" }
-			ask := chat.Ask{Chat: talk(), ToolChoice: "auto", InOrder: true, Logprobs: &one, SkipSpecialTokens: true, N: 1}
+			ask := chat.RequestParams{Chat: talk(), ToolChoice: "auto", Segments: true, Logprobs: &one, SkipSpecialTokens: true, N: 1}
 			if c.tools == "" {
 				ask.Chat.Tools, ask.ToolChoice = nil, "none"
 			}
@@ -107,8 +107,8 @@ func TestSaidInOrder(t *testing.T) {
 	}
 }
 
-// TestSaidAtRandom holds the law for any text.
-func TestSaidAtRandom(t *testing.T) {
+// TestSegmentsAtRandom makes the same checks with random texts.
+func TestSegmentsAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	pieces := []string{"a", " ", "\n", "é", "<think>", "</think>", "<tool_call>", "</tool_call>", `{"name": "f", "arguments": {"x": 1}}`, `{"name": "g", `, "<tool"}
 	for range 200 {
@@ -120,7 +120,7 @@ func TestSaidAtRandom(t *testing.T) {
 		set.Reasoning, set.Tools, set.AutoToolChoice = "qwen3", "hermes", true
 		set.NewCallID = func() string { return "id" }
 		none := 0
-		ask := chat.Ask{Chat: talk(), ToolChoice: "auto", InOrder: true, Logprobs: &none, SkipSpecialTokens: true, N: 1, Stop: [][]string{nil, {"ag"}}[r.IntN(2)]}
+		ask := chat.RequestParams{Chat: talk(), ToolChoice: "auto", Segments: true, Logprobs: &none, SkipSpecialTokens: true, N: 1, Stop: [][]string{nil, {"ag"}}[r.IntN(2)]}
 		text := b.String()
 		model := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: text} }}
 		cfg := chattest.Config(model)

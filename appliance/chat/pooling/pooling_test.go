@@ -1,4 +1,4 @@
-package chat_test
+package pooling_test
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/appliance/chat/pooling"
 	"vapp.dev/engine"
 )
 
-// around is a tokenizer that puts something before and after a text.
+// around is a tokenizer with special tokens before and after a text.
 type around struct{ *chattest.Model }
 
 func (a around) Encode(text string, addSpecial bool) ([]int32, error) {
@@ -27,31 +28,31 @@ func (a around) Encoding(text string, addSpecial bool) chat.Encoding {
 	return chattest.Whole(a.Encode, text, addSpecial)
 }
 
-// TestPoolTruncates: a text loses its end, or its beginning; what the tokenizer puts around
-// it stays.
+// TestPoolTruncates checks that truncation removes the end or the beginning of a text and
+// keeps the special tokens around it.
 func TestPoolTruncates(t *testing.T) {
 	for name, c := range map[string]struct {
-		ask  chat.PoolAsk
-		keep int
-		want []int32
+		params pooling.Params
+		keep   int
+		want   []int32
 	}{
-		"the end":         {chat.PoolAsk{AddSpecialTokens: true}, 4, []int32{chattest.BOS, 'a', 'b', chattest.EOS}},
-		"the beginning":   {chat.PoolAsk{AddSpecialTokens: true, TruncationSide: "left"}, 4, []int32{chattest.BOS, 'd', 'e', chattest.EOS}},
-		"nothing":         {chat.PoolAsk{AddSpecialTokens: true}, 7, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
-		"as many as fit":  {chat.PoolAsk{AddSpecialTokens: true}, -1, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
-		"plain text":      {chat.PoolAsk{TruncationSide: "left"}, 2, []int32{'d', 'e'}},
-		"less than those": {chat.PoolAsk{AddSpecialTokens: true}, 1, []int32{chattest.BOS}},
-		"the ids":         {chat.PoolAsk{AddSpecialTokens: true, Inputs: []chat.Prompt{{Tokens: []int32{1, 2, 3}}}, TruncationSide: "left"}, 2, []int32{2, 3}},
+		"the end":         {pooling.Params{AddSpecialTokens: true}, 4, []int32{chattest.BOS, 'a', 'b', chattest.EOS}},
+		"the beginning":   {pooling.Params{AddSpecialTokens: true, TruncationSide: "left"}, 4, []int32{chattest.BOS, 'd', 'e', chattest.EOS}},
+		"nothing":         {pooling.Params{AddSpecialTokens: true}, 7, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
+		"as many as fit":  {pooling.Params{AddSpecialTokens: true}, -1, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
+		"plain text":      {pooling.Params{TruncationSide: "left"}, 2, []int32{'d', 'e'}},
+		"less than those": {pooling.Params{AddSpecialTokens: true}, 1, []int32{chattest.BOS}},
+		"the ids":         {pooling.Params{AddSpecialTokens: true, Inputs: []chat.Prompt{{Tokens: []int32{1, 2, 3}}}, TruncationSide: "left"}, 2, []int32{2, 3}},
 	} {
 		m := &chattest.Model{Pooling: chattest.Embeds()}
 		cfg := chattest.Config(m)
 		cfg.Text = around{m}
-		if c.ask.Truncate = &c.keep; c.ask.Inputs == nil {
-			c.ask.Inputs = []chat.Prompt{{Text: "abcde"}}
+		if c.params.Truncate = &c.keep; c.params.Inputs == nil {
+			c.params.Inputs = []chat.Prompt{{Text: "abcde"}}
 		}
-		c.ask.Task = chat.TaskEmbed
+		c.params.Task = chat.TaskEmbed
 		set := chattest.Settings()
-		got, err := chat.New(cfg).Pool(context.Background(), c.ask, &set)
+		got, err := pooling.New(chat.New(cfg)).Pool(context.Background(), c.params, &set)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -61,7 +62,7 @@ func TestPoolTruncates(t *testing.T) {
 	}
 }
 
-// slow is an engine whose requests that pool end when they are told to.
+// slow is an engine whose pooling requests end when the test allows it.
 type slow struct {
 	open, most atomic.Int64
 	push       chan func(engine.Event)
@@ -80,26 +81,25 @@ func (s *slow) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, er
 	return []*engine.Stream{st}, nil
 }
 
-// TestPoolAtOnce: a request of many inputs has AtOnce of them with the engine, its
-// vectors come in the order of the inputs, and what is left is cancelled with the first
-// that fails.
+// TestPoolAtOnce checks that the engine has at most AtOnce inputs of a request at a time, that
+// the vectors are in the order of the inputs, and that the first failure cancels the rest.
 func TestPoolAtOnce(t *testing.T) {
 	s := &slow{push: make(chan func(engine.Event), 64)}
 	m := &chattest.Model{Pooling: chattest.Embeds()}
 	m.Pooling.AtOnce = 3
 	cfg := chattest.Config(m)
 	cfg.Engine = s
-	svc, set, off := chat.New(cfg), chattest.Settings(), false
-	ask := chat.PoolAsk{Task: chat.TaskEmbed, Activate: &off}
+	svc, set, off := pooling.New(chat.New(cfg)), chattest.Settings(), false
+	params := pooling.Params{Task: chat.TaskEmbed, Activate: &off}
 	for range 20 {
-		ask.Inputs = append(ask.Inputs, chat.Prompt{Text: "x"})
+		params.Inputs = append(params.Inputs, chat.Prompt{Text: "x"})
 	}
 	go func() {
 		for i := range 20 {
 			(<-s.push)(engine.Event{Finish: engine.FinishStop, Pooled: []float32{float32(i), 0, 0, 0}})
 		}
 	}()
-	got, err := svc.Pool(context.Background(), ask, &set)
+	got, err := svc.Pool(context.Background(), params, &set)
 	if err != nil || len(got.Data) != 20 {
 		t.Fatal(got, err)
 	}
@@ -108,12 +108,12 @@ func TestPoolAtOnce(t *testing.T) {
 			t.Errorf("vector %d is %v", i, v.Values)
 		}
 	}
-	if n := s.most.Load(); n > 4 { // one more may have begun before the one read is counted out
+	if n := s.most.Load(); n > 4 { // the next one may begin before the finished one is counted
 		t.Errorf("%d inputs were with the engine at once", n)
 	}
 	go func() { (<-s.push)(engine.Event{Finish: engine.FinishError, Err: engine.ErrNotNumbers}) }()
 	s.cancelled.Store(0)
-	if _, err := svc.Pool(context.Background(), ask, &set); !errors.Is(err, engine.ErrNotNumbers) {
+	if _, err := svc.Pool(context.Background(), params, &set); !errors.Is(err, engine.ErrNotNumbers) {
 		t.Errorf("it ended with %v", err)
 	}
 	if n := s.cancelled.Load(); n != 3 {
@@ -121,25 +121,25 @@ func TestPoolAtOnce(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if _, err := svc.Pool(ctx, ask, &set); chat.AsError(err).Kind != chat.Gone {
+	if _, err := svc.Pool(ctx, params, &set); chat.AsError(err).Kind != chat.Gone {
 		t.Errorf("the client has left: %v", err)
 	}
 }
 
-// TestPoolRefused: tasks that the model does not do, and numbers that do not fit.
+// TestPoolRefused checks that tasks that the model does not support are refused.
 func TestPoolRefused(t *testing.T) {
 	set := chattest.Settings()
-	ask := chat.PoolAsk{Inputs: []chat.Prompt{{Text: "x"}}}
+	params := pooling.Params{Inputs: []chat.Prompt{{Text: "x"}}}
 	for name, c := range map[string]struct {
-		p    *chat.Pooling
+		p    *chat.PoolingConfig
 		task string
 	}{
 		"generates": {nil, chat.TaskEmbed}, "embeds": {chattest.Embeds(), chat.TaskClassify}, "unknown": {chattest.Embeds(), "sing"},
-		"classifies": {chattest.Classifies("a", "b"), chat.TaskScore}, "by token": {&chat.Pooling{Task: chat.TaskEmbed, How: engine.PoolingAll}, chat.TaskEmbed},
+		"classifies": {chattest.Classifies("a", "b"), chat.TaskScore}, "by token": {&chat.PoolingConfig{Task: chat.TaskEmbed, Mode: engine.PoolingAll}, chat.TaskEmbed},
 	} {
-		a := ask
+		a := params
 		a.Task = c.task
-		_, err := chattest.Service(&chattest.Model{Pooling: c.p}).Pool(context.Background(), a, &set)
+		_, err := pooling.New(chattest.Service(&chattest.Model{Pooling: c.p})).Pool(context.Background(), a, &set)
 		if err == nil || chat.AsError(err).Kind != chat.Unsupported {
 			t.Errorf("%s: %v", name, err)
 		}

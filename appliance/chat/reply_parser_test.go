@@ -27,7 +27,7 @@ func mistral() chat.Settings {
 	return set
 }
 
-// say is a model that says tokens: text, with "|" for the marker's token.
+// say returns a model that generates a text, with "|" for the marker's token.
 func say(text string) *chattest.Model {
 	var ids []int32
 	for _, b := range []byte(text) {
@@ -40,12 +40,12 @@ func say(text string) *chattest.Model {
 	return &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Tokens: ids} }}
 }
 
-// TestMarkersAreTokens: a marker that is one token is known by its id, whatever
-// becomes of special tokens, and its characters in other tokens are text.
+// TestMarkersAreTokens checks that a marker that is one token is recognized by its id, also
+// with skip_special_tokens, and that the same characters in other tokens are text.
 func TestMarkersAreTokens(t *testing.T) {
 	for _, skip := range []bool{true, false} {
 		m := say("a[TOOL_CALLS]b \xf0\x9f|f{\"x\": 1}|g{}")
-		run, err := start(t, chattest.Service(m), chat.Ask{Chat: talk(), ToolChoice: "auto", SkipSpecialTokens: skip}, mistral())
+		run, err := start(t, chattest.Service(m), chat.RequestParams{Chat: talk(), ToolChoice: "auto", SkipSpecialTokens: skip}, mistral())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,9 +63,9 @@ func TestMarkersAreTokens(t *testing.T) {
 	}
 }
 
-// TestStopStringsBesideMarkers: the deltas of a stream are the reply, wherever stop
-// strings and markers meet.
-func TestStopStringsBesideMarkers(t *testing.T) {
+// TestStopStringsNearMarkers checks that the deltas of a stream add up to the reply, with stop
+// strings and markers in all positions.
+func TestStopStringsNearMarkers(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	pieces := []string{"a", "ab", "|", "f{", "\"x\": 1}", "{}", "[", "]", "CALLS", "é", " "}
 	for round := range 300 {
@@ -75,7 +75,7 @@ func TestStopStringsBesideMarkers(t *testing.T) {
 		}
 		set := mistral()
 		set.NewCallID = func() string { return "id" }
-		a := chat.Ask{
+		a := chat.RequestParams{
 			Chat: talk(), ToolChoice: "auto", SkipSpecialTokens: true, IncludeStop: r.IntN(2) == 0,
 			Stop: [][]string{nil, {"b"}, {"CALLS"}, {"]f"}, {"a["}, {"S]"}}[r.IntN(6)],
 		}
@@ -114,17 +114,17 @@ func TestStopStringsBesideMarkers(t *testing.T) {
 		if whole.Text != stream.Text || !reflect.DeepEqual(whole.Calls, stream.Calls) || whole.Finish != stream.Finish || whole.Stop != stream.Stop {
 			t.Fatalf("round %d, %q, stop %q:\nstream %+v\nreply  %+v", round, text, a.Stop, stream, whole)
 		}
-		// what is no call is shown with its marker
+		// text that is not a call is shown with its marker
 		if _, rest, found := strings.Cut(whole.Text, "[TOOL_CALLS]"); found && nameOnly.MatchString(rest) {
 			t.Fatalf("round %d, %q: markup in %q", round, text, whole.Text)
 		}
 	}
 }
 
-// nameOnly is what Mistral's marker stands before in a call.
+// nameOnly is a call of Mistral without its marker.
 var nameOnly = regexp.MustCompile(`^[a-z_]+(\[ARGS\])?(\{|$)`)
 
-// TestWhoMayCall: what a server cannot read it does not accept.
+// TestWhoMayCall checks that a tool_choice is refused if the server has no parser for it.
 func TestWhoMayCall(t *testing.T) {
 	for _, c := range []struct {
 		set    func(*chat.Settings)
@@ -141,7 +141,7 @@ func TestWhoMayCall(t *testing.T) {
 	} {
 		set := mistral()
 		c.set(&set)
-		_, err := start(t, chattest.Service(&chattest.Model{}), chat.Ask{Chat: talk(), ToolChoice: c.choice, ToolName: "f"}, set)
+		_, err := start(t, chattest.Service(&chattest.Model{}), chat.RequestParams{Chat: talk(), ToolChoice: c.choice, ToolName: "f"}, set)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.choice, err, c.want)
 		}

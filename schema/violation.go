@@ -13,7 +13,8 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// policies returns what in the resolved profile the policies of these names forbid.
+// policies checks the resolved profile against the policies in these files. The error lists
+// the violations.
 func (x *explainer) policies(p *Profile, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -30,7 +31,7 @@ func (x *explainer) policies(p *Profile, names []string) error {
 			list = append(list, own.List...)
 			continue
 		}
-		list = append(list, x.breaches(q, data)...)
+		list = append(list, x.violations(q, data)...)
 	}
 	if len(list) > 0 {
 		return newError(list)
@@ -38,29 +39,29 @@ func (x *explainer) policies(p *Profile, names []string) error {
 	return nil
 }
 
-// breaches are what the profile does against the policy, one problem a field.
-func (x *explainer) breaches(q *policy, data cue.Value) []Problem {
+// violations returns the violations of a policy by the profile data, one problem per field.
+func (x *explainer) violations(q *policy, data cue.Value) []Problem {
 	both := q.value.Unify(data)
 	var list []Problem
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	if err := both.Validate(cue.Concrete(true), cue.Final()); err != nil {
 		groups := x.group(cueerrors.Errors(err))
 		for _, g := range groups {
 			if !g.consequence(groups, x) && !q.met(g, data) {
-				told[g.path] = true
-				list = append(list, x.breach(q, g, data))
+				reported[g.path] = true
+				list = append(list, x.violation(q, g, data))
 			}
 		}
 	}
 	for _, path := range x.absent(q, both, data, "") {
-		if !told[path] {
-			list = append(list, x.breach(q, &group{path: path}, data))
+		if !reported[path] {
+			list = append(list, x.violation(q, &group{path: path}, data))
 		}
 	}
 	return list
 }
 
-// absent are the fields that the policy gives and the profile lacks.
+// absent returns the paths of the fields that the policy requires and the profile lacks.
 func (x *explainer) absent(q *policy, both, data cue.Value, path string) []string {
 	fields, err := both.Fields()
 	if err != nil {
@@ -75,17 +76,18 @@ func (x *explainer) absent(q *policy, both, data cue.Value, path string) []strin
 		switch in := data.LookupPath(cue.MakePath(fields.Selector())); {
 		case in.Exists():
 			list = append(list, x.absent(q, fields.Value(), in, at)...)
-		case len(q.src.said[at]) > 0 || q.src.own(fields.Value().Pos()):
+		case len(q.src.assigned[at]) > 0 || q.src.own(fields.Value().Pos()):
 			list = append(list, at)
 		}
 	}
 	return list
 }
 
-// breach names both places: where the profile says the field, and the rule.
-func (x *explainer) breach(q *policy, g *group, data cue.Value) Problem {
+// violation returns the problem of one field, with the positions of the field and of the
+// policy's rule.
+func (x *explainer) violation(q *policy, g *group, data cue.Value) Problem {
 	p := Problem{Kind: Policy, Path: g.path, Pos: x.src.position(g.path)}
-	if s := x.src.said[g.path]; len(s) > 0 {
+	if s := x.src.assigned[g.path]; len(s) > 0 {
 		p.Pos = x.src.place(s[0].value.Pos())
 	}
 	r := q.rule(g)
@@ -111,7 +113,7 @@ func (x *explainer) breach(q *policy, g *group, data cue.Value) Problem {
 	return p
 }
 
-// valueAt is what the resolved profile has for the field, "" where nothing.
+// valueAt returns the field's value in the resolved profile as text, "" if it has none.
 func (x *explainer) valueAt(g *group, data cue.Value) string {
 	at := lookup(data, g.path)
 	text, err := at.MarshalJSON()
@@ -122,13 +124,13 @@ func (x *explainer) valueAt(g *group, data cue.Value) string {
 		return hidden
 	case !short(string(text)):
 		return "this value"
-	case len(x.src.said[g.path]) > 0 || strings.HasSuffix(g.path, "]"):
+	case len(x.src.assigned[g.path]) > 0 || strings.HasSuffix(g.path, "]"):
 		return string(text)
 	}
 	return string(text) + " (default)"
 }
 
-// secret says whether the field or one around it is never printed.
+// secret reports whether the field, or a field that contains it, must not be printed.
 func (x *explainer) secret(path string) bool {
 	f := x.lang.root
 	for _, label := range labels(path) {
@@ -142,14 +144,14 @@ func (x *explainer) secret(path string) bool {
 	return false
 }
 
-// rule finds what the group breaks: the innermost rule around a place that CUE
-// names, else the one for the field or for the nearest field around it.
+// rule returns the rule that the group violates: the innermost rule around a position in
+// CUE's errors, else the rule of the field or of the nearest field that contains it.
 func (q *policy) rule(g *group) rule {
 	var best rule
 	for _, e := range g.errs {
 		for _, at := range append([]token.Pos{e.Position()}, e.InputPositions()...) {
 			for _, r := range q.rules {
-				if r.holds(at) && (best.value == nil || r.value.Pos().Offset() >= best.value.Pos().Offset()) {
+				if r.contains(at) && (best.value == nil || r.value.Pos().Offset() >= best.value.Pos().Offset()) {
 					best = r
 				}
 			}

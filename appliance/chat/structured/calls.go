@@ -1,4 +1,4 @@
-package chat
+package structured
 
 import (
 	"encoding/json"
@@ -6,29 +6,31 @@ import (
 	"slices"
 )
 
-// callFormats are how the calls of a dialect are written: free text with calls in it. The
-// arguments follow the functions' schemas. gemma4 and pythonic are not among them: their
-// values are no JSON.
-var callFormats = map[string]func([]function, map[string]int32) *tagFormat{
+// callFormats maps a tool dialect to the format of its replies: free text that contains
+// calls, whose arguments follow the functions' schemas. gemma4 and pythonic are missing
+// because their argument values are not JSON.
+var callFormats = map[string]func([]Function, map[string]int32) *tagFormat{
 	"hermes": hermesCalls, "qwen3_coder": coderCalls, "qwen3_xml": coderCalls,
 	"llama3_json": llama3Calls, "mistral": mistralCalls,
 }
 
-// callFormat returns the form of a reply whose calls must follow schemas, nil where the
-// dialect has no such form.
-func callFormat(set *Settings, list []function, tokens map[string]int32) *tagFormat {
-	if f := callFormats[set.Tools]; f != nil {
-		return f(list, tokens)
+// DialectCalls returns the Lark grammar of replies whose calls, in the form of the dialect
+// tools, follow the functions' schemas; "" if the dialect has no such grammar. tokens maps
+// the markers that the vocabulary has as one special token to their ids.
+func DialectCalls(tools string, list []Function, tokens map[string]int32) (string, error) {
+	format := callFormats[tools]
+	if format == nil {
+		return "", nil
 	}
-	return nil
+	return tagGrammar(format(list, tokens), tokens)
 }
 
 func constText(s string) *tagFormat { return &tagFormat{Type: "const_string", Value: s} }
 
 func anyText() *tagFormat { return &tagFormat{Type: "any_text"} }
 
-// call is a call between texts.
-func call(begin string, f function, end string) *tagFormat {
+// callTag returns the format of a call of f between begin and end.
+func callTag(begin string, f Function, end string) *tagFormat {
 	return tagged(begin, &tagFormat{Type: "json_schema", Schema: f.arguments()}, end)
 }
 
@@ -37,29 +39,20 @@ func tagged(begin string, content *tagFormat, end string) *tagFormat {
 	return &tagFormat{Type: "tag", Begin: begin, Content: content, End: e}
 }
 
-// arguments is the schema that a function's arguments follow: its own where it is strict, any
-// object otherwise.
-func (f function) arguments() json.RawMessage {
-	if f.Strict {
-		return f.parameters()
-	}
-	return json.RawMessage(`{"type":"object"}`)
-}
-
 func quoted(s string) string {
 	b, _ := json.Marshal(s) // a string
 	return string(b)
 }
 
-func hermesCalls(list []function, _ map[string]int32) *tagFormat {
+func hermesCalls(list []Function, _ map[string]int32) *tagFormat {
 	out := &tagFormat{Type: "triggered_tags", Triggers: []string{"<tool_call>"}}
 	for _, f := range list {
-		out.Tags = append(out.Tags, call(fmt.Sprintf("<tool_call>\n{\"name\": %s, \"arguments\": ", quoted(f.Name)), f, "}\n</tool_call>"))
+		out.Tags = append(out.Tags, callTag(fmt.Sprintf("<tool_call>\n{\"name\": %s, \"arguments\": ", quoted(f.Name)), f, "}\n</tool_call>"))
 	}
 	return out
 }
 
-func coderCalls(list []function, _ map[string]int32) *tagFormat {
+func coderCalls(list []Function, _ map[string]int32) *tagFormat {
 	out := &tagFormat{Type: "triggered_tags", Triggers: []string{"<tool_call>"}}
 	for _, f := range list {
 		content := &tagFormat{Type: "qwen_xml_parameter", Schema: f.arguments()}
@@ -68,11 +61,12 @@ func coderCalls(list []function, _ map[string]int32) *tagFormat {
 	return out
 }
 
-// llama3Calls: a reply is calls from its first character on, or has no object in it.
-func llama3Calls(list []function, tokens map[string]int32) *tagFormat {
+// llama3Calls returns a format of replies that either consist of calls from the first
+// character on or contain no "{".
+func llama3Calls(list []Function, tokens map[string]int32) *tagFormat {
 	calls := &tagFormat{Type: "tags_with_separator", Separator: "; ", AtLeast: true}
 	for _, f := range list {
-		calls.Tags = append(calls.Tags, call(fmt.Sprintf(`{"name": %s, "parameters": `, quoted(f.Name)), f, "}"))
+		calls.Tags = append(calls.Tags, callTag(fmt.Sprintf(`{"name": %s, "parameters": `, quoted(f.Name)), f, "}"))
 	}
 	prose := &tagFormat{Type: "any_text", Excludes: []string{"{"}}
 	out := &tagFormat{Type: "or", Elements: []*tagFormat{calls, prose}}
@@ -83,35 +77,35 @@ func llama3Calls(list []function, tokens map[string]int32) *tagFormat {
 	return out
 }
 
-func mistralCalls(list []function, tokens map[string]int32) *tagFormat {
+func mistralCalls(list []Function, tokens map[string]int32) *tagFormat {
 	const marker = "[TOOL_CALLS]"
 	out := &tagFormat{Type: "triggered_tags", Triggers: []string{marker}}
 	if _, newer := tokens["[ARGS]"]; newer {
 		for _, f := range list {
-			out.Tags = append(out.Tags, call(marker+f.Name+"[ARGS]", f, ""))
+			out.Tags = append(out.Tags, callTag(marker+f.Name+"[ARGS]", f, ""))
 		}
 		return &tagFormat{Type: "sequence", Elements: []*tagFormat{anyTextBefore(marker), repeated(out.Tags)}}
 	}
 	calls := &tagFormat{Type: "tags_with_separator", Separator: ", ", AtLeast: true}
 	for _, f := range list {
-		calls.Tags = append(calls.Tags, call(fmt.Sprintf(`{"name": %s, "arguments": `, quoted(f.Name)), f, "}"))
+		calls.Tags = append(calls.Tags, callTag(fmt.Sprintf(`{"name": %s, "arguments": `, quoted(f.Name)), f, "}"))
 	}
 	out.Tags = []*tagFormat{tagged(marker+"[", calls, "]")}
 	return out
 }
 
-// anyTextBefore is text without a marker.
+// anyTextBefore returns the format of text without the marker.
 func anyTextBefore(marker string) *tagFormat {
 	return &tagFormat{Type: "any_text", Excludes: []string{marker}}
 }
 
-// repeated are tags one behind the other, or none.
+// repeated returns the format of zero or more tags in a row.
 func repeated(tags []*tagFormat) *tagFormat {
 	return &tagFormat{Type: "tags_with_separator", Tags: tags}
 }
 
-// parameters are the arguments of a function in qwen3_coder's form: one after the other in
-// the order of the schema, texts as they are and other values in JSON.
+// parameters writes the arguments of a function in qwen3_coder's form: one after the other
+// in the order of the schema, strings unquoted and other values as JSON.
 func (w *tagWriter) parameters(raw []byte) string {
 	var s struct {
 		Properties json.RawMessage `json:"properties"`
@@ -119,7 +113,7 @@ func (w *tagWriter) parameters(raw []byte) string {
 		Defs       json.RawMessage `json:"$defs"`
 	}
 	if err := json.Unmarshal(raw, &s); err != nil {
-		w.fail("the parameters are no JSON schema of an object: %s", oneLine(err))
+		w.fail("the parameters are not the JSON schema of an object: %s", oneLine(err))
 		return `""`
 	}
 	if len(s.Properties) == 0 {
@@ -127,7 +121,7 @@ func (w *tagWriter) parameters(raw []byte) string {
 	}
 	list, err := members(s.Properties)
 	if err != nil {
-		w.fail("the properties are no JSON object: %s", oneLine(err))
+		w.fail("the properties are not a JSON object: %s", oneLine(err))
 	}
 	out := `""`
 	for _, m := range list {
@@ -140,7 +134,7 @@ func (w *tagWriter) parameters(raw []byte) string {
 	return "(" + out + ")"
 }
 
-// parameter is one of them; without a schema it is text.
+// parameter writes one argument; without a schema it is free text.
 func (w *tagWriter) parameter(key string, schema json.RawMessage) string {
 	begin := w.literal("<parameter=") + " " + key + " " + w.literal(">\n")
 	var s struct {
@@ -159,7 +153,8 @@ func (w *tagWriter) parameter(key string, schema json.RawMessage) string {
 	return begin + " " + w.upTo(nil, []string{end}, nil)
 }
 
-// withDefs gives a part of a schema the definitions of the whole, which it may refer to.
+// withDefs returns a part of a schema with the $defs of the whole, which the part may
+// reference.
 func withDefs(part, defs json.RawMessage) json.RawMessage {
 	if len(defs) == 0 || len(part) < 2 || part[0] != '{' {
 		return part

@@ -1,4 +1,4 @@
-package chat
+package structured
 
 import (
 	"fmt"
@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// tagWriter writes a grammar for formats: expressions, and rules that they name.
+// tagWriter writes the Lark grammar of a tagFormat: methods return expressions and add the
+// rules that those use.
 type tagWriter struct {
-	tokens map[string]int32
+	tokens map[string]int32 // markers that are one special token, with their ids
 	rules  strings.Builder
-	names  int
-	parts  int
-	err    error
+	names  int   // rules named so far
+	parts  int   // formats written so far
+	err    error // the first one
 }
 
-// place is what comes behind a format: nothing, or one of these texts. Where nothing
-// is known of it, free text cannot stand. open says that what comes, if anything, begins
-// with a token that no text holds.
+// place describes what follows a format: nothing (last), or one of the texts next. Free
+// text cannot be written where neither is set. open: what follows, if anything, begins
+// with a special token, which free text never contains.
 type place struct {
 	last, open bool
 	next       []string
 }
 
+// fail keeps the first error; its results are what the methods that write return.
 func (w *tagWriter) fail(format string, args ...any) (string, bool) {
 	if w.err == nil {
 		w.err = fmt.Errorf(format, args...)
@@ -30,7 +32,8 @@ func (w *tagWriter) fail(format string, args ...any) (string, bool) {
 	return `""`, false
 }
 
-// rule adds a rule, or a terminal, whose name begins with kind.
+// rule adds a rule (or a terminal, where kind is upper case) and returns its name: kind
+// and a number. kind may end with attributes, such as "t[lazy]".
 func (w *tagWriter) rule(kind, body string) string {
 	w.names++
 	head := fmt.Sprintf("%s%d", kind, w.names)
@@ -42,13 +45,13 @@ func (w *tagWriter) rule(kind, body string) string {
 	return fmt.Sprintf("%s%d", name, w.names)
 }
 
-// literal is a text in which markers are their tokens.
+// literal writes a text in which markers stand for their tokens.
 func (w *tagWriter) literal(s string) string {
 	var out []string
 	for s != "" {
 		at, marker := w.marker(s)
 		if at > 0 {
-			out = append(out, text(s[:at]))
+			out = append(out, larkString(s[:at]))
 		}
 		if marker != "" {
 			out = append(out, fmt.Sprintf("<[%d]>", w.tokens[marker]))
@@ -61,7 +64,8 @@ func (w *tagWriter) literal(s string) string {
 	return strings.Join(out, " ")
 }
 
-// marker finds the first marker in s, the longest of those that begin there.
+// marker returns the first marker in s and its position, the longest of several at one
+// position; without a marker at is len(s).
 func (w *tagWriter) marker(s string) (at int, marker string) {
 	at = len(s)
 	for m := range w.tokens {
@@ -72,20 +76,20 @@ func (w *tagWriter) marker(s string) (at int, marker string) {
 	return at, marker
 }
 
-// tokenLed reports that f begins with a token that no text holds, if it is not empty.
-func (w *tagWriter) tokenLed(f *tagFormat) bool {
+// beginsWithToken reports whether f, if not empty, begins with a special token.
+func (w *tagWriter) beginsWithToken(f *tagFormat) bool {
 	if f == nil {
 		return false
 	}
 	if f.Type == "tags_with_separator" {
-		return len(f.Tags) > 0 && !slices.ContainsFunc(f.Tags, func(t *tagFormat) bool { return !w.tokenLed(t) })
+		return len(f.Tags) > 0 && !slices.ContainsFunc(f.Tags, func(t *tagFormat) bool { return !w.beginsWithToken(t) })
 	}
-	at, marker := w.marker(f.lead())
+	at, marker := w.marker(f.prefix())
 	return at == 0 && marker != ""
 }
 
-// expr writes f. It reports whether it has written the text of its place too, as free
-// text does that ends where that text begins.
+// expr writes f. The second result reports whether the expression includes the text that
+// follows f (place.next), as that of free text does.
 func (w *tagWriter) expr(f *tagFormat, p place) (string, bool) {
 	if w.parts++; w.parts > maxTags {
 		return w.fail("a structural tag has at most %d parts", maxTags)
@@ -117,7 +121,7 @@ func (w *tagWriter) expr(f *tagFormat, p place) (string, bool) {
 	case "tags_with_separator":
 		return w.separated(f, p)
 	}
-	return w.fail("a structural tag has no format of type %q", f.Type)
+	return w.fail("a structural tag cannot have a format of type %q", f.Type)
 }
 
 func (w *tagWriter) schema(s []byte) string {
@@ -135,7 +139,7 @@ func (w *tagWriter) regex(pattern string) string {
 	return w.rule("X", regexLiteral(pattern))
 }
 
-// regexLiteral is a regular expression as a literal of Lark.
+// regexLiteral returns a regular expression as a Lark literal.
 func regexLiteral(pattern string) string {
 	var b strings.Builder
 	b.WriteByte('/')
@@ -157,7 +161,7 @@ func regexLiteral(pattern string) string {
 	return b.String()
 }
 
-// nested is a grammar within the grammar, in either form.
+// nested writes a grammar in Lark or EBNF as a rule.
 func (w *tagWriter) nested(g string) string {
 	if !isEBNF(g) {
 		return w.rule("g", "%lark {\n"+g+"\n}")
@@ -177,7 +181,7 @@ func (w *tagWriter) nested(g string) string {
 	return prefix + "start"
 }
 
-// anything is free text; without are texts that it does not hold.
+// anything returns the terminal of free text that does not contain the texts without.
 func (w *tagWriter) anything(without []string) string {
 	out := `/(?s:.*)/`
 	if list := w.plain(without); len(list) > 0 {
@@ -186,8 +190,8 @@ func (w *tagWriter) anything(without []string) string {
 	return out
 }
 
-// plain are the texts that are written in characters: the others come as tokens, which
-// free text never holds.
+// plain returns the texts of list that contain no marker. The others come as special
+// tokens, which free text never contains.
 func (w *tagWriter) plain(list []string) []string {
 	var out []string
 	for _, s := range list {
@@ -198,6 +202,7 @@ func (w *tagWriter) plain(list []string) []string {
 	return out
 }
 
+// alternatives returns a regular expression that matches one of the texts.
 func alternatives(list []string) string {
 	var out []string
 	for _, s := range list {
@@ -210,7 +215,7 @@ func alternatives(list []string) string {
 	return strings.Join(out, "|")
 }
 
-// free is any text up to the place's.
+// free writes free text; unless p is last or open, it includes the text that follows.
 func (w *tagWriter) free(without []string, p place) (string, bool) {
 	if p.last || p.open {
 		return w.rule("T", w.anything(without)), false
@@ -218,10 +223,11 @@ func (w *tagWriter) free(without []string, p place) (string, bool) {
 	return w.upTo(without, p.next, nil), true
 }
 
-// upTo is free text that ends with one of ends, which rest follows, if any.
+// upTo writes free text that ends with one of ends, followed by the element of rest at the
+// same index, if any.
 func (w *tagWriter) upTo(without, ends, rest []string) string {
 	if len(ends) == 0 || slices.Contains(ends, "") {
-		w.fail("free text stands at the end of a structural tag, or before a text that is fixed")
+		w.fail("free text must be at the end of a structural tag or before a fixed text")
 		return `""`
 	}
 	var ways []string
@@ -235,13 +241,14 @@ func (w *tagWriter) upTo(without, ends, rest []string) string {
 	return "(" + strings.Join(ways, " | ") + ")"
 }
 
+// upToOne writes free text that ends with end.
 func (w *tagWriter) upToOne(without []string, end string) string {
 	at, marker := w.marker(end)
 	if marker == "" {
-		return w.rule("t[lazy]", w.rule("T", w.anything(without))+" "+text(end))
+		return w.rule("t[lazy]", w.rule("T", w.anything(without))+" "+larkString(end))
 	}
 	if at > 0 {
-		return w.rule("t[lazy]", w.rule("T", w.anything(without))+" "+text(end[:at])) + " " + w.literal(end[at:])
+		return w.rule("t[lazy]", w.rule("T", w.anything(without))+" "+larkString(end[:at])) + " " + w.literal(end[at:])
 	}
 	return w.rule("T", w.anything(without)) + " " + w.literal(end)
 }

@@ -1,23 +1,40 @@
 //go:build cgo
 
-package chat
+package structured
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"vapp.dev/appliance/chat/structured/structuredtest"
+	"vapp.dev/engine/grammar"
+	"vapp.dev/engine/tokenizer"
 )
 
-// taken are texts that a structure takes, and texts that it does not.
-type taken struct {
+// accepts is a source with texts that its grammar accepts (good) and refuses (bad).
+type accepts struct {
 	source    string
 	good, bad []string
 }
 
-func hold(t *testing.T, s *Service, encode func(string) []int32, eos int32, kind string, c taken) {
+// check compiles the Lark grammar of c and compares.
+func (c accepts) check(t *testing.T, tok *tokenizer.Tokenizer, lark string) {
 	t.Helper()
+	g, err := grammar.NewCompiler(tok, tok.VocabSize(), []int32{structuredtest.EOS}).Compile(t.Context(), grammar.Spec{Kind: Lark, Source: lark})
+	if err != nil {
+		t.Errorf("%.80s: %v", c.source, err)
+		return
+	}
+	defer g.Release()
 	for i, text := range append(c.good, c.bad...) {
-		at := follow(t, s, &Request{ask: Ask{Structure: &Structure{kind, c.source, "x"}}, settings: &Settings{}}, encode(text), eos)
+		st, err := g.Begin(grammar.Preamble{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, _ := tok.Encode(text, false)
+		at := structuredtest.Follow(t, st, ids)
+		st.Close()
 		if good := i < len(c.good); good != (at < 0) {
 			t.Errorf("%.80s: %q: good %v, stops at %d", c.source, text, good, at)
 		}
@@ -25,12 +42,8 @@ func hold(t *testing.T, s *Service, encode func(string) []int32, eos int32, kind
 }
 
 func TestEBNF(t *testing.T) {
-	s, tok, eos := marked(t, true)
-	encode := func(text string) []int32 {
-		ids, _ := tok.Encode(text, false)
-		return ids
-	}
-	for _, c := range []taken{
+	tok, _ := structuredtest.Tokenizer(t, true)
+	for _, c := range []accepts{
 		{`root ::= "a" | "b" "c"`, []string{"a", "bc"}, []string{"", "b", "ab", "c"}},
 		{"# a list\nroot ::= item (\", \" item)*\nitem ::= [a-z]+ | [0-9]{1,2} # short\n", []string{"a", "abc, 12", "1, z"}, []string{"a,b", "123", "A", "a, "}},
 		{"root ::= \"(\" root? \")\"", []string{"()", "((()))"}, []string{"(", "())", ""}},
@@ -48,8 +61,7 @@ num   ::= "-"? [0-9]+ ("." [0-9]+)?`, []string{"1", "-1.5+(2+3)", "((7))"}, []st
 			t.Errorf("%s: %v", c.source, err)
 			continue
 		}
-		c.source = source
-		hold(t, s, encode, eos, AsGrammar, c)
+		c.check(t, tok, source)
 	}
 	for _, bad := range []string{
 		`root ::= "a`, `root ::= [a`, `root ::= ("a"`, `root ::= "a")`, `root ::= b`, `a ::= "a"`, `root ::= *`, `root ::= "a" ** "b"`, `root ::= "a" {2`,
@@ -67,12 +79,8 @@ const digit = `{"type":"json_schema","json_schema":{"type":"integer","minimum":0
 
 func TestTags(t *testing.T) {
 	for _, special := range []bool{true, false} {
-		s, tok, eos := marked(t, special)
-		encode := func(text string) []int32 {
-			ids, _ := tok.Encode(text, false)
-			return ids
-		}
-		for _, c := range []taken{
+		tok, tokens := structuredtest.Tokenizer(t, special)
+		for _, c := range []accepts{
 			{`{"structures":[{"begin":"<f>","schema":{"type":"integer","minimum":0,"maximum":9},"end":"</f>"},{"begin":"<g x>","schema":{"enum":["a"]},"end":"</g>"}],"triggers":["<f>","<g"]}`,
 				[]string{"", "so <", "it is <f>3</f>.", "<g x>\"a\"</g> and <f>4</f>"}, []string{"<f>x", "<f>3.", "<g y>", "so <g x>\"b\""}},
 			{`{"format":{"type":"triggered_tags","triggers":["<f>"],"tags":[{"type":"tag","begin":"<f>","content":` + digit + `,"end":"</f>"}],"at_least_one":true,"stop_after_first":true}}`,
@@ -90,7 +98,12 @@ func TestTags(t *testing.T) {
 				[]string{"<f>\n<parameter=q>\nx\ny\n</parameter>\n<parameter=k>\nb\n</parameter>\n</f>", "<f>\n<parameter=q>\n\n</parameter>\n<parameter=n>\n-3\n</parameter>\n<parameter=k>\na\n</parameter>\n</f>"},
 				[]string{"<f>\n<parameter=k>\na", "<f>\n<parameter=q>\nx\n</parameter>\n<parameter=k>\nc"}},
 		} {
-			hold(t, s, encode, eos, AsTag, c)
+			source, err := TagSource(json.RawMessage(c.source), tokens)
+			if err != nil {
+				t.Errorf("%s: %v", c.source, err)
+				continue
+			}
+			c.check(t, tok, source)
 		}
 	}
 }
@@ -113,7 +126,8 @@ func TestTagsRefused(t *testing.T) {
 	}
 }
 
-// Whatever comes is refused in one line, or becomes a grammar of bounded size.
+// FuzzStructure checks that any source is refused with a one-line error or becomes a grammar
+// of bounded size.
 func FuzzStructure(f *testing.F) {
 	f.Add(`{"format":{"type":"tag","begin":"<a>","content":{"type":"any_text"},"end":"</a>"}}`)
 	f.Add(`{"structures":[{"begin":"<f>","schema":{},"end":"</f>"}],"triggers":["<f>"]}`)

@@ -11,30 +11,31 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// What references and comprehensions may unfold to.
+// Limits of the values that references and comprehensions may expand to.
 const (
-	maxWeight  = 4 << 20 // values and characters
-	maxDepth   = 200     // of references that refer on
-	maxChoices = 8       // alternatives of structs or references: n of them make 2^n
+	maxValues  = 4 << 20 // values and characters
+	maxDepth   = 200     // length of a chain of references
+	maxChoices = 8       // alternatives of structs or references; n of them make 2^n combinations
 )
 
-// The calls that a profile may make: none of them makes much out of little
-// beyond the product of its arguments, which is what scale counts.
+// The functions that a profile may call. The result of none of them is larger than the
+// product of its arguments, which is the complexity of a call. growing lists the exceptions
+// in the packages.
 var (
 	calledBuiltins = []string{"len", "close", "and", "div", "mod", "quo", "rem", "error"}
 	calledPackages = []string{"strings", "list", "path", "regexp"}
 	growing        = []string{"Repeat", "Range", "Permutations", "Combinations"}
 )
 
-// guard refuses what could make an evaluation explode: values that unfold by
-// references to references, by for or by calls, and products of alternatives.
+// guard refuses a profile whose evaluation could explode: values that multiply by chains of
+// references, by comprehensions or by calls, and products of alternatives.
 func guard(inst *build.Instance, src *origin) error {
-	s := &scale{decls: map[string][]ast.Expr{}, memo: map[string]mass{}, src: src, imported: map[string]bool{}, texts: map[string]bool{}}
+	s := &estimator{decls: map[string][]ast.Expr{}, memo: map[string]complexity{}, src: src, imported: map[string]bool{}, texts: map[string]bool{}}
 	s.collect(inst)
 	for _, f := range s.files {
 		for _, d := range f.Decls {
-			if l := s.decl(d); l.weight > maxWeight || l.depth > maxDepth {
-				s.refuse(d, "unfolds to more than %d values or %d references deep", maxWeight, maxDepth)
+			if c := s.decl(d); c.values > maxValues || c.depth > maxDepth {
+				s.refuse(d, "unfolds to more than %d values or %d references deep", maxValues, maxDepth)
 			}
 		}
 	}
@@ -47,36 +48,40 @@ func guard(inst *build.Instance, src *origin) error {
 	return nil
 }
 
-// mass is a bound of what an expression unfolds to.
-type mass struct {
-	weight float64
-	depth  int
+// complexity is an upper bound of what an expression expands to.
+type complexity struct {
+	values float64 // values and characters
+	depth  int     // chained references
 }
 
-func (l mass) plus(m mass) mass { return mass{l.weight + m.weight, max(l.depth, m.depth)} }
+// plus returns the complexity of two expressions next to each other.
+func (c complexity) plus(other complexity) complexity {
+	return complexity{c.values + other.values, max(c.depth, other.depth)}
+}
 
-// scale weighs expressions. Names are told apart by their text alone: where two
-// fields share one, both are counted.
-type scale struct {
+// estimator computes the complexity of expressions. It distinguishes names by their text
+// only: if two fields have the same name, a reference counts both.
+type estimator struct {
 	src      *origin
 	files    []*ast.File
-	decls    map[string][]ast.Expr
-	memo     map[string]mass
-	imported map[string]bool // import paths that were collected
+	decls    map[string][]ast.Expr // the values of all fields and aliases, by name
+	memo     map[string]complexity // of names
+	imported map[string]bool       // import paths that were collected
 	choices  int
 	texts    map[string]bool // memo of textualName
 	err      *Error
 }
 
-func (s *scale) refuse(at ast.Node, format string, args ...any) {
+// refuse records the first problem.
+func (s *estimator) refuse(at ast.Node, format string, args ...any) {
 	if s.err == nil {
 		s.err = &Error{List: []Problem{{Kind: TooLarge, Pos: s.src.place(at.Pos()), Message: fmt.Sprintf(format, args...)}}}
 	}
 }
 
-// collect takes the files of the instance and of what it imports from folders,
-// the schema aside, and indexes what their names stand for.
-func (s *scale) collect(inst *build.Instance) {
+// collect adds the files of the instance and of its imports, except the schema, and indexes
+// their names.
+func (s *estimator) collect(inst *build.Instance) {
 	if inst.ImportPath == ImportPath || inst.ImportPath != "" && s.imported[inst.ImportPath] {
 		return
 	}
@@ -93,7 +98,8 @@ func (s *scale) collect(inst *build.Instance) {
 	}
 }
 
-func (s *scale) index(n ast.Node) {
+// index adds the names that a node declares to decls, and counts alternatives.
+func (s *estimator) index(n ast.Node) {
 	name := func(id *ast.Ident, e ast.Expr) {
 		if id != nil && e != nil {
 			s.decls[id.Name] = append(s.decls[id.Name], e)
@@ -126,7 +132,7 @@ func (s *scale) index(n ast.Node) {
 	}
 }
 
-// scalar says whether an alternative is a plain value or type.
+// scalar reports whether an alternative is a plain value or type.
 func scalar(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -143,10 +149,10 @@ func scalar(e ast.Expr) bool {
 	return false
 }
 
-func (s *scale) decl(d ast.Decl) mass {
+func (s *estimator) decl(d ast.Decl) complexity {
 	switch d := d.(type) {
 	case *ast.Field:
-		return s.expr(d.Value).plus(mass{weight: 1})
+		return s.expr(d.Value).plus(complexity{values: 1})
 	case *ast.EmbedDecl:
 		return s.expr(d.Expr)
 	case *ast.LetClause:
@@ -156,12 +162,12 @@ func (s *scale) decl(d ast.Decl) mass {
 	case *ast.Alias:
 		return s.expr(d.Expr)
 	}
-	return mass{}
+	return complexity{}
 }
 
-// comprehension is its body, once for each element of each source.
-func (s *scale) comprehension(c *ast.Comprehension) mass {
-	total := s.expr(c.Value).plus(mass{weight: 1})
+// comprehension returns the complexity of the body, once per element of each source.
+func (s *estimator) comprehension(c *ast.Comprehension) complexity {
+	total := s.expr(c.Value).plus(complexity{values: 1})
 	for _, clause := range c.Clauses {
 		switch clause := clause.(type) {
 		case *ast.ForClause:
@@ -175,15 +181,17 @@ func (s *scale) comprehension(c *ast.Comprehension) mass {
 	return total
 }
 
-func (l mass) times(m mass) mass {
-	return mass{l.weight * (1 + m.weight), max(l.depth, m.depth)}
+// times returns the complexity of c repeated for each value of other.
+func (c complexity) times(other complexity) complexity {
+	return complexity{c.values * (1 + other.values), max(c.depth, other.depth)}
 }
 
-func (s *scale) expr(e ast.Expr) mass {
-	one := mass{weight: 1}
+// expr returns the complexity of an expression.
+func (s *estimator) expr(e ast.Expr) complexity {
+	one := complexity{values: 1}
 	switch e := e.(type) {
 	case *ast.BasicLit:
-		return mass{weight: 1 + float64(len(e.Value))/16}
+		return complexity{values: 1 + float64(len(e.Value))/16}
 	case *ast.Ident:
 		return s.name(e)
 	case *ast.SelectorExpr:
@@ -220,17 +228,17 @@ func (s *scale) expr(e ast.Expr) mass {
 	return one
 }
 
-func (s *scale) sum(list []ast.Expr) mass {
-	total := mass{weight: 1}
+func (s *estimator) sum(list []ast.Expr) complexity {
+	total := complexity{values: 1}
 	for _, x := range list {
 		total = total.plus(s.expr(x))
 	}
 	return total
 }
 
-// name is what an identifier stands for; a cycle, which CUE refuses or closes
-// by itself, counts nothing.
-func (s *scale) name(id *ast.Ident) mass {
+// name returns the complexity of what an identifier refers to. A reference within a cycle,
+// which CUE refuses or resolves itself, counts as one value.
+func (s *estimator) name(id *ast.Ident) complexity {
 	_, imported := id.Node.(*ast.ImportSpec)
 	if id.Node != nil && !imported && len(s.decls[id.Name]) == 0 {
 		s.refuse(id, "%s: this kind of name is not read in a profile", id.Name)
@@ -238,13 +246,13 @@ func (s *scale) name(id *ast.Ident) mass {
 	return s.named(id.Name)
 }
 
-func (s *scale) named(name string) mass {
+func (s *estimator) named(name string) complexity {
 	known, ok := s.memo[name]
 	if ok {
 		return known
 	}
-	total := mass{weight: 1}
-	s.memo[name] = total // while it is weighed
+	total := complexity{values: 1}
+	s.memo[name] = total // for references within a cycle
 	for _, e := range s.decls[name] {
 		total = total.plus(s.expr(e))
 	}
@@ -253,9 +261,9 @@ func (s *scale) named(name string) mass {
 	return total
 }
 
-// selector weighs all of what it selects from, and what has the selected name
-// where that is another package.
-func (s *scale) selector(e *ast.SelectorExpr) mass {
+// selector returns the complexity of the whole operand, and, if the operand is a package,
+// also that of the selected name.
+func (s *estimator) selector(e *ast.SelectorExpr) complexity {
 	total := s.expr(e.X)
 	if id, ok := e.X.(*ast.Ident); ok && len(s.decls[id.Name]) == 0 {
 		if name, _, err := ast.LabelName(e.Sel); err == nil {
@@ -265,7 +273,7 @@ func (s *scale) selector(e *ast.SelectorExpr) mass {
 	return total
 }
 
-func (s *scale) binary(e *ast.BinaryExpr) mass {
+func (s *estimator) binary(e *ast.BinaryExpr) complexity {
 	total := s.expr(e.X).plus(s.expr(e.Y))
 	if e.Op != token.MUL {
 		return total
@@ -278,13 +286,13 @@ func (s *scale) binary(e *ast.BinaryExpr) mass {
 		if lit, ok := side[1].(*ast.BasicLit); ok && lit.Kind == token.INT {
 			n, _ = strconv.ParseFloat(lit.Value, 64)
 		}
-		total.weight *= 1 + n
+		total.values *= 1 + n
 	}
 	return total
 }
 
-// textual says whether the expression may be a string: "x" * 3 repeats it.
-func (s *scale) textual(e ast.Expr) bool {
+// textual reports whether the expression may be a string, because "x" * 3 repeats a string.
+func (s *estimator) textual(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		return e.Kind == token.STRING
@@ -303,11 +311,11 @@ func (s *scale) textual(e ast.Expr) bool {
 	return true
 }
 
-func (s *scale) textualName(name string) bool {
+func (s *estimator) textualName(name string) bool {
 	if known, ok := s.texts[name]; ok {
 		return known
 	}
-	s.texts[name] = false // while it is looked at
+	s.texts[name] = false // for references within a cycle
 	found := len(s.decls[name]) == 0
 	for _, x := range s.decls[name] {
 		found = found || s.textual(x)
@@ -316,8 +324,8 @@ func (s *scale) textualName(name string) bool {
 	return found
 }
 
-// call is the product of the arguments.
-func (s *scale) call(e *ast.CallExpr) mass {
+// call returns the product of the arguments' complexities.
+func (s *estimator) call(e *ast.CallExpr) complexity {
 	allowed := false
 	switch f := e.Fun.(type) {
 	case *ast.Ident:
@@ -330,7 +338,7 @@ func (s *scale) call(e *ast.CallExpr) mass {
 	if !allowed {
 		s.refuse(e, "%s is not called in a profile (%v and most of the packages %v are)", source(e.Fun), calledBuiltins, calledPackages)
 	}
-	total := mass{weight: 1}
+	total := complexity{values: 1}
 	for _, x := range e.Args {
 		total = total.times(s.expr(x))
 	}

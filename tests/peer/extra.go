@@ -9,7 +9,7 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
-// limits adds what the machine reads and multiplies at most.
+// limits adds a run with the machine's maximum bandwidth and arithmetic rates.
 func (b bench) limits(ctx context.Context, p *figures.Part) error {
 	r, err := execute(ctx, filepath.Join(b.dir, "limits"))
 	if err != nil {
@@ -34,7 +34,7 @@ func (b bench) pytorch(ctx context.Context, p *figures.Part) error {
 		prompts = "512,2048"
 	}
 	c := command{path: b.torch, args: []string{"tests/peer/torch_rates.py", b.model(p.Name), prompts, "32"}}
-	// Where torch was installed without its GPU libraries, scripts/golden.sh put these in their place.
+	// If torch was installed without its GPU libraries, scripts/golden.sh installed stubs of them.
 	if stubs := filepath.Join(filepath.Dir(filepath.Dir(b.torch)), "stubs"); exists(stubs) {
 		c.env = []string{"LD_LIBRARY_PATH=" + stubs}
 	}
@@ -56,11 +56,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// streams measures what the server takes beside the model while 64 clients stream.
+// streams measures the CPU time of the server apart from the model while 64 clients stream.
 func (b bench) streams(ctx context.Context, p figures.Part) (figures.Part, error) {
 	r, err := execute(ctx, "go", "test", "-tags", "streams", "-count=1", "-timeout", "8m", "-v", "-run", "TestStreamingCost/default", "./appliance", "-args", "-streams", "64")
 	if err != nil {
-		// It judges by a bound of its own; its figures are what counts here.
+		// The test fails at a bound of its own; here only its figures matter.
 		if v, e := figures.ReadStreams(r.out); e == nil {
 			p.Runs = append(p.Runs, b.result(figures.Vapp, r, v))
 			return p, nil

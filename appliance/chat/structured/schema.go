@@ -1,4 +1,4 @@
-package chat
+package structured
 
 import (
 	"bytes"
@@ -6,32 +6,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"vapp.dev/engine/tokenizer"
 )
 
-// The kinds of a Structure.
-const (
-	AsSchema  = tokenizer.GrammarJSONSchema // a JSON schema, by SchemaSource
-	AsObject  = tokenizer.GrammarJSONObject // any JSON object; no source
-	AsRegex   = tokenizer.GrammarRegex
-	AsChoice  = tokenizer.GrammarChoice // a JSON list of texts
-	AsGrammar = tokenizer.GrammarLark
-	AsTag     = "structural_tag" // its JSON; TagSource makes an AsGrammar of it
-)
-
-// SchemaOptions are how JSON is written by a schema.
+// SchemaOptions sets how JSON that follows a schema is written.
 type SchemaOptions struct {
-	NoWhitespace bool   // none between tokens but what JSON needs
-	Whitespace   string // a regular expression of what may lie between tokens; "": a line end and some spaces
-	Closed       bool   // objects have the properties that are named alone
+	NoWhitespace bool   // no white space between JSON tokens but ", " and ": "
+	Whitespace   string // regular expression of the white space between JSON tokens; "": jsonGap
+	Closed       bool   // objects have only the properties that the schema names
 }
 
-// gap is the white space that may lie between the tokens of JSON. It is bounded, since small
-// models would write it for ever.
-const gap = `\n?[ \t]{0,24}`
+// jsonGap is the default white space between JSON tokens: an optional line end and up to
+// 24 spaces or tabs. It is bounded because small models can emit white space forever.
+const jsonGap = `\n?[ \t]{0,24}`
 
-// SchemaSource is the source of an AsSchema: the schema with the options in it.
+// SchemaSource returns the Source of a JSONSchema constraint: the schema with the options
+// as its "x-guidance" key.
 func SchemaSource(schema json.RawMessage, o SchemaOptions) (string, error) {
 	schema = bytes.TrimSpace(schema)
 	if string(schema) == "true" {
@@ -46,7 +35,7 @@ func SchemaSource(schema json.RawMessage, o SchemaOptions) (string, error) {
 			return "", err
 		}
 	}
-	guidance := map[string]any{"whitespace_pattern": gap}
+	guidance := map[string]any{"whitespace_pattern": jsonGap}
 	switch {
 	case o.NoWhitespace:
 		guidance = map[string]any{"whitespace_flexible": false, "item_separator": ", ", "key_separator": ": "}
@@ -65,12 +54,13 @@ func SchemaSource(schema json.RawMessage, o SchemaOptions) (string, error) {
 	return fmt.Sprintf(`{"x-guidance":%s%s%s`, head, comma, rest), nil
 }
 
-// member is a key of an object, in the order of the text.
+// member is a key of a JSON object and its value.
 type member struct {
 	key   string
 	value json.RawMessage
 }
 
+// members returns the members of an object in the order of the text.
 func members(object json.RawMessage) ([]member, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if _, err := d.Token(); err != nil {
@@ -92,14 +82,15 @@ func members(object json.RawMessage) ([]member, error) {
 	return out, nil
 }
 
-// named are the keywords whose values are schemas by name.
-var named = []string{"properties", "patternProperties", "$defs", "definitions"}
+// schemaMaps are the keywords whose values are objects of schemas by name.
+var schemaMaps = []string{"properties", "patternProperties", "$defs", "definitions"}
 
-// literal are those whose values are no schemas.
-var literal = []string{"enum", "const", "default", "examples"}
+// literalKeywords are the keywords whose values are not schemas.
+var literalKeywords = []string{"enum", "const", "default", "examples"}
 
-// closed writes additionalProperties false into every schema that names properties and
-// says nothing else of it. byName: the object is a map of schemas.
+// closed returns the schema v with additionalProperties false in every schema that has
+// properties but neither additionalProperties nor unevaluatedProperties. byName: v is an
+// object of schemas by name.
 func closed(v json.RawMessage, byName bool) (json.RawMessage, error) {
 	switch v = bytes.TrimSpace(v); {
 	case len(v) > 0 && v[0] == '[':
@@ -122,12 +113,12 @@ func closed(v json.RawMessage, byName bool) (json.RawMessage, error) {
 		return nil, err
 	}
 	var parts []string
-	names, says := false, false
+	hasProperties, hasRule := false, false
 	for _, m := range list {
-		names = names || m.key == "properties"
-		says = says || m.key == "additionalProperties" || m.key == "unevaluatedProperties"
-		if byName || !slices.Contains(literal, m.key) {
-			if m.value, err = closed(m.value, !byName && slices.Contains(named, m.key)); err != nil {
+		hasProperties = hasProperties || m.key == "properties"
+		hasRule = hasRule || m.key == "additionalProperties" || m.key == "unevaluatedProperties"
+		if byName || !slices.Contains(literalKeywords, m.key) {
+			if m.value, err = closed(m.value, !byName && slices.Contains(schemaMaps, m.key)); err != nil {
 				return nil, err
 			}
 		}
@@ -137,7 +128,7 @@ func closed(v json.RawMessage, byName bool) (json.RawMessage, error) {
 		}
 		parts = append(parts, string(key)+":"+string(m.value))
 	}
-	if !byName && names && !says {
+	if !byName && hasProperties && !hasRule {
 		parts = append(parts, `"additionalProperties":false`)
 	}
 	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), nil

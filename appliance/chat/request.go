@@ -1,27 +1,31 @@
 package chat
 
-import "strings"
+import (
+	"strings"
 
-// Ask is everything a client may ask for, before it is checked. Exactly one of
-// Chat and Prompts is set.
-type Ask struct {
-	ID    string // names request and reply, such as chatcmpl-…
-	Model string // "": the first served one
+	"vapp.dev/appliance/chat/structured"
+)
+
+// RequestParams holds all parameters of a request, not checked yet. Exactly one of Chat and
+// Prompts is set.
+type RequestParams struct {
+	ID    string // of request and reply, such as chatcmpl-…
+	Model string // "": the first served name
 
 	Chat     *Conversation
 	Prompts  []Prompt
-	Rendered bool // the prompt is of a chat, and a reply to it may begin with a thought
+	Rendered bool // the prompts are rendered chats: a reply may begin with reasoning
 	Echo     bool // the reply begins with the prompt (chat: with the last message)
 
 	ToolChoice    string // of a chat: none (also ""), auto, required, named
-	ToolName      string // the function that is named
+	ToolName      string // the named function
 	OneCall       bool   // parallel_tool_calls false
 	HideReasoning bool   // include_reasoning false
-	InOrder       bool   // deltas tell Said, usage counts tokens of thoughts
+	Segments      bool   // deltas have Segments, and usage counts reasoning tokens
 
-	Structure *Structure // what the reply must be; nil: anything
+	Structure *structured.Constraint // the form of the reply; nil: any
 
-	Sampling          // nil: the next layer decides
+	Sampling          // a nil field is set by the next layer
 	N                 int
 	BestOf            *int
 	FrequencyPenalty  float64
@@ -35,49 +39,49 @@ type Ask struct {
 	LogitBias         map[int32]float64
 	AllowedTokenIDs   []int32 // nil: all
 	BadWords          []string
-	Logprobs          *int // alternatives of each token; 0 the chosen one only, -1 all, nil none
+	Logprobs          *int // alternatives per token; 0: the chosen token only, -1: all, nil: no logprobs
 	PromptLogprobs    *int
 	SkipSpecialTokens bool
 	AddSpecialTokens  bool
 	Truncate          *int        // truncate_prompt_tokens
-	Beam              bool        // use_beam_search: N replies, the best first
+	Beam              bool        // use_beam_search: N replies, best first
 	LengthPenalty     float64     // of beam search
-	Repetition        *Repetition // nil: not looked for
-	ThinkingBudget    *int        // tokens of thought; nil, -1: no bound
-	ThinkingHint      bool        // the budget may be dropped where nobody can heed it
+	Repetition        *Repetition // nil: not detected
+	ThinkingBudget    *int        // reasoning tokens; nil, -1: unlimited
+	ThinkingHint      bool        // drop the budget if the reasoning parser cannot enforce it
 	Priority          int
 	CacheSalt         *string
 }
 
-// Request is an Ask that has been checked, with the settings it was checked
-// against; only NewRequest makes one.
+// Request is a checked RequestParams with the settings it was checked against. Only
+// NewRequest creates one.
 type Request struct {
-	ask      Ask
+	params   RequestParams
 	model    string
 	settings *Settings
 }
 
-// maxChoicesInAll bounds prompts · n of one request.
+// maxChoicesInAll bounds prompts × n of one request.
 const maxChoicesInAll = 16384
 
-// NewRequest checks what can be checked without the model. Its errors are
+// NewRequest checks the parameters that can be checked without the model. Its errors are
 // *Error.
-func NewRequest(a Ask, s *Settings) (*Request, error) {
+func NewRequest(a RequestParams, s *Settings) (*Request, error) {
 	model, err := s.Name(a.Model)
 	if err != nil {
 		return nil, err
 	}
-	for _, check := range []func(*Ask, *Settings) error{
-		checkPrompt, checkConversation, checkTools, checkStructure, checkThinking, checkRepetition, checkBeams, checkChoices, checkStop, checkScheduling,
+	for _, check := range []func(*RequestParams, *Settings) error{
+		checkPrompt, checkChat, checkTools, checkStructure, checkThinking, checkRepetition, checkBeams, checkChoices, checkStop, checkScheduling, checkBadWords,
 	} {
 		if err := check(&a, s); err != nil {
 			return nil, err
 		}
 	}
-	return &Request{ask: a, model: model, settings: s}, nil
+	return &Request{params: a, model: model, settings: s}, nil
 }
 
-func checkPrompt(a *Ask, _ *Settings) error {
+func checkPrompt(a *RequestParams, _ *Settings) error {
 	if a.Chat != nil {
 		return nil
 	}
@@ -93,11 +97,17 @@ func checkPrompt(a *Ask, _ *Settings) error {
 	return nil
 }
 
-func checkConversation(a *Ask, s *Settings) error {
-	c := a.Chat
-	switch {
-	case c == nil:
+func checkChat(a *RequestParams, s *Settings) error {
+	if a.Chat == nil {
 		return nil
+	}
+	return CheckConversation(a.Chat, s)
+}
+
+// CheckConversation refuses a conversation that cannot be rendered under the settings. Its
+// errors are *Error.
+func CheckConversation(c *Conversation, s *Settings) error {
+	switch {
 	case len(c.Messages) == 0:
 		return Errorf(Malformed, "messages", "`messages` must hold at least one message.")
 	case c.ContinueFinal && c.AddGenerationPrompt:
@@ -110,7 +120,7 @@ func checkConversation(a *Ask, s *Settings) error {
 	return nil
 }
 
-func checkChoices(a *Ask, s *Settings) error {
+func checkChoices(a *RequestParams, s *Settings) error {
 	total := a.N * max(1, len(a.Prompts))
 	switch {
 	case a.N < 1:
@@ -129,7 +139,8 @@ func checkChoices(a *Ask, s *Settings) error {
 	return nil
 }
 
-// TooManySequences refuses a request that the engine can never hold.
+// TooManySequences returns the error for a request with more sequences than the engine can
+// run and queue.
 func TooManySequences(total, prompts, n, most int) *Error {
 	param := "n"
 	if prompts > 1 {
@@ -138,7 +149,7 @@ func TooManySequences(total, prompts, n, most int) *Error {
 	return Errorf(Invalid, param, "%d prompts times n=%d are %d sequences, and the server holds at most %d, running and queued. Please ask for fewer in one request.", prompts, n, total, most)
 }
 
-func checkStop(a *Ask, _ *Settings) error {
+func checkStop(a *RequestParams, _ *Settings) error {
 	switch {
 	case len(a.Stop) > maxStops:
 		return invalid("stop", "stop may hold at most %d strings, got %d.", maxStops, len(a.Stop))
@@ -158,13 +169,23 @@ func checkStop(a *Ask, _ *Settings) error {
 	return nil
 }
 
-func checkScheduling(a *Ask, s *Settings) error {
+// CheckScheduling checks a request's priority and cache_salt. Its errors are *Error.
+func CheckScheduling(priority int, salt *string, s *Settings) error {
 	switch {
-	case a.Priority != 0 && !s.PriorityScheduling:
-		return invalid("priority", "Got priority %d but priority scheduling is not enabled.", a.Priority)
-	case a.CacheSalt != nil && *a.CacheSalt == "":
+	case priority != 0 && !s.PriorityScheduling:
+		return invalid("priority", "Got priority %d but priority scheduling is not enabled.", priority)
+	case salt != nil && *salt == "":
 		return Errorf(Malformed, "cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
-	case len(a.BadWords) > maxStops:
+	}
+	return nil
+}
+
+func checkScheduling(a *RequestParams, s *Settings) error {
+	return CheckScheduling(a.Priority, a.CacheSalt, s)
+}
+
+func checkBadWords(a *RequestParams, _ *Settings) error {
+	if len(a.BadWords) > maxStops {
 		return invalid("bad_words", "bad_words may hold at most %d strings, got %d.", maxStops, len(a.BadWords))
 	}
 	total := 0

@@ -1,45 +1,46 @@
-package chat
+package structured
 
 import (
 	"slices"
 	"strings"
 )
 
-// sequence writes elements one after the other, from the last to the first, since what
-// follows ends free text.
+// sequence writes elements in a row. It works from the last to the first, because free
+// text ends with the prefix of the element after it. The second result is that of expr.
 func (w *tagWriter) sequence(list []*tagFormat, p place) (string, bool) {
 	if len(list) == 0 {
 		return w.fail(`a "sequence" needs elements`)
 	}
 	list = slices.Clone(list)
 	out := make([]string, len(list))
-	var swallowed, took bool
+	var wroteNext, took bool
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i] == nil {
 			return w.fail("a part of the structural tag is missing")
 		}
-		out[i], took = w.expr(list[i], w.behind(list, i, p))
+		out[i], took = w.expr(list[i], w.after(list, i, p))
 		switch {
 		case took && i+1 == len(list):
-			swallowed = true
+			wroteNext = true
 		case took:
-			out[i+1], _ = w.expr(list[i+1].withoutLead(), w.behind(list, i+1, p))
+			out[i+1], _ = w.expr(list[i+1].withoutPrefix(), w.after(list, i+1, p))
 		}
 	}
-	return "(" + strings.Join(out, " ") + ")", swallowed
+	return "(" + strings.Join(out, " ") + ")", wroteNext
 }
 
-// behind is the place of element i.
-func (w *tagWriter) behind(list []*tagFormat, i int, p place) place {
+// after returns the place of element i, which describes what follows it.
+func (w *tagWriter) after(list []*tagFormat, i int, p place) place {
 	if i+1 == len(list) {
 		return p
 	}
 	next := list[i+1]
-	return place{next: []string{next.lead()}, open: w.tokenLed(next) && (next.lead() != "" || p.last && i+2 == len(list))}
+	return place{next: []string{next.prefix()}, open: w.beginsWithToken(next) && (next.prefix() != "" || p.last && i+2 == len(list))}
 }
 
-// either writes alternatives. Free text may be one of them only at the end, since the
-// others leave the text behind to others.
+// either writes alternatives. Free text may be one of them only at the end of the whole
+// tag, because it would have to write the text that follows, which other alternatives
+// leave to the next element.
 func (w *tagWriter) either(list []*tagFormat, p place) (string, bool) {
 	if len(list) == 0 {
 		return w.fail(`an "or" needs elements`)
@@ -75,7 +76,7 @@ func (w *tagWriter) tag(f *tagFormat, p place) (string, bool) {
 	return "(" + out + " (" + w.texts(ends) + "))", false
 }
 
-// texts are alternatives.
+// texts writes alternative strings.
 func (w *tagWriter) texts(list []string) string {
 	var ways []string
 	for _, s := range list {
@@ -84,7 +85,7 @@ func (w *tagWriter) texts(list []string) string {
 	return strings.Join(ways, " | ")
 }
 
-// triggered writes free text in which tags come: each begins with a trigger.
+// triggered writes free text that contains tags, each of which begins with a trigger.
 func (w *tagWriter) triggered(f *tagFormat, p place) (string, bool) {
 	if len(f.Tags) == 0 || len(f.Triggers) == 0 {
 		return w.fail(`"triggered_tags" need at least one of "tags" and of "triggers"`)
@@ -92,10 +93,10 @@ func (w *tagWriter) triggered(f *tagFormat, p place) (string, bool) {
 	if len(f.Triggers) > maxTags {
 		return w.fail("a structural tag has at most %d parts", maxTags)
 	}
-	ways := make([][]string, len(f.Triggers)) // of each trigger, what follows it
+	ways := make([][]string, len(f.Triggers)) // per trigger: the tags without the trigger
 	for _, t := range f.Tags {
 		if t == nil || t.Begin == "" {
-			return w.fail(`each of "tags" has a "begin"`)
+			return w.fail(`each of "tags" needs a "begin"`)
 		}
 		k := f.trigger(t.Begin)
 		if k < 0 {
@@ -131,7 +132,8 @@ func (w *tagWriter) triggered(f *tagFormat, p place) (string, bool) {
 	return "(" + once + "* " + tail + ")", took
 }
 
-// trigger is the first to come of those that begin s, −1: none does.
+// trigger returns the index of the shortest trigger that s begins with, which is the
+// first one that a reader of s would meet; −1 if there is none.
 func (f *tagFormat) trigger(s string) int {
 	k := -1
 	for i, t := range f.Triggers {
@@ -142,7 +144,7 @@ func (f *tagFormat) trigger(s string) int {
 	return k
 }
 
-// separated writes tags with a text between them.
+// separated writes tags with a separator between them.
 func (w *tagWriter) separated(f *tagFormat, _ place) (string, bool) {
 	if len(f.Tags) == 0 {
 		return w.fail(`"tags_with_separator" need "tags"`)
