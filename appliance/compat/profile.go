@@ -1,37 +1,39 @@
-package appliance
+package compat
 
 import (
 	"errors"
 	"strconv"
 	"strings"
 
-	"vapp.dev/appliance/compat"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
 	"vapp.dev/schema"
 )
 
-// Released is what a vLLM release would log for the prepared profile on its
-// device, a GPU. What the profile leaves open is that release's own default. The
-// error is a *schema.Error with the field that the release refuses.
-func (p *Prepared) Released(r compat.Release) (compat.Report, error) {
-	d, ok := compatDevice(p.Plan.Facts)
+// ForProfile returns what release r would log for a profile whose model has the
+// given config, on the GPU that f describes. Fields that the profile does not set
+// take the release's own defaults. The error is a *schema.Error with the field
+// that the release refuses.
+func ForProfile(p *schema.Profile, config checkpoint.Config, f backend.Facts, r Release) (Report, error) {
+	d, ok := deviceOf(f)
 	if !ok {
-		return compat.Report{}, p.Profile.Reject("backend", "%s is a GPU's log: plan for one with --gpu", r)
+		return Report{}, p.Reject("backend", "%s is a GPU's log: plan for one with --gpu", r)
 	}
-	report, err := compat.Make(compat.Inputs{Release: r, Config: p.Model.Config, Device: d, Request: compatRequest(p.Profile)})
-	var wrong *compat.Error
+	report, err := Make(Inputs{Release: r, Config: config, Device: d, Request: requestOf(p)})
+	var wrong *Error
 	switch {
 	case err == nil:
 		return report, nil
 	case errors.As(err, &wrong) && !strings.HasPrefix(wrong.Field, "config."):
-		return report, p.Profile.Reject(wrong.Field, "%s: %s", r, wrong.Msg)
+		return report, p.Reject(wrong.Field, "%s: %s", r, wrong.Msg)
 	}
-	return report, p.Profile.Reject("model.source", "%s: %v", r, err)
+	return report, p.Reject("model.source", "%s: %v", r, err)
 }
 
-// compatDevice is a GPU as vLLM sees it.
-func compatDevice(f backend.Facts) (compat.Device, bool) {
-	d := compat.Device{Name: f.Device, TotalBytes: f.TotalBytes, SMs: f.SMs}
+// deviceOf returns the GPU with the attributes that vLLM reads. It returns false
+// for a device without a compute capability.
+func deviceOf(f backend.Facts) (Device, bool) {
+	d := Device{Name: f.Device, TotalBytes: f.TotalBytes, SMs: f.SMs}
 	major, minor, ok := strings.Cut(f.Capability, ".")
 	if !ok {
 		return d, false
@@ -42,9 +44,9 @@ func compatDevice(f backend.Facts) (compat.Device, bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// compatRequest is a profile as vLLM's command line would have it.
-func compatRequest(p *schema.Profile) compat.Request {
-	r := compat.Request{
+// requestOf returns the options of vLLM's command line that match a profile.
+func requestOf(p *schema.Profile) Request {
+	r := Request{
 		Dtype: p.Model.Dtype, KVCacheDtype: p.Memory.KVCacheDtype, Utilization: p.Memory.Utilization, KVBytes: int64(p.Memory.KVCache),
 		MaxModelLen: -1, TensorParallel: p.Parallel.Tensor, PipelineParallel: p.Parallel.Pipeline,
 		PrefixCaching:  onOff(p, "scheduler.prefixCaching", p.Scheduler.PrefixCaching),
@@ -68,10 +70,10 @@ func compatRequest(p *schema.Profile) compat.Request {
 		}
 	}
 	if s := p.Speculative; s != nil {
-		r.Speculative = compat.Speculative{Method: s.Method, Tokens: s.NumTokens}
+		r.Speculative = Speculative{Method: s.Method, Tokens: s.NumTokens}
 	}
 	if g := p.Cudagraph; g != nil {
-		r.Cudagraph = compat.Cudagraph{EnforceEager: g.Mode == "none", Sizes: g.CaptureSizes}
+		r.Cudagraph = Cudagraph{EnforceEager: g.Mode == "none", Sizes: g.CaptureSizes}
 		if p.Says("cudagraph.mode") && g.Mode != "none" {
 			r.Cudagraph.Mode = g.Mode
 		}
@@ -79,7 +81,7 @@ func compatRequest(p *schema.Profile) compat.Request {
 	return r
 }
 
-// onOff is a switch that the profile's own file sets, else "".
+// onOff returns "on" or "off" for a switch that the profile's file sets, else "".
 func onOff(p *schema.Profile, path string, on bool) string {
 	switch {
 	case !p.Says(path):
@@ -90,7 +92,7 @@ func onOff(p *schema.Profile, path string, on bool) string {
 	return "off"
 }
 
-// noneOr tells none from what was left open.
+// noneOr returns −1 for a size of 0, since 0 stands for a field that is not set.
 func noneOr(n int64) int64 {
 	if n == 0 {
 		return -1

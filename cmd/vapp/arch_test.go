@@ -112,7 +112,7 @@ var rooms = map[string]room{
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/review":       {parts: []string{"schema", "appliance/plan"}, not: value},
-	"appliance/compat":       {parts: []string{"engine/checkpoint"}, not: value},
+	"appliance/compat":       {parts: []string{"schema", "engine/backend", "engine/checkpoint"}, not: value},
 	"appliance/lock":         {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"appliance/chat/dialect": {not: functions},
 	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/fairqueue", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},

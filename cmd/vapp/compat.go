@@ -16,7 +16,7 @@ func printCompat(c *cobra.Command, p *appliance.Prepared, release string, asJSON
 	if err != nil {
 		return &usageError{fmt.Errorf("--compat: %w", err), c.CommandPath()}
 	}
-	report, err := p.Released(r)
+	report, err := compat.ForProfile(p.Profile, p.Model.Config, p.Plan.Facts, r)
 	if err != nil {
 		return err
 	}
