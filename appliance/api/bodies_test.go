@@ -26,7 +26,7 @@ import (
 // withBody are the paths of POST routes that take a body.
 func withBody(s *Server) (paths []string) {
 	for _, r := range s.table() {
-		if r.methods == "POST" && len(r.tells.Request) > 0 {
+		if r.methods == "POST" && len(r.operation.Request) > 0 {
 			paths = append(paths, r.path)
 		}
 	}

@@ -57,7 +57,7 @@ func mutant(t *testing.T) (*Server, *faults) {
 
 // unavailable are the routes that only say that they are not available.
 func unavailable() (list []string) {
-	for _, r := range refused {
+	for _, r := range unsupported {
 		list = append(list, r.methods[0]+" "+r.path)
 	}
 	return list
