@@ -200,7 +200,7 @@ func (t *task) take(deltas []chat.Delta, first bool) (buf []byte) {
 	defer t.mu.Unlock()
 	if first {
 		t.status = "in_progress"
-		buf = t.reply.Started(buf)
+		buf = t.reply.InProgress(buf)
 	}
 	for _, d := range deltas {
 		buf = t.reply.Add(buf, d)

@@ -189,7 +189,7 @@ func (in *intake) size() int64 {
 // step reserves the next buffer size and reads into the buffer. It returns true when
 // the body continues.
 func (in *intake) step() (more bool, err error) {
-	size, h, r := in.size(), holds(in.c), in.c.Request()
+	size, h, r := in.size(), reservationOf(in.c), in.c.Request()
 	if len(in.buf) <= firstBytes {
 		h.raw.release() // a request must not wait for more of a budget that it holds part of
 	}

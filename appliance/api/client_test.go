@@ -14,8 +14,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// spoken is what models of three dialects write for one and the same reply.
-var spoken = map[string]string{
+// hasOutput is what models of three dialects write for one and the same reply.
+var hasOutput = map[string]string{
 	"qwen3+hermes":         `hm</think>Ok.<tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>`,
 	"qwen3+qwen3_coder":    "hm</think>Ok.<tool_call><function=weather><parameter=city>Zürich</parameter></function></tool_call>",
 	"gemma4+gemma4":        `<|channel>thought` + "\n" + `hm<channel|>Ok.<|tool_call>call:weather{city:<|"|>Zürich<|"|>}<tool_call|>`,
@@ -25,7 +25,7 @@ var spoken = map[string]string{
 // TestClientCallsATool: openai-go reads the call of every dialect, whole and from a
 // stream put together by its own accumulator, and answers it.
 func TestClientCallsATool(t *testing.T) {
-	for name, text := range spoken {
+	for name, text := range hasOutput {
 		t.Run(name, func(t *testing.T) {
 			m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: text} }}
 			set := testSettings()

@@ -147,7 +147,7 @@ func covered() map[string][][3]string {
 		route := map[string]string{"ct": "chat and completions", "c": chatPath, "t": textPath}[f.routes]
 		out[f.section] = append(out[f.section], [3]string{route, f.field, f.rule})
 	}
-	for group, list := range refusals {
+	for group, list := range unsupportedFields {
 		section, is := strings.CutPrefix(group, "rules of section ")
 		if !is {
 			section = "2.4"

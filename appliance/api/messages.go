@@ -48,12 +48,12 @@ func (s *Server) messageBody(c echo.Context) ([]byte, error) {
 	return s.body(c)
 }
 
-// wording writes errors in a protocol's form: failed for an error with a Kind, status
-// for a bare HTTP status, broken for an error within a stream.
+// wording writes errors in a protocol's form: error for an error with a Kind, status
+// for a bare HTTP status, streamError for an error within a stream.
 type wording struct {
-	failed func(*chat.Error) []byte
-	status func(status int, message string) []byte
-	broken func(*chat.Error) []byte
+	error       func(*chat.Error) []byte
+	status      func(status int, message string) []byte
+	streamError func(*chat.Error) []byte
 }
 
 // isMessages reports whether a path belongs to Anthropic's protocol.
@@ -65,19 +65,19 @@ func isMessages(path string) bool {
 func (s *Server) wording(c echo.Context) wording {
 	if isMessages(c.Request().URL.Path) {
 		return wording{
-			failed: func(e *chat.Error) []byte { return anthropic.Error(openai.Status(e), e.Message) },
-			status: anthropic.Error,
-			broken: func(e *chat.Error) []byte { return anthropic.Broken(nil, openai.Status(e), e.Message) },
+			error:       func(e *chat.Error) []byte { return anthropic.Error(openai.Status(e), e.Message) },
+			status:      anthropic.Error,
+			streamError: func(e *chat.Error) []byte { return anthropic.StreamError(nil, openai.Status(e), e.Message) },
 		}
 	}
 	if isResponses(c.Request().URL.Path) {
 		return responsesWording
 	}
 	return wording{
-		failed: openai.Error,
+		error: openai.Error,
 		status: func(status int, message string) []byte {
 			return openai.ErrorOf(status, http.StatusText(status), "", message)
 		},
-		broken: func(e *chat.Error) []byte { return openai.Broken(nil, e) },
+		streamError: func(e *chat.Error) []byte { return openai.StreamError(nil, e) },
 	}
 }

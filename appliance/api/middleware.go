@@ -127,7 +127,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	s.logError(c, e)
 	if w.Committed {
 		if w.Header().Get(echo.HeaderContentType) == eventStream {
-			_ = s.flush(w, s.wording(c).broken(e))
+			_ = s.flush(w, s.wording(c).streamError(e))
 		}
 		return
 	}
@@ -140,7 +140,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	case e.Kind == chat.Unavailable && w.Header().Get(echo.HeaderRetryAfter) == "":
 		w.Header().Set(echo.HeaderRetryAfter, "1")
 	}
-	_ = sendJSON(c, openai.Status(e), s.wording(c).failed(e))
+	_ = sendJSON(c, openai.Status(e), s.wording(c).error(e))
 }
 
 // sendJSON answers with a JSON body. If the connection closes after the reply, it sets

@@ -23,7 +23,7 @@ func (s *Server) renderChat(c echo.Context, svc *chat.Service) error {
 	if err != nil {
 		return err
 	}
-	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "chatcmpl-"}, r.Rendered)
+	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "chatcmpl-"}, r.RenderReply)
 }
 
 func (s *Server) renderCompletion(c echo.Context, svc *chat.Service) error {
@@ -31,7 +31,7 @@ func (s *Server) renderCompletion(c echo.Context, svc *chat.Service) error {
 	if err != nil {
 		return err
 	}
-	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "cmpl-"}, r.Rendered)
+	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "cmpl-"}, r.RenderReply)
 }
 
 // render answers with the request that generateTokens would take.

@@ -23,7 +23,7 @@ const (
 	late  = "BadRequestError"
 )
 
-var refusals = map[string][]refusal{
+var unsupportedFields = map[string][]refusal{
 	"decoding": {
 		{`c{`, 400, early, "", "…JSON decode error"},
 		{`c[]`, 400, early, "", "The body must be a JSON object."},
@@ -207,7 +207,7 @@ func spell(body string) (path, text string) {
 
 func TestRefusals(t *testing.T) {
 	s := testServer(&chattest.Model{}, testSettings())
-	for group, list := range refusals {
+	for group, list := range unsupportedFields {
 		for _, want := range list {
 			path, body := spell(want.body)
 			r := httptest.NewRequest("POST", path, strings.NewReader(body))

@@ -117,9 +117,9 @@ func (s *Server) streamResponse(c echo.Context, run *chat.Run, reply *openai.Res
 }
 
 var responsesWording = wording{
-	failed: openai.ResponsesError,
+	error: openai.ResponsesError,
 	status: func(status int, message string) []byte {
 		return openai.ErrorOf(status, http.StatusText(status), "", message)
 	},
-	broken: openai.ResponsesBroken,
+	streamError: openai.ResponsesStreamError,
 }

@@ -141,7 +141,7 @@ func (s *Server) respondStored(c echo.Context, svc *chat.Service, r *openai.Resp
 	return s.respond(c, svc, r, func(reply *openai.ResponsesReply) {
 		if err := s.put(own, reply, reply.Final(), items, nil, false); err != nil {
 			s.cfg.Log.Error("response not stored", "id", own.id, "error", err.Error())
-			reply.Unstored()
+			reply.MarkUnstored()
 		}
 	})
 }
@@ -256,7 +256,7 @@ func (s *Server) deleteResponse(c echo.Context, own ownID) error {
 	if err := s.cfg.Responses.Delete(own.owner, own.id); err != nil {
 		return answerMissing(c, notFound(err, own.id))
 	}
-	return c.JSONBlob(http.StatusOK, openai.ResponseDeleted(own.id))
+	return c.JSONBlob(http.StatusOK, openai.DeletionBody(own.id))
 }
 
 // inputItems lists the input items of a response, those of previous responses included.
