@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// coverage is docs/api-coverage.md.
+// coverage returns the text of docs/api-coverage.md.
 func coverage() string {
 	var b strings.Builder
 	b.WriteString("# API coverage\n\nWhat the tests of `appliance/api` hold, by the section of the API reference: route × field × rule. " +
@@ -35,5 +35,5 @@ func coverage() string {
 	return b.String()
 }
 
-// cell is text that a table may hold.
+// cell escapes text for a cell of a table.
 func cell(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "|", "\\|"), "\n", " ") }

@@ -16,7 +16,7 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// docsServer has every route.
+// docsServer returns a server with all optional routes.
 func docsServer(t *testing.T) *Server {
 	t.Helper()
 	s := testServer(&chattest.Model{}, testSettings())
@@ -32,8 +32,8 @@ func fetch(s *Server, method, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestDocument: the document is valid OpenAPI 3.1, and holds every route that is
-// registered and no other.
+// TestDocument checks that the document is valid OpenAPI 3.1 and has exactly the
+// registered routes.
 func TestDocument(t *testing.T) {
 	s := docsServer(t)
 	w := fetch(s, "GET", "/openapi.json")
@@ -77,14 +77,14 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// bracedPath writes a path as OpenAPI does.
+// bracedPath returns a path in OpenAPI's syntax.
 func bracedPath(path string) string {
 	path = strings.Replace(path, "/v1/models/*", "/v1/models/{model}", 1)
 	return regexp.MustCompile(`:(\w+)`).ReplaceAllString(path, "{$1}")
 }
 
-// TestDocsPages: the pages show every operation, are whole in themselves, and are
-// gone when the profile says so.
+// TestDocsPages checks that the pages show every operation, load nothing from other
+// hosts, and answer 404 when the profile disables them.
 func TestDocsPages(t *testing.T) {
 	s := docsServer(t)
 	for _, path := range []string{"/docs", "/redoc"} {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestEventLog: readers that come at any time and begin anywhere get all events
-// behind their place, once; so does who reads what was stored.
+// TestEventLog checks that readers which start at any time and position get all later
+// events exactly once, from the log and from its stored form.
 func TestEventLog(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	l, n := newEventLog(), 3000

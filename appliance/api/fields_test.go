@@ -16,12 +16,12 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// fieldRule is one row of the sections on requests: what a field of a chat (c) or a
-// completion (t) does to what the engine is asked for.
+// fieldRule is one row of the sections on requests: the effect of a field of a chat (c)
+// or a completion (t) on the engine's request.
 type fieldRule struct {
 	section, routes string
 	field, rule     string
-	json            string // fields of the body, beside messages or prompt
+	json            string // fields of the body, in addition to messages or prompt
 	holds           func(engine.Request) bool
 }
 
@@ -90,7 +90,7 @@ var fieldRules = []fieldRule{
 		params(func(p sample.Params) bool { return slices.Equal(p.EOS, []int32{chattest.EOS, chattest.Turn}) })},
 }
 
-// TestFields: what each field of a request does, a row a rule; the names are section,
+// TestFields checks the effect of each field of a request. A subtest's name is section,
 // route, field and rule.
 func TestFields(t *testing.T) {
 	for _, r := range fieldRules {
@@ -114,8 +114,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// replyRule is one row of the sections on replies: what a field does to the reply's
-// text, told by a path into its JSON.
+// replyRule is one row of the sections on replies: the effect of a field on the value at
+// a path in the reply's JSON.
 type replyRule struct {
 	section, route string
 	field, rule    string
@@ -160,7 +160,7 @@ var replyRules = []replyRule{
 	{"5.3", "t", "repetition_detection", "finds no repetition here", `"repetition_detection":{"max_pattern_size":3,"min_count":2}`, "choices.0.finish_reason", `"stop"`},
 }
 
-// TestReplies: what fields do to a reply of a model that says "abc def".
+// TestReplies checks the effect of fields on a reply of a model that says "abc def".
 func TestReplies(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "abc def"} }}
 	s := testServer(m, testSettings())
@@ -181,7 +181,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestReasoningFields: what a client may say of a thought, to a model that thinks.
+// TestReasoningFields checks the fields about reasoning with a reasoning model.
 func TestReasoningFields(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "hm</think>Yes"} }}
 	set := testSettings()
@@ -220,8 +220,8 @@ func TestReasoningFields(t *testing.T) {
 	}
 }
 
-// TestWhatIsLogged: fields without effect at debug, old names and traces that nobody
-// follows as warnings, the latter once.
+// TestWhatIsLogged checks that unknown fields are logged at debug, deprecated fields as
+// warnings, and trace headers as one warning.
 func TestWhatIsLogged(t *testing.T) {
 	var out bytes.Buffer
 	s := New(Config{
@@ -241,7 +241,7 @@ func TestWhatIsLogged(t *testing.T) {
 	}
 }
 
-// at is the JSON at a path of names and indices.
+// at returns the JSON at a path of names and indices.
 func at(t *testing.T, body []byte, path string) string {
 	t.Helper()
 	var v any

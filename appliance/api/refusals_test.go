@@ -9,13 +9,13 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// refusal is a request that is refused, and how.
+// refusal is a request that must be refused, with the expected error.
 type refusal struct {
-	body   string // of a chat when it starts with c, of a completion when with t
+	body   string // starts with c for a chat, with t for a completion
 	status int
 	kind   string
 	param  string // "" for null
-	text   string // the message, or its part where it begins with …
+	text   string // the message; a part of it if it begins with …
 }
 
 const (
@@ -183,7 +183,7 @@ var unsupportedFields = map[string][]refusal{
 	},
 }
 
-// spell writes out the short forms of a refusal's body.
+// spell expands the short forms in a refusal's body.
 func spell(body string) (path, text string) {
 	path = map[byte]string{'c': "/v1/chat/completions", 't': "/v1/completions"}[body[0]]
 	text = body[1:]

@@ -1,6 +1,6 @@
 package api
 
-// moreRules are the rows about the other routes.
+// moreRules are the rows about further routes.
 var moreRules = []rule{
 	{"4", textPath, "prompt", "missing: 400", `{}`, "", "", "", 400, `Either prompt or prompt_embeds must be provided and non-empty.`, ""},
 	{"4", textPath, "prompt", "array of strings: a choice each", `{"prompt":["a","b"]}`, "", "", "", 200, `"index":0,"text":"Hello!"¦"index":1,"text":"Hello!"`, ""},

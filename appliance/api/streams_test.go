@@ -11,8 +11,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// streamRule is one row of the section on streams: what holds of the records of a
-// stream of a model that says "a stop é", one byte a token.
+// streamRule is one row of the section on streams: a property of the records of a stream.
+// The model says "a stop é", one byte for each token.
 type streamRule struct {
 	section, route string
 	field, rule    string
@@ -20,7 +20,7 @@ type streamRule struct {
 	holds          func([]map[string]any) bool
 }
 
-// first is the first choice of a record.
+// first returns the first choice of a record.
 func first(r map[string]any) map[string]any {
 	list, _ := r["choices"].([]any)
 	if len(list) == 0 {
@@ -37,7 +37,7 @@ func delta(r map[string]any) map[string]any {
 
 func has(m map[string]any, key string) bool { _, is := m[key]; return is }
 
-// every says that all records but the last ones hold.
+// every returns a check that holds for all records but the last ones.
 func every(skip int, f func(map[string]any) bool) func([]map[string]any) bool {
 	return func(list []map[string]any) bool {
 		for _, r := range list[:len(list)-skip] {
@@ -49,7 +49,7 @@ func every(skip int, f func(map[string]any) bool) func([]map[string]any) bool {
 	}
 }
 
-// content joins what the choice of that index says.
+// content returns the joined text of a choice.
 func content(list []map[string]any, index float64) (text string, pieces []string) {
 	for _, r := range list {
 		c := first(r)
@@ -165,7 +165,7 @@ var streamRules = []streamRule{
 	}},
 }
 
-// TestStreams: the rows above, named as in TestFields.
+// TestStreams checks the rows above. Its subtests have names as in TestFields.
 func TestStreams(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a stop é"} }}
 	s := testServer(m, testSettings())
@@ -186,7 +186,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// records are those of a stream, which has its header and its last record.
+// records returns the records of a stream, and checks its header and last record.
 func records(t *testing.T, w *httptest.ResponseRecorder) (out []map[string]any) {
 	t.Helper()
 	if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/event-stream; charset=utf-8" {
@@ -207,8 +207,8 @@ func records(t *testing.T, w *httptest.ResponseRecorder) (out []map[string]any) 
 	return out
 }
 
-// TestStreamBreaks: an error behind the first record is a record, and one before it a
-// reply of its own.
+// TestStreamBreaks checks that an error after the first record is a record, and one
+// before it a reply with its own status.
 func TestStreamBreaks(t *testing.T) {
 	for said, want := range map[string]int{"ab": 200, "": 500} {
 		m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
