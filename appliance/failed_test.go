@@ -98,9 +98,9 @@ func TestDeviceFails(t *testing.T) {
 // TestFailedUntilAnswered: from the device's error on, /readyz answers 503 with the reason and
 // requests are refused, for as long as one is open that gets its 500; then Run ends.
 func TestFailedUntilAnswered(t *testing.T) {
-	was := failedFor
-	failedFor = 2 * time.Minute
-	t.Cleanup(func() { failedFor = was })
+	was := failGrace
+	failGrace = 2 * time.Minute
+	t.Cleanup(func() { failGrace = was })
 	toy := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func TestStuckLoad(t *testing.T) {
 		if twice != errors.Is(err, why) || !twice && err != nil {
 			t.Errorf("twice %v: Run: %v", twice, err)
 		}
-		if log := s.log.String(); !strings.Contains(log, `msg="loading: it does not end and is left"`) || strings.Contains(log, `msg="stopped while loading"`) == twice {
+		if log := s.log.String(); !strings.Contains(log, `msg="loading did not stop in time; abandoning it"`) || strings.Contains(log, `msg="stopped while loading"`) == twice {
 			t.Errorf("twice %v:\n%s", twice, log)
 		}
 	}
