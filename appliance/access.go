@@ -43,8 +43,8 @@ type grant struct {
 
 // keyFile holds the last content of a file of keys.
 type keyFile struct {
-	keys []string
-	gone time.Time // since when it is missing or holds no key; zero: it holds some
+	keys    []string
+	missing time.Time // since when the file is missing or has no key; zero: it has keys
 }
 
 // missingGrace is the time for which the keys of a missing or empty file stay in effect,
