@@ -126,7 +126,7 @@ func (a *Appliance) begin() error {
 		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus),
 		Why:     a.why,
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
-		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
+		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
 	}, l.api)
 	at := net.JoinHostPort(p.Profile.Serve.Host, fmt.Sprint(p.Profile.Serve.Port))
 	if a.listener, err = net.Listen("tcp", at); err != nil {

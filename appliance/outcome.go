@@ -18,7 +18,7 @@ func (r *reloader) record(o Reload) {
 	if r.waiting != nil && o.Outcome != Reported {
 		o.Pending = r.waiting.Changes
 	}
-	r.a.metrics.Reloaded(o.Class, string(o.Outcome), o.At)
+	r.a.metrics.CountReload(o.Class, string(o.Outcome), o.At)
 	r.a.audit.add(o)
 	r.log(o)
 }

@@ -132,7 +132,7 @@ func (r *reloader) load() {
 	r.unread = failed != nil || schema.Passing(r.reading.Err)
 	if r.unread {
 		r.again = true
-		r.a.metrics.ReadFailed(metrics.PartProfile)
+		r.a.metrics.CountReadFailure(metrics.PartProfile)
 	}
 }
 
@@ -198,7 +198,7 @@ func (r *reloader) refreshAccess() (wait time.Duration) {
 		texts[t.part] = append(texts[t.part], t.err.Error())
 		good[t.part] = good[t.part] && !t.stale
 		if t.read {
-			r.a.metrics.ReadFailed(t.part)
+			r.a.metrics.CountReadFailure(t.part)
 		}
 		if t.wait > 0 && (wait == 0 || t.wait < wait) {
 			wait = t.wait

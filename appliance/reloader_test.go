@@ -275,7 +275,7 @@ func TestUnreadableKeyFile(t *testing.T) {
 		n := len(s.Reloads())
 		for range 4 {
 			s.reloader.reload(TriggerFile)
-			s.reloader.armed = false // as when the pause is over
+			s.reloader.scheduled = false // as when the pause is over
 		}
 		s.expect(t, err.Error(), n, "live rejected")
 	}
@@ -287,7 +287,7 @@ func TestUnreadableKeyFile(t *testing.T) {
 		t.Errorf("%s failures counted", got)
 	}
 	d.fail(keys, nil)
-	s.reloader.armed = true
+	s.reloader.scheduled = true
 	d.later[len(d.later)-1]() // the pause is over
 	s.eventually(t, "the key is revoked", func() bool { return !s.accepts(t, "a") })
 	s.takes(t, "readable again", "b")

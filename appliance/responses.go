@@ -14,7 +14,7 @@ func openResponses(p *schema.Profile) (*responses.Store, error) {
 	if r == nil {
 		return nil, nil
 	}
-	s, err := responses.Open(responses.Config{Path: p.Path(r.Store), Limits: responseLimits(r), Orphan: openai.InterruptedResponse})
+	s, err := responses.Open(responses.Config{Path: p.Path(r.Store), Limits: responseLimits(r), Interrupted: openai.InterruptedResponse})
 	if err != nil {
 		return nil, p.Reject("serve.responses.store", "%v", err)
 	}

@@ -26,7 +26,7 @@ func openStore(t *testing.T, path string) *responses.Store {
 		path = filepath.Join(t.TempDir(), "responses.db")
 	}
 	store, err := responses.Open(responses.Config{
-		Path: path, Limits: responses.Limits{MaxAge: time.Hour, MaxBytes: 1 << 20}, Orphan: openai.InterruptedResponse,
+		Path: path, Limits: responses.Limits{MaxAge: time.Hour, MaxBytes: 1 << 20}, Interrupted: openai.InterruptedResponse,
 	})
 	if err != nil {
 		t.Fatal(err)
