@@ -229,7 +229,7 @@ func TestPathsNeedAKey(t *testing.T) {
 		for _, path := range routes {
 			for _, dir := range secret {
 				if text := ask(path, ""); strings.Contains(text, dir) {
-					t.Errorf("%s: %s tells %s: %s", when, path, dir, text)
+					t.Errorf("%s: %s shows %s: %s", when, path, dir, text)
 				}
 			}
 		}

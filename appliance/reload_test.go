@@ -73,12 +73,12 @@ func (s *server) latest(t *testing.T, want Outcome) Reload {
 func (s *server) applied(t *testing.T, n int) Reload {
 	t.Helper()
 	var newest Reload
-	s.eventually(t, "it is told", func() bool {
-		told := slices.DeleteFunc(s.Reloads(), func(r Reload) bool { return r.Outcome != Applied })
-		if len(told) == n {
-			newest = told[0]
+	s.eventually(t, "the outcomes", func() bool {
+		done := slices.DeleteFunc(s.Reloads(), func(r Reload) bool { return r.Outcome != Applied })
+		if len(done) == n {
+			newest = done[0]
 		}
-		return len(told) == n
+		return len(done) == n
 	})
 	return newest
 }

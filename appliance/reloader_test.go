@@ -130,8 +130,8 @@ func TestLiveBesideStructural(t *testing.T) {
 	s.edit(t, "rename", still+`serve: {apiKeys: ["a"], servedModelName: ["both"]}, memory: swapSpace: "900GiB"`)
 	s.expect(t, "a structural change that does not fit", read(), "structural rejected")
 	s.edit(t, "rename", still+`serve: {apiKeys: ["b"], servedModelName: ["both"]}, memory: swapSpace: "900GiB"`)
-	s.expect(t, "keys beside it", read(), "live applied")
-	s.takes(t, "keys beside a structural change that does not fit", "b")
+	s.expect(t, "keys with it", read(), "live applied")
+	s.takes(t, "keys with a structural change that does not fit", "b")
 }
 
 // TestAnotherModel checks that a profile with another model changes neither the running

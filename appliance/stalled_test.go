@@ -77,7 +77,7 @@ func TestStalledClient(t *testing.T) {
 		return s.metric(t, "vllm:request_success_total", `finished_reason="length"`) == stalledChoices
 	})
 	// The request is counted as finished before its pages are free.
-	s.eventually(t, "a reply that nobody reads holds no pages", func() bool { return s.engine.Stats().KVUsed == 0 })
+	s.eventually(t, "an unread reply has no pages", func() bool { return s.engine.Stats().KVUsed == 0 })
 	if finish, err := s.stream(20, nil); err != nil || finish != "length" {
 		t.Errorf("another client: %q, %v", finish, err)
 	}

@@ -57,22 +57,22 @@ func TestDocument(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || !strings.HasPrefix(d.OpenAPI, "3.1.") {
 		t.Fatal(d.OpenAPI, err)
 	}
-	told := map[string]bool{}
+	documented := map[string]bool{}
 	for path, ops := range d.Paths {
 		for method := range ops {
-			told[strings.ToUpper(method)+" "+path] = true
+			documented[strings.ToUpper(method)+" "+path] = true
 		}
 	}
 	for _, r := range s.Routes() {
 		for _, m := range r.Methods {
 			name := m + " " + bracedPath(r.Path)
-			if m != "HEAD" && !told[name] {
+			if m != "HEAD" && !documented[name] {
 				t.Errorf("%s is served and not in the document: add its row to the table in routes.go", name)
 			}
-			delete(told, name)
+			delete(documented, name)
 		}
 	}
-	for name := range told {
+	for name := range documented {
 		t.Errorf("%s is in the document and not served", name)
 	}
 }

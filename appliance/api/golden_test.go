@@ -56,7 +56,7 @@ func testConfig(m *chattest.Model) Config {
 	}
 }
 
-// knobs are the lines a golden's settings may hold.
+// knobs maps the lines of a golden's settings to their effects.
 var knobs = map[string]func(*Settings, *chattest.Model){
 	"embeds":           func(_ *Settings, m *chattest.Model) { m.Pooling = chattest.Embeds() },
 	"classifies":       func(_ *Settings, m *chattest.Model) { m.Pooling = chattest.Classifies("bad", "good") },

@@ -92,7 +92,7 @@ var streamRules = []streamRule{
 	{"3.4", "c", "return_token_ids", "the prompt's are in the first record alone", `,"return_token_ids":true`, func(l []map[string]any) bool {
 		return has(l[0], "prompt_token_ids") && every(0, func(r map[string]any) bool { return !has(r, "prompt_token_ids") })(l[1:])
 	}},
-	{"3.4", "c", "return_token_ids", "tells every token", `,"return_token_ids":true`, func(l []map[string]any) bool {
+	{"3.4", "c", "return_token_ids", "returns every token", `,"return_token_ids":true`, func(l []map[string]any) bool {
 		n := 0
 		for _, r := range l {
 			ids, _ := first(r)["token_ids"].([]any)
@@ -142,7 +142,7 @@ var streamRules = []streamRule{
 		text, _ := content(l, 0)
 		return text == "a " && first(l[len(l)-1])["stop_reason"] == "stop"
 	}},
-	{"3.4", "ct", "n", "choices are told apart", `,"n":2`, func(l []map[string]any) bool {
+	{"3.4", "ct", "n", "choices have their index", `,"n":2`, func(l []map[string]any) bool {
 		one, _ := content(l, 0)
 		two, _ := content(l, 1)
 		return one == "a stop é" && two == one
@@ -160,7 +160,7 @@ var streamRules = []streamRule{
 		lp, is := first(r)["logprobs"].(map[string]any)
 		return is && len(lp["tokens"].([]any)) > 0
 	})},
-	{"13", "g", "token_ids", "come as they are made", ``, func(l []map[string]any) bool {
+	{"13", "g", "token_ids", "come as they are generated", ``, func(l []map[string]any) bool {
 		return len(l) == len("a stop é")+1 && first(l[len(l)-1])["finish_reason"] == "stop" && first(l[0])["finish_reason"] == nil
 	}},
 }

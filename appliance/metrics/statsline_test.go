@@ -57,7 +57,7 @@ func TestSpecLine(t *testing.T) {
 		t.Errorf("\n got %s\nwant %s", f.spec, want)
 	}
 	if f := i.take(time.Second); f.spec != "" {
-		t.Errorf("after they were told: %q", f.spec)
+		t.Errorf("after the line was taken: got %q, want none", f.spec)
 	}
 }
 

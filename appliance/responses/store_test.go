@@ -74,7 +74,7 @@ func ids(s *Store, o Owner, list ...string) string {
 func TestPutGet(t *testing.T) {
 	s, c := testStore(t, "", wide)
 	r := record(c, "r1", "a", "b")
-	r.Background, r.Events = true, []byte("told")
+	r.Background, r.Events = true, []byte("events")
 	put(t, s, alice, r)
 	got, err := s.Get(alice, "r1")
 	if err != nil || string(got.Body) != `"<r1>"` || !got.Background || got.Running || !got.Created.Equal(c.now) {
@@ -84,7 +84,7 @@ func TestPutGet(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(in, r.Input) || !reflect.DeepEqual(out, r.Output) {
 		t.Fatalf("%v %v %v", in, out, err)
 	}
-	if e, err := s.Events(alice, "r1"); err != nil || string(e) != "told" {
+	if e, err := s.Events(alice, "r1"); err != nil || string(e) != "events" {
 		t.Fatalf("%q %v", e, err)
 	}
 	if text, err := s.Item(alice, "r1-out"); err != nil || string(text) != `{"id":"r1-out"}` {
@@ -135,7 +135,7 @@ func TestShared(t *testing.T) {
 		t.Errorf("%d bytes are left, %v", n, err)
 	}
 	if _, err := s.Item(alice, "a"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("an item nobody has: %v", err)
+		t.Errorf("an unreferenced item: %v", err)
 	}
 }
 

@@ -196,12 +196,12 @@ func memoryOf(t *testing.T, pid int, line string) float64 {
 // its memory does not grow in the second half.
 func TestLoad(t *testing.T) {
 	lone := alone(t)
-	var roomy []string
+	var reference []string
 	for _, c := range []struct {
 		name, more string
 		preempted  bool
 	}{
-		{"room for all", memory, false},
+		{"pages for all", memory, false},
 		{"few pages", `maxModelLen: 640, memory: kvCache: "15MiB"`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -214,10 +214,10 @@ func TestLoad(t *testing.T) {
 			got := together(t, s.url, func() { half = memoryOf(t, s.cmd.Process.Pid, "VmRSS:") })
 			took := time.Since(at)
 			different := differences(t, got, lone, "alone")
-			if roomy == nil {
-				roomy = got
+			if reference == nil {
+				reference = got
 			}
-			different += differences(t, got, roomy, "with room for all")
+			different += differences(t, got, reference, "with pages for all")
 			preemptions := metric(t, s.url, "vllm:num_preemptions_total")
 			if (preemptions > 0) != c.preempted {
 				t.Errorf("%v preemptions", preemptions)

@@ -123,8 +123,8 @@ func responseTruncation(f *fields, r *ResponsesRequest) {
 	switch word := f.str("truncation"); word {
 	case "", "disabled":
 	case "auto":
-		room := -1
-		r.echo.Truncation, r.Ask.Truncate = word, &room
+		rest := -1
+		r.echo.Truncation, r.Ask.Truncate = word, &rest
 	default:
 		f.fail(malformed("truncation", "`truncation` must be auto or disabled, got %q.", word))
 	}
