@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 	code, text := s.get(t, "/admin/status")
 	var got status
 	if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK {
-		t.Fatal(code, err, text)
+		t.Fatalf("got %d %s (%v), want 200 and JSON", code, text, err)
 	}
 	var sum int64
 	for _, g := range got.Plan.Segments {

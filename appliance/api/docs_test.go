@@ -55,7 +55,7 @@ func TestDocument(t *testing.T) {
 		Paths   map[string]map[string]json.RawMessage
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || !strings.HasPrefix(d.OpenAPI, "3.1.") {
-		t.Fatal(d.OpenAPI, err)
+		t.Fatalf("got openapi %q, %v, want 3.1.x", d.OpenAPI, err)
 	}
 	documented := map[string]bool{}
 	for path, ops := range d.Paths {
@@ -91,7 +91,7 @@ func TestDocsPages(t *testing.T) {
 		w := fetch(s, "GET", path)
 		text := w.Body.String()
 		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
-			t.Fatal(path, w.Code, w.Header())
+			t.Fatalf("%s: got %d %v, want 200 and text/html", path, w.Code, w.Header())
 		}
 		for _, r := range s.Routes() {
 			if !strings.Contains(text, "<code>"+bracedPath(r.Path)+"</code>") {

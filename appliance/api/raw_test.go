@@ -76,7 +76,7 @@ func TestBatchDefaults(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || len(reply.Choices) != 3 {
-		t.Fatal(w.Code, w.Body, err)
+		t.Fatalf("got %d %s (%v), want 3 choices", w.Code, w.Body, err)
 	}
 	for i, r := range m.Requests() {
 		p, c := r.Params, reply.Choices[i]
@@ -93,7 +93,7 @@ func TestBeamsStream(t *testing.T) {
 	const body = `{"prompt":"x","use_beam_search":true,"n":2,"max_tokens":3`
 	var whole struct{ Choices []struct{ Text string } }
 	if err := json.Unmarshal(post(s, "/v1/completions", body+"}").Body.Bytes(), &whole); err != nil || len(whole.Choices) != 2 {
-		t.Fatal(whole, err)
+		t.Fatalf("got %+v (%v), want 2 choices", whole, err)
 	}
 	var texts [2]string
 	for line := range strings.SplitSeq(post(s, "/v1/completions", body+`,"stream":true}`).Body.String(), "\n\n") {

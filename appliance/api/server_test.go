@@ -282,7 +282,7 @@ func TestClientHangs(t *testing.T) {
 	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
 		"52\r\n\r\n"+body)
 	if err != nil || len(body) != 52 {
-		t.Fatal(err, len(body))
+		t.Fatalf("%v; the body has %d bytes, want 52", err, len(body))
 	}
 	eventually(t, "cancelled choices", m.Cancelled, 1)
 }

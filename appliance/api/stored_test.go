@@ -153,7 +153,7 @@ func until(t *testing.T, h *httptest.Server, id, want string) string {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		code, body := call(t, h, "GET", "/v1/responses/"+id, "")
 		if code != 200 {
-			t.Fatal(code, body)
+			t.Fatalf("response %s: got %d %s, want 200", id, code, body)
 		}
 		_, got := status(t, body)
 		if got == want {
@@ -170,23 +170,23 @@ func TestBackground(t *testing.T) {
 	code, body := call(t, h, "POST", "/v1/responses", `{"input":"hi","background":true}`)
 	id, got := status(t, body)
 	if code != 200 || got != "queued" || !strings.Contains(body, `"background":true`) {
-		t.Fatal(code, body)
+		t.Fatalf("got %d %s, want 200 with a queued background response", code, body)
 	}
 	if code, body := call(t, h, "POST", "/v1/responses", `{"input":"x","previous_response_id":"`+id+`"}`); code != 400 || !strings.Contains(body, "has not ended yet") {
-		t.Fatal(code, body)
+		t.Fatalf("got %d %s, want 400 since the previous response runs", code, body)
 	}
 	g.say <- "Hel"
 	until(t, h, id, "in_progress")
 	close(g.say)
 	if body := until(t, h, id, "completed"); !strings.Contains(body, `"text":"Hel"`) {
-		t.Fatal(body)
+		t.Fatalf("got %s, want the text Hel", body)
 	}
 	// Cancelling a completed response does not change it.
 	if code, body := call(t, h, "POST", "/v1/responses/"+id+"/cancel", ""); code != 200 || !strings.Contains(body, `"completed"`) {
-		t.Fatal(code, body)
+		t.Fatalf("cancel after the end: got %d %s, want 200 with status completed", code, body)
 	}
-	if code, body := call(t, h, "GET", "/v1/responses/"+id+"?stream=true", ""); code != 400 || !strings.Contains(body, "no stream to go on with") {
-		t.Fatal(code, body)
+	if code, body := call(t, h, "GET", "/v1/responses/"+id+"?stream=true", ""); code != 400 || !strings.Contains(body, "no stream to continue") {
+		t.Fatalf("got %d %s, want 400 since the response was not streamed", code, body)
 	}
 }
 
@@ -198,19 +198,19 @@ func TestCancel(t *testing.T) {
 	until(t, h, id, "in_progress")
 	code, body := call(t, h, "POST", "/v1/responses/"+id+"/cancel", "")
 	if _, got := status(t, body); code != 200 || got != "cancelled" || !strings.Contains(body, `"text":"Hel"`) {
-		t.Fatal(code, body)
+		t.Fatalf("cancel: got %d %s, want 200 with status cancelled and the text Hel", code, body)
 	}
 	if n := s.InFlight(); n != 0 {
 		t.Errorf("%d requests are open", n)
 	}
 	if code, again := call(t, h, "POST", "/v1/responses/"+id+"/cancel", ""); code != 200 || again != body {
-		t.Fatal(code, again)
+		t.Fatalf("cancel again: got %d %s, want 200 %s", code, again, body)
 	}
 	if code, body := call(t, h, "DELETE", "/v1/responses/"+id, ""); code != 200 || body != `{"id":"`+id+`","object":"response","deleted":true}` {
-		t.Fatal(code, body)
+		t.Fatalf("delete: got %d %s, want 200 and the deletion", code, body)
 	}
 	if code, _ := call(t, h, "GET", "/v1/responses/"+id, ""); code != 404 {
-		t.Fatal(code)
+		t.Fatalf("after the deletion: got %d, want 404", code)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestStopped(t *testing.T) {
 	<-g.started
 	s.Close()
 	if _, body := call(t, h, "GET", "/v1/responses/"+id, ""); !strings.Contains(body, `"status":"failed"`) || !strings.Contains(body, "server was stopped") {
-		t.Error(body)
+		t.Errorf("got %s, want status failed since the server was stopped", body)
 	}
 	rec := responses.Record{ID: "resp_x", Background: true, Running: true, Body: json.RawMessage(`{"id":"resp_x","status":"queued","error":null}`)}
 	if err := store.Put(responses.Owner{}, rec); err != nil {
@@ -292,7 +292,7 @@ func TestStopped(t *testing.T) {
 	store.Close()
 	h, _, _, _ = gatedServer(t, path)
 	if _, body := call(t, h, "GET", "/v1/responses/resp_x", ""); !strings.Contains(body, `"status":"failed"`) || !strings.Contains(body, "server was stopped") {
-		t.Error(body)
+		t.Errorf("got %s, want status failed since the server was stopped", body)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestTwoKeys(t *testing.T) {
 		First string `json:"first_id"`
 	}
 	if json.Unmarshal([]byte(list), &page) != nil || page.First == "" {
-		t.Fatal(list)
+		t.Fatalf("got the list %s, want one with first_id", list)
 	}
 	for _, r := range [][3]string{
 		{"GET", "/v1/responses/" + id, ""}, {"GET", "/v1/responses/" + id + "/input_items", ""}, {"GET", "/v1/responses/" + id + "?stream=true", ""},
