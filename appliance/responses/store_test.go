@@ -258,7 +258,7 @@ func TestFileErrors(t *testing.T) {
 		{file("half.db", whole[:len(whole)/4]), "is truncated"},
 		{file("short.db", whole[:5000]), "move it away to begin with an empty one"},
 		{file("text.db", []byte(strings.Repeat("no database ", 2000))), "move it away to begin with an empty one"},
-		{dir, "is not a file"},
+		{dir, "is not a regular file"},
 		{filepath.Join(dir, "none", "x.db"), "make its folder"},
 	} {
 		st, _ := os.Stat(f.path)
