@@ -17,55 +17,55 @@ import (
 	"vapp.dev/schema"
 )
 
-// access is which keys are accepted and which certificate is shown. It is taken from the
-// newest text of the profile that says something of it, also where the rest is refused, and
-// from the files that this names.
+// access holds the accepted keys and the TLS certificate. They come from the newest
+// profile text that has these fields, even if the rest of the profile is rejected, and
+// from the files that these fields name.
 type access struct {
 	read readFunc
 	now  func() time.Time
 
-	said    *schema.Access // what grants and pair are from
+	source  *schema.Access // what grants and pair are from
 	grants  []grant
-	guarded bool // requests need a key, also where none is left
+	guarded bool // requests need a key, even if no key is left
 	keys    []string
 	files   map[string]*keyFile
 
 	pair certificate
 }
 
-// grant is an element of serve.apiKeys that is in force.
+// grant is an element of serve.apiKeys in effect.
 type grant struct {
 	schema.Key
-	at   string          // its place in the profile
-	path string          // of its file; "": it names none
-	only map[string]bool // nil: all its keys; else only those in it, because it may not add any
+	at   string          // its field in the profile
+	path string          // absolute path of its file; "": none
+	only map[string]bool // accept only these keys, so that the grant adds none; nil: all
 }
 
-// keyFile is what was read last of a file of keys.
+// keyFile holds the last content of a file of keys.
 type keyFile struct {
-	keys []string
-	gone time.Time // since when it is missing or holds no key; zero: it holds some
+	keys    []string
+	missing time.Time // since when the file is missing or has no key; zero: it has keys
 }
 
-// missingGrace is for how long the keys of a file that is missing or empty stay in force: a
-// file that is written again may be so for a moment.
+// missingGrace is the time for which the keys of a missing or empty file stay in effect,
+// since a file may be missing for a moment while it is rewritten.
 const missingGrace = time.Second
 
-// trouble is what is wrong with a file of keys or of the certificate.
+// trouble is a problem with a file of keys or the certificate.
 type trouble struct {
 	part  string // metrics.PartKeys, metrics.PartCertificate
 	err   error
-	wait  time.Duration // after which to look again; 0: the usual backoff
-	stale bool          // what is in force may differ from what the file says
+	wait  time.Duration // until the next try; 0: the usual backoff
+	stale bool          // the keys or certificate in effect may differ from the file
 	read  bool          // a file could not be read
 }
 
-// newAccess is the access of a profile that is in force.
+// newAccess returns an empty access.
 func newAccess(read readFunc, now func() time.Time) *access {
 	return &access{read: read, now: now, files: map[string]*keyFile{}}
 }
 
-// begin takes over a profile at start: everything that it names must be there.
+// begin takes the keys and certificate of the first profile. All its files must exist.
 func (a *access) begin(p *schema.Profile) error {
 	a.take(p.Access(), granted)
 	for _, t := range a.refresh() {
@@ -74,28 +74,28 @@ func (a *access) begin(p *schema.Profile) error {
 	return nil
 }
 
-// trust is how much of what a profile says of keys counts.
+// trust is how much of a profile's key list takes effect.
 type trust int
 
 const (
-	revoke  trust = iota // it only takes away keys: profile, policy or lock refuse the list
-	extend               // its keys count, but it does not open the server
-	granted              // the profile is in force
+	revoke  trust = iota // it can only remove keys: the profile is not admitted yet
+	extend               // it can add keys, but not remove the guard
+	granted              // all of it: the profile is in effect
 )
 
-// take makes what the profile says the access, as far as it is trusted, and returns a note
-// where that is not all of it. refresh reads the files.
+// take takes over a profile's keys and certificate as far as the trust allows. It returns
+// a note if not all of it took effect. refresh reads the files.
 func (a *access) take(s *schema.Access, t trust) (note string) {
 	if s.TLS != nil && t != revoke {
 		a.pair.certFile, a.pair.keyFile = s.Path(s.TLS.CertFile), s.Path(s.TLS.KeyFile)
 		a.pair.names = *s.TLS
 	}
 	open := len(a.grants) == 0
-	a.said = s
+	a.source = s
 	switch {
 	case t == granted:
 		a.grants, a.guarded = grantsOf(s), s.Listed
-	case !s.Listed: // without a list there is no guard, and that only with a profile that is in force
+	case !s.Listed: // a missing list removes the guard, which needs a profile in effect
 		if !open {
 			return noteOpen
 		}
@@ -103,7 +103,7 @@ func (a *access) take(s *schema.Access, t trust) (note string) {
 		a.grants, a.guarded = grantsOf(s), true
 	default:
 		if a.guarded {
-			a.grants = a.narrowed(s)
+			a.grants = a.withoutNewKeys(s)
 		}
 		return noteRevoked
 	}
@@ -122,8 +122,8 @@ func grantsOf(s *schema.Access) []grant {
 	return out
 }
 
-// narrowed are the grants of s that add no key to those in force.
-func (a *access) narrowed(s *schema.Access) []grant {
+// withoutNewKeys returns the grants of s, restricted to the keys in effect.
+func (a *access) withoutNewKeys(s *schema.Access) []grant {
 	inForce := map[string]bool{}
 	for _, k := range a.keys {
 		inForce[k] = true
@@ -140,8 +140,8 @@ func (a *access) narrowed(s *schema.Access) []grant {
 	return out
 }
 
-// refresh reads the files and returns what is wrong with them. Keys of a file that cannot be
-// read stay as they were read last.
+// refresh reads the files and returns the problems. Keys of a file that cannot be read
+// stay in effect.
 func (a *access) refresh() []trouble {
 	var list []trouble
 	var keys []string
@@ -159,7 +159,7 @@ func (a *access) refresh() []trouble {
 			if v := os.Getenv(g.Env); v != "" {
 				of = []string{v}
 			} else {
-				list = append(list, trouble{part: metrics.PartKeys, err: a.said.Reject(g.at, "%s holds no key; set the variable, or remove it from serve.apiKeys", g.Key)})
+				list = append(list, trouble{part: metrics.PartKeys, err: a.source.Reject(g.at, "%s holds no key; set the variable, or remove it from serve.apiKeys", g.Key)})
 			}
 		default:
 			of = []string{g.Secret()}
@@ -178,7 +178,7 @@ func (a *access) refresh() []trouble {
 	return list
 }
 
-// readKeys are the keys of a grant's file, one a line.
+// readKeys returns the keys of a grant's file, one in each line.
 func (a *access) readKeys(g grant) ([]string, *trouble) {
 	f := a.files[g.path]
 	if f == nil {
@@ -188,31 +188,31 @@ func (a *access) readKeys(g grant) ([]string, *trouble) {
 	text, err := a.read(g.path)
 	keys := lines(text)
 	if err == nil && len(keys) > 0 {
-		f.keys, f.gone = keys, time.Time{}
+		f.keys, f.missing = keys, time.Time{}
 		return f.keys, nil
 	}
 	t := &trouble{part: metrics.PartKeys, stale: true, read: err != nil}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.err = a.said.Reject(g.at, "%v; the keys that were read last stay in force until it can be read", err)
+		t.err = a.source.Reject(g.at, "%v; the keys that were read last stay in force until it can be read", err)
 		if f.keys == nil {
-			t.err = a.said.Reject(g.at, "%v", err)
+			t.err = a.source.Reject(g.at, "%v", err)
 		}
 		return f.keys, t
 	}
 	if err == nil {
 		err = fmt.Errorf("%s holds no key; write one into it, or remove it from serve.apiKeys", g.Key)
 	}
-	t.err = a.said.Reject(g.at, "%v", err)
-	if f.gone.IsZero() {
-		f.gone = a.now()
+	t.err = a.source.Reject(g.at, "%v", err)
+	if f.missing.IsZero() {
+		f.missing = a.now()
 	}
-	if t.wait = missingGrace - a.now().Sub(f.gone); t.wait <= 0 || f.keys == nil {
+	if t.wait = missingGrace - a.now().Sub(f.missing); t.wait <= 0 || f.keys == nil {
 		f.keys, t.wait, t.stale = nil, 0, false
 	}
 	return f.keys, t
 }
 
-// lines are the lines of a text that are not empty, trimmed.
+// lines returns the trimmed non-empty lines of a text.
 func lines(text []byte) (out []string) {
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -222,16 +222,16 @@ func lines(text []byte) (out []string) {
 	return out
 }
 
-// certificate is the pair that the server shows, and where it is from.
+// certificate is the server's certificate and key, and their files.
 type certificate struct {
-	names             schema.TLS // as the profile writes them
+	names             schema.TLS // file names in the profile's form
 	certFile, keyFile string     // absolute; "": none
 	sum               [sha256.Size]byte
 	pair              *tls.Certificate
 }
 
-// readCertificate reads certificate and key, which must fit each other; the pair that is
-// shown stays where they do not.
+// readCertificate reads certificate and key. If they do not match, the previous pair
+// stays in use.
 func (a *access) readCertificate() *trouble {
 	c := &a.pair
 	if c.certFile == "" {
@@ -239,11 +239,11 @@ func (a *access) readCertificate() *trouble {
 	}
 	chain, err := a.read(c.certFile)
 	if err != nil {
-		return &trouble{part: metrics.PartCertificate, err: a.said.Reject("serve.tls.certFile", "%v", err), stale: true, read: true}
+		return &trouble{part: metrics.PartCertificate, err: a.source.Reject("serve.tls.certFile", "%v", err), stale: true, read: true}
 	}
 	secret, err := a.read(c.keyFile)
 	if err != nil {
-		return &trouble{part: metrics.PartCertificate, err: a.said.Reject("serve.tls.keyFile", "%v", err), stale: true, read: true}
+		return &trouble{part: metrics.PartCertificate, err: a.source.Reject("serve.tls.keyFile", "%v", err), stale: true, read: true}
 	}
 	sum := sha256.Sum256(append(append(bytes.Clone(chain), 0), secret...))
 	if c.pair != nil && sum == c.sum {
@@ -252,13 +252,13 @@ func (a *access) readCertificate() *trouble {
 	pair, err := tls.X509KeyPair(chain, secret)
 	if err != nil {
 		return &trouble{part: metrics.PartCertificate, stale: true,
-			err: a.said.Reject("serve.tls.certFile", "%s and %s are no certificate with its key: %v", c.names.CertFile, c.names.KeyFile, err)}
+			err: a.source.Reject("serve.tls.certFile", "%s and %s are no certificate with its key: %v", c.names.CertFile, c.names.KeyFile, err)}
 	}
 	c.pair, c.sum = &pair, sum
 	return nil
 }
 
-// paths are the files that are watched.
+// paths returns the files to watch.
 func (a *access) paths() []string {
 	out := slices.Collect(maps.Keys(a.files))
 	if a.pair.certFile != "" {

@@ -1,6 +1,7 @@
-// Package appliance is the life of a server: plan, listen, load, serve, reload,
-// drain, close. It is the only package that sees all parts; it contains no
-// arithmetic, no parsing and no routes.
+// Package appliance runs a server: it plans a profile, listens, loads the model,
+// serves, reloads the profile, drains and closes. It is the only package that imports
+// all parts. It must not contain arithmetic of plans, parsing or routes. Start reading
+// at New and Appliance.Run in this file.
 package appliance
 
 import (
@@ -27,20 +28,20 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// Config is what a command gives an Appliance.
+// Config holds the arguments of New.
 type Config struct {
 	Profile string // path
 	Machine Machine
 	Version string
 	Log     io.Writer
-	// Progress is told how far loading has come; nil: nobody is.
+	// Progress is called with the progress of loading; nil: not called.
 	Progress func(engine.Progress)
-	// Sandbox renders templates that come with requests.
+	// Sandbox renders the templates of requests.
 	Sandbox tokenizer.Sandbox
-	// Admit is asked before a profile comes into force, at start and on reload;
-	// its error refuses it. nil: every profile is admitted.
+	// Admit is called before a profile takes effect, at start and on reload. Its error
+	// rejects the profile. nil: every profile is admitted.
 	Admit func(*Prepared) error
-	// AdmitFiles are what Admit reads: when one changes, it is asked again.
+	// AdmitFiles are the files that Admit reads. A change of one reloads the profile.
 	AdmitFiles []string
 }
 
@@ -49,30 +50,31 @@ type Appliance struct {
 	cfg      Config
 	log      *slog.Logger
 	level    *slog.LevelVar
-	prepared *Prepared // what the engine was opened with
+	prepared *Prepared // the profile and plan of the engine
 	metrics  *metrics.Metrics
 	server   *api.Server
 	phase    phase
-	handling atomic.Int64 // requests of HTTP that have no whole reply yet
+	handling atomic.Int64 // HTTP requests without a complete reply
 	listener net.Listener
 
-	// live is everything that changes without a new engine, all or none.
+	// live holds everything that can change without a new engine. It is replaced as a
+	// whole.
 	live      atomic.Pointer[live]
 	service   atomic.Pointer[chat.Service] // nil until the model is loaded
 	engine    *engine.Engine               // set before the phase is Ready
-	responses *responses.Store             // nil: none are stored
+	responses *responses.Store             // nil: responses are not stored
 	planned   planStatus                   // of the plan, for the page
-	taken     []plan.Line                  // plan and reality; set before the phase is Ready
+	ledger    []plan.Line                  // plan and reality; set before the phase is Ready
 
 	audit    audit
 	reloader *reloader
 	kick     chan string     // a trigger for the reload goroutine
-	hard     context.Context // ends when Run must end at once
+	hard     context.Context // cancelled by Abort
 	abort    context.CancelCauseFunc
 }
 
-// New plans the profile and listens. An error says what is wrong with the
-// profile, the model or the machine; nothing was loaded then.
+// New plans the profile and opens the listener. It returns an error of the profile, the
+// model or the machine before it loads anything.
 func New(c Config) (*Appliance, error) {
 	p, err := Prepare(c.Profile, c.Machine)
 	if err != nil {
@@ -124,7 +126,7 @@ func (a *Appliance) begin() error {
 		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus),
 		Why:     a.why,
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
-		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
+		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
 	}, l.api)
 	at := net.JoinHostPort(p.Profile.Serve.Host, fmt.Sprint(p.Profile.Serve.Port))
 	if a.listener, err = net.Listen("tcp", at); err != nil {
@@ -134,10 +136,10 @@ func (a *Appliance) begin() error {
 	return nil
 }
 
-// Addr is where the server listens.
+// Addr returns the listener's address.
 func (a *Appliance) Addr() net.Addr { return a.listener.Addr() }
 
-// url is the base of the API for a client on this machine.
+// url returns the base URL of the API for a client on this machine.
 func (a *Appliance) url() string {
 	host, port, err := net.SplitHostPort(a.Addr().String())
 	if err != nil {
@@ -149,19 +151,19 @@ func (a *Appliance) url() string {
 	return a.scheme() + "://" + net.JoinHostPort(host, port) + "/v1"
 }
 
-// Abort ends Run at once: running requests are aborted.
+// Abort stops Run at once and aborts the running requests.
 func (a *Appliance) Abort(why error) { a.abort(why) }
 
-// Run serves until ctx ends, then drains: it refuses new requests, waits for the
-// running ones up to serve.drainTimeout, and returns nil when all have ended.
-// In order: answer HTTP (503 with the phase), watch the profile (reload.go), load
-// (load.go), wait for ctx, Abort, the listener's or the engine's failure, drain.
+// Run serves until ctx is cancelled, then drains: it refuses new requests, waits for the
+// running ones up to serve.drainTimeout, and returns nil when all have completed. Its
+// steps: answer HTTP (503 with the phase), watch the profile (reload.go), load the model
+// (load.go), wait for ctx, Abort or a failure of listener or engine, drain.
 func (a *Appliance) Run(ctx context.Context) error {
 	hard := a.hard
 	defer a.abort(nil)
-	left := false // a load that did not end still reads the model
+	abandoned := false // a load that did not stop may still read the model
 	defer func() {
-		if !left {
+		if !abandoned {
 			a.prepared.Close()
 		}
 	}()
@@ -176,12 +178,12 @@ func (a *Appliance) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer stop()
-	tasks.Go(func() { a.watch(background) }) // keys may be revoked while the model is loaded
+	tasks.Go(func() { a.watch(background) }) // so that keys can be revoked while the model loads
 	loading, stopLoading := context.WithCancel(ctx)
 	defer stopLoading()
 	defer context.AfterFunc(hard, stopLoading)()
 	var err error
-	if left, err = a.loaded(loading); err != nil {
+	if abandoned, err = a.runLoad(loading); err != nil {
 		server.Close()
 		if ctx.Err() != nil && hard.Err() == nil {
 			a.log.Info("stopped while loading")
@@ -204,27 +206,28 @@ func (a *Appliance) Run(ctx context.Context) error {
 	return a.drain(hard, server)
 }
 
-// failedFor is how long handlers may write why requests have failed. Tests change it.
-var failedFor = 5 * time.Second
+// failGrace is the time for handlers to write errors after the engine failed. Tests
+// change it.
+var failGrace = 5 * time.Second
 
-// fail ends the service of an engine that has failed. Every request has its error, and handlers
-// write it; until they have, whoever asks how it is hears why.
+// fail stops the server after a failure of the engine. Until all handlers have written
+// the error, or failGrace has passed, the server still answers status requests.
 func (a *Appliance) fail(hard context.Context, server *http.Server) error {
-	said, stop := context.WithTimeout(hard, failedFor)
+	grace, stop := context.WithTimeout(hard, failGrace)
 	defer stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for a.handling.Load() > 0 && said.Err() == nil {
+	for a.handling.Load() > 0 && grace.Err() == nil {
 		select {
 		case <-tick.C:
-		case <-said.Done():
+		case <-grace.Done():
 		}
 	}
-	_ = server.Shutdown(said)
+	_ = server.Shutdown(grace)
 	return errors.Join(a.engine.Err(), a.engine.Close(), server.Close())
 }
 
-// drain ends the service; hard cuts it short.
+// drain waits for the running requests and closes the server. hard ends the wait.
 func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	a.phase.set(Draining)
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
@@ -237,7 +240,7 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 		return a.fail(hard, server)
 	}
 	if err == nil {
-		// The last tokens are on their way: let the handlers write them.
+		// Let the handlers write the last tokens.
 		err = server.Shutdown(soft)
 	}
 	left := a.engine.Stats()
@@ -254,7 +257,7 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	return closed
 }
 
-// reasonOf is the last cause of a network error, without address and verb.
+// reasonOf returns the system's reason in a network error, without address and verb.
 func reasonOf(err error) error {
 	var op *net.OpError
 	var sys *os.SyscallError

@@ -22,7 +22,7 @@ import (
 	"vapp.dev/engine/enginetest"
 )
 
-// server is an appliance that runs in this process, on a toy and backend ref.
+// server is an appliance in this process, with a toy model and backend ref.
 type server struct {
 	*Appliance
 	url     string
@@ -33,7 +33,7 @@ type server struct {
 	ended   chan error
 }
 
-// logBuffer is a log that tests read while it grows.
+// logBuffer is a log that is safe to read during writes.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -51,8 +51,8 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// profileText is a profile of the toy; more is added to it, and says what is longer than
-// sequences of 256 tokens.
+// profileText returns a profile of the toy model with the fields more. maxModelLen is 256
+// unless more sets it.
 func profileText(toy, more string) string {
 	if !strings.Contains(more, "maxModelLen:") {
 		more = `maxModelLen: 256, memory: kvCache: "32MiB", ` + more
@@ -79,8 +79,8 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// start serves the toy under a profile with these additions; change is called
-// before it runs.
+// start starts a server of the toy model with additional fields in its profile. change is
+// called before it runs.
 func start(t *testing.T, more string, change ...func(*Appliance)) *server {
 	t.Helper()
 	toy := filepath.Join(t.TempDir(), "toy")
@@ -90,10 +90,10 @@ func start(t *testing.T, more string, change ...func(*Appliance)) *server {
 	return serve(t, toy, more, change...)
 }
 
-// endless is how many tokens a stream asks for that no test waits for.
+// endless is the number of tokens of a stream that a test does not read to its end.
 const endless = 100_000
 
-// startLong is start with a model and room for streams of endless tokens.
+// startLong is start with a context and a KV cache for streams of endless tokens.
 func startLong(t *testing.T, more string) *server {
 	t.Helper()
 	toy := filepath.Join(t.TempDir(), "toy")
@@ -135,7 +135,7 @@ func serveOn(t *testing.T, on backend.Opener, model, more string, change ...func
 	return s
 }
 
-// visitor takes any certificate.
+// visitor is a client that accepts any certificate.
 var visitor = func() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
@@ -143,7 +143,7 @@ var visitor = func() *http.Client {
 	return &http.Client{Transport: t}
 }()
 
-// eventually polls a condition for two minutes; nothing in it is a measure.
+// eventually polls a condition. It fails the test after two minutes.
 func (s *server) eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -151,7 +151,7 @@ func (s *server) eventually(t *testing.T, what string, yes func() bool) {
 			return
 		}
 	}
-	t.Fatalf("never: %s\n%s", what, s.log)
+	t.Fatalf("not within 2 minutes: %s\n%s", what, s.log)
 }
 
 func (s *server) get(t *testing.T, path string) (int, string) {
@@ -184,7 +184,7 @@ func (s *server) ask(ctx context.Context, model string, tokens int, stream bool)
 	return http.DefaultClient.Do(r)
 }
 
-// modelName is what the toy is served as.
+// modelName returns the served name of the toy model.
 func (s *server) modelName() string { return s.live.Load().profile.Serve.ServedModelName[0] }
 
 // stream reads a streamed completion to its end and returns its finish reason.
@@ -224,8 +224,8 @@ func (s *server) stream(tokens int, begun func()) (finish string, err error) {
 	return finish, nil
 }
 
-// streams starts n long streams and returns when all have begun; wait collects
-// their ends.
+// streams starts n long streams and returns when all have a token. wait returns their
+// finish reasons.
 func (s *server) streams(t *testing.T, n int) (wait func()) {
 	t.Helper()
 	var begun, ended sync.WaitGroup
@@ -309,7 +309,7 @@ func TestAbort(t *testing.T) {
 	s.ended <- nil
 }
 
-// TestDisconnect says that the pages of a client that has gone are free.
+// TestDisconnect checks that the KV pages of a disconnected client are freed.
 func TestDisconnect(t *testing.T) {
 	s := startLong(t, "scheduler: prefixCaching: false")
 	ctx, leave := context.WithCancel(context.Background())

@@ -12,8 +12,8 @@ import (
 	"vapp.dev/schema"
 )
 
-// apply puts the live fields of the newest profile in force and reports what a running engine
-// cannot take. With a profile that is refused everything but keys and certificate stays.
+// apply applies the live fields of the newest profile, and reports the changes that need
+// a restart. A rejected profile changes only keys and certificate.
 func (r *reloader) apply() {
 	r.fresh = false
 	if err := r.reading.Err; err != nil {
@@ -41,14 +41,15 @@ func classOf(cs schema.Changes) string {
 	return "none"
 }
 
-// reject records that the newest profile is refused.
+// reject records that the newest profile is rejected.
 func (r *reloader) reject(class string, err error) {
 	r.setStale("profile of the text", false)
 	r.failed("profile", Reload{Class: class, Error: err.Error(), Note: r.note})
 }
 
-// inForce is what runs with the live fields of the newest profile. A profile that names another
-// model describes that one by its parsers and its default served name: they wait with it.
+// inForce returns the running profile with the live fields of the newest one. If the
+// newest names another model, its parsers and its default served name belong to that
+// model and are not taken.
 func inForce(running, newest *schema.Profile) *schema.Profile {
 	next := running.Take(newest, schema.Live, schema.Drain)
 	if running.Model.Source != newest.Model.Source || running.Model.Revision != newest.Model.Revision {
@@ -60,7 +61,7 @@ func inForce(running, newest *schema.Profile) *schema.Profile {
 	return next
 }
 
-// admit asks Config.Admit for a changed profile.
+// admit calls Config.Admit for a changed profile.
 func (r *reloader) admit(running, newest *schema.Profile) error {
 	if r.a.cfg.Admit == nil || running.Hash() == newest.Hash() {
 		return nil
@@ -72,7 +73,7 @@ func (r *reloader) admit(running, newest *schema.Profile) error {
 	return errors.Join(r.a.cfg.Admit(next), next.Close())
 }
 
-// applyLive puts next in force, all of it or, where a field is refused, none.
+// applyLive applies next completely or, if a field is rejected, not at all.
 func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	l, err := r.a.newLive(next, r.a.prepared.Model)
 	if err == nil {
@@ -114,13 +115,13 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	}
 }
 
-// expect makes these the changes that wait for a restart, and returns whether they were
-// reported already.
+// expect stores the changes that need a restart. It reports whether they were already
+// recorded.
 func (r *reloader) expect(waits schema.Changes) (known bool) {
 	r.setStale("profile of the engine", len(waits) == 0)
 	if len(waits) == 0 {
 		if w := r.waiting; w != nil {
-			r.waiting, r.gone = nil, w.Changes
+			r.waiting, r.withdrawn = nil, w.Changes
 		}
 		return true
 	}
@@ -129,7 +130,7 @@ func (r *reloader) expect(waits schema.Changes) (known bool) {
 		w.Changes = append(w.Changes, c.String())
 	}
 	if r.waiting != nil {
-		if slices.Equal(r.waiting.Changes, w.Changes) && !r.loud() {
+		if slices.Equal(r.waiting.Changes, w.Changes) && !r.forced() {
 			return true
 		}
 		w.Since = r.waiting.Since
@@ -138,12 +139,12 @@ func (r *reloader) expect(waits schema.Changes) (known bool) {
 	return false
 }
 
-// report plans the newest profile and records what a restart with it would change.
+// report plans the newest profile and records what a restart would change.
 func (r *reloader) report(newest *schema.Profile, known bool) {
 	defer r.show()
-	if r.gone != nil { // after what is live, so that it is in force when it is reported
-		r.record(Reload{Class: string(schema.Structural), Outcome: Withdrawn, Changes: r.gone})
-		r.gone = nil
+	if r.withdrawn != nil { // after applyLive, so that live fields are in effect at this record
+		r.record(Reload{Class: string(schema.Structural), Outcome: Withdrawn, Changes: r.withdrawn})
+		r.withdrawn = nil
 	}
 	if known {
 		return
@@ -162,7 +163,7 @@ func (r *reloader) report(newest *schema.Profile, known bool) {
 	r.record(o)
 }
 
-// show is what GET /admin/reloads and the page have as not in force.
+// show updates the pending changes of GET /admin/reloads and the page.
 func (r *reloader) show() {
 	w := r.waiting
 	if r.drain != nil {
@@ -176,15 +177,15 @@ func (r *reloader) show() {
 	r.a.audit.setWaiting(w)
 }
 
-// drain is a change that comes into force when the running requests have ended.
+// drain is a change that takes effect when the running requests have completed.
 type drain struct {
 	change  string
 	trigger string
 	since   time.Time
 }
 
-// setPolicy changes the order of requests. What becomes of it is recorded when the engine
-// says so: on an idle one at once.
+// setPolicy changes the scheduling policy. The outcome is recorded when the engine
+// reports it; an idle engine does so at once.
 func (r *reloader) setPolicy(c schema.Change, to string) {
 	policy, err := sched.ParsePolicy(to)
 	if err != nil {
@@ -192,7 +193,7 @@ func (r *reloader) setPolicy(c schema.Change, to string) {
 		return
 	}
 	d := &drain{change: c.String(), trigger: r.trigger, since: r.now()}
-	r.drain, r.told = d, true
+	r.drain, r.recorded = d, true
 	states, engine := r.a.engine.SetPolicy(policy), r.a.engine
 	go func() {
 		for {
@@ -209,7 +210,7 @@ func (r *reloader) setPolicy(c schema.Change, to string) {
 	}()
 }
 
-// policyChanged records what became of a change of policy, unless another has replaced it.
+// policyChanged records the outcome of a change of policy, unless a newer one replaced it.
 func (r *reloader) policyChanged(d *drain, inForce bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

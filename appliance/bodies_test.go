@@ -10,8 +10,8 @@ import (
 	"vapp.dev/engine/enginetest"
 )
 
-// TestBodyBudgetIsPlanned: the plan holds what the server needs for the largest body,
-// within the limit of Go's heap.
+// TestBodyBudgetIsPlanned checks that the plan includes the memory that the server needs
+// for the largest body, within the limit of Go's heap.
 func TestBodyBudgetIsPlanned(t *testing.T) {
 	dir := t.TempDir()
 	if err := enginetest.WriteLlama(filepath.Join(dir, "toy"), enginetest.Llama{Seed: 3}); err != nil {

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// logCache says in a line what came of cpu.packedCache.
+// logCache logs one event of cpu.packedCache.
 func (a *Appliance) logCache(e engine.CacheEvent) {
 	switch {
 	case e.Loaded:
@@ -33,15 +33,16 @@ func (a *Appliance) logCache(e engine.CacheEvent) {
 	}
 }
 
-// placedAtCache gives the error of a cache that must be there its place.
-func (p *Prepared) placedAtCache(err error) error {
+// atCacheField returns an error of the packed cache as an error of the field
+// cpu.packedCache.
+func (p *Prepared) atCacheField(err error) error {
 	if why := (*backend.CacheError)(nil); errors.As(err, &why) {
 		return p.Profile.Reject("cpu.packedCache", "%v", why)
 	}
 	return err
 }
 
-// cacheFiles are the names of files and their size together.
+// cacheFiles returns the names of files and their total size.
 func cacheFiles(files []backend.CacheFile) (names, size string) {
 	var n int64
 	for i, f := range files {

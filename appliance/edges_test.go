@@ -19,8 +19,8 @@ import (
 	"vapp.dev/schema"
 )
 
-// TestLengthBesideChunks: a request with both lengths ends where its chunks end, whatever
-// Content-Length says, so that nobody in between sees other requests than the server.
+// TestLengthBesideChunks checks that a request with both a Content-Length and chunks ends
+// with its last chunk, so that a proxy and the server see the same requests.
 func TestLengthBesideChunks(t *testing.T) {
 	s := start(t, `serve: {servedModelName: ["m"], accessLog: true}`)
 	body := `{"model":"m","prompt":"hi","max_tokens":1}`
@@ -49,7 +49,7 @@ func TestLengthBesideChunks(t *testing.T) {
 	}
 }
 
-// exchange sends bytes and returns the status of each answer until the connection ends.
+// exchange sends bytes and returns the status of each reply until the connection closes.
 func exchange(t *testing.T, at, sent string) (codes []int) {
 	t.Helper()
 	c, err := net.Dial("tcp", at)
@@ -70,7 +70,8 @@ func exchange(t *testing.T, at, sent string) (codes []int) {
 	}
 }
 
-// TestCiphers: TLS 1.2 takes authenticated encryption alone, and nothing older is spoken.
+// TestCiphers checks that TLS 1.2 accepts authenticated encryption only, and that older
+// versions are refused.
 func TestCiphers(t *testing.T) {
 	dir := t.TempDir()
 	certify(t, dir, 7)
@@ -86,7 +87,7 @@ func TestCiphers(t *testing.T) {
 	}
 	for _, suite := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
 		if strings.HasPrefix(suite.Name, "TLS_RSA_") || strings.Contains(suite.Name, "ECDHE_RSA") || suite.SupportedVersions[0] == tls.VersionTLS13 {
-			continue // the certificate's key is ECDSA; TLS 1.3 is asked below
+			continue // the certificate's key is ECDSA; TLS 1.3 is tested below
 		}
 		got, err := shake(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite.ID}})
 		sealed := strings.Contains(suite.Name, "GCM") || strings.Contains(suite.Name, "POLY1305")
@@ -107,7 +108,7 @@ func TestCiphers(t *testing.T) {
 	}
 }
 
-// opened is an appliance of the toy that listens and does not run.
+// opened returns an appliance of the toy model that listens but does not run.
 func opened(t *testing.T, host, more string) (*Appliance, *logBuffer) {
 	t.Helper()
 	dir, log := t.TempDir(), &logBuffer{}
@@ -124,8 +125,8 @@ func opened(t *testing.T, host, more string) (*Appliance, *logBuffer) {
 	return a, log
 }
 
-// TestWarnOpen: a server without keys that other machines reach warns once, and once more
-// when its last key goes.
+// TestWarnOpen checks that a server without keys on a public address warns once, and again
+// when its last key is removed.
 func TestWarnOpen(t *testing.T) {
 	const warning = "level=WARN msg=\"no API keys:"
 	for _, x := range []struct {
@@ -155,8 +156,8 @@ func TestWarnOpen(t *testing.T) {
 	}
 }
 
-// TestHostOfLoopback: a server on a loopback address answers its own names, also after a
-// reload, and those that the profile adds to them while it runs.
+// TestHostOfLoopback checks that a server on a loopback address accepts its own host names,
+// also after a reload, and the names that a reload adds.
 func TestHostOfLoopback(t *testing.T) {
 	s := start(t, "")
 	ask := func(host string) int {
@@ -191,7 +192,8 @@ func TestHostOfLoopback(t *testing.T) {
 	}
 }
 
-// TestPathsNeedAKey: where the model and the profile are is for clients with a key.
+// TestPathsNeedAKey checks that clients without a key do not see the directories of model
+// and profile.
 func TestPathsNeedAKey(t *testing.T) {
 	s := start(t, `serve: apiKeys: ["k"]`)
 	s.edit(t, "rename", `serve: apiKeys: ["k"], log: level: "loud"`)
@@ -227,7 +229,7 @@ func TestPathsNeedAKey(t *testing.T) {
 		for _, path := range routes {
 			for _, dir := range secret {
 				if text := ask(path, ""); strings.Contains(text, dir) {
-					t.Errorf("%s: %s tells %s: %s", when, path, dir, text)
+					t.Errorf("%s: %s shows %s: %s", when, path, dir, text)
 				}
 			}
 		}
@@ -289,7 +291,7 @@ func TestWithoutFolders(t *testing.T) {
 	}
 }
 
-// TestServedNames: a name that the profile gives stays, whatever it looks like.
+// TestServedNames checks that a name in the profile is served unchanged.
 func TestServedNames(t *testing.T) {
 	for _, x := range []struct {
 		source string

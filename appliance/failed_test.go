@@ -20,7 +20,7 @@ import (
 	"vapp.dev/engine/enginetest"
 )
 
-// frail is ref with a device that fails from a moment on.
+// frail is backend ref with a device that fails after failed is set.
 type frail struct {
 	ref.Opener
 	failed *atomic.Bool
@@ -36,18 +36,18 @@ type frailDevice struct {
 	failed *atomic.Bool
 }
 
-var errAstray = errors.New("a kernel went astray")
+var errKernel = errors.New("a kernel failed")
 
 func (d frailDevice) Launch(e backend.Executable, b backend.Binding) error {
 	if d.failed.Load() {
-		return errAstray
+		return errKernel
 	}
 	time.Sleep(5 * time.Millisecond) // a reply takes a second
 	return d.Device.Launch(e, b)
 }
 
-// TestDeviceFails: when the device fails, requests end with 500 or the record of an error, and
-// Run with the reason, whether the server takes requests or drains.
+// TestDeviceFails checks that after a failure of the device requests end with 500 or an
+// error record, and Run with the reason, while the server serves and while it drains.
 func TestDeviceFails(t *testing.T) {
 	for _, draining := range []bool{false, true} {
 		t.Run(fmt.Sprint("draining ", draining), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestDeviceFails(t *testing.T) {
 				t.Error("the stream ended well")
 			}
 			err := <-s.ended
-			if !errors.Is(err, engine.ErrDead) || !errors.Is(err, errAstray) {
+			if !errors.Is(err, engine.ErrDead) || !errors.Is(err, errKernel) {
 				t.Errorf("Run: %v", err)
 			}
 			s.ended <- nil
@@ -95,19 +95,20 @@ func TestDeviceFails(t *testing.T) {
 	}
 }
 
-// TestFailedUntilAnswered: from the device's error on, /readyz answers 503 with the reason and
-// requests are refused, for as long as one is open that gets its 500; then Run ends.
+// TestFailedUntilAnswered checks that after a failure of the device /readyz answers 503
+// with the reason and new requests are refused, until the open requests have their 500 and
+// Run returns.
 func TestFailedUntilAnswered(t *testing.T) {
-	was := failedFor
-	failedFor = 2 * time.Minute
-	t.Cleanup(func() { failedFor = was })
+	was := failGrace
+	failGrace = 2 * time.Minute
+	t.Cleanup(func() { failGrace = was })
 	toy := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
 	failed := &atomic.Bool{}
 	s := serveOn(t, frail{failed: failed}, toy, "")
-	// A request that the server has taken, and whose body is not all there.
+	// A request whose body is incomplete.
 	open, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestFailedUntilAnswered(t *testing.T) {
 		}
 	}
 	failed.Store(true)
-	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} { // the one that runs, and a later one
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} { // of the running request, and of a later one
 		r, err := s.ask(context.Background(), s.modelName(), 5, false)
 		if err != nil {
 			t.Fatal(err)
@@ -134,13 +135,13 @@ func TestFailedUntilAnswered(t *testing.T) {
 	}
 	<-s.engine.Done()
 	for range 3 {
-		if status, text := s.get(t, "/readyz"); status != http.StatusServiceUnavailable || text != `{"phase":"failed","why":"the engine has failed: a kernel went astray"}` {
+		if status, text := s.get(t, "/readyz"); status != http.StatusServiceUnavailable || text != `{"phase":"failed","why":"the engine has failed: a kernel failed"}` {
 			t.Errorf("%d %s", status, text)
 		}
 	}
 	select {
 	case err := <-s.ended:
-		t.Fatalf("it ended before its requests: %v", err)
+		t.Fatalf("Run returned %v before the open request had its reply", err)
 	default:
 	}
 	if _, err := io.WriteString(open, body); err != nil {
@@ -154,7 +155,7 @@ func TestFailedUntilAnswered(t *testing.T) {
 	if r.StatusCode != http.StatusInternalServerError || err != nil || !strings.Contains(string(text), "The engine has failed.") {
 		t.Errorf("%s %s %v", r.Status, text, err)
 	}
-	if err := <-s.ended; !errors.Is(err, engine.ErrDead) || !errors.Is(err, errAstray) {
+	if err := <-s.ended; !errors.Is(err, engine.ErrDead) || !errors.Is(err, errKernel) {
 		t.Errorf("Run: %v", err)
 	}
 	s.ended <- nil

@@ -11,9 +11,9 @@ import (
 	"vapp.dev/schema"
 )
 
-// Fit plans p for each of the devices and says what fits there, in their order. It
-// opens nothing; m's own Device does not count. An error is about the profile or the
-// model; what one device's backend refuses is its row's reason.
+// Fit plans p for each of the devices and returns a row for each. It opens no device and
+// ignores m.Device. It returns an error of the profile or the model; the refusal of one
+// device's backend is the Reason of its row.
 func Fit(p *schema.Profile, m Machine, over []devices.Device) ([]plan.Row, error) {
 	model, err := m.inspect(p)
 	if err != nil {
@@ -54,8 +54,8 @@ func (m Machine) fit(p *schema.Profile, model *engine.Model, d devices.Device) p
 	return r
 }
 
-// WhyNot says what would make so many sequences of a length fit, of the profile at
-// path on the machine.
+// WhyNot returns the changes with which seqs sequences of a length in tokens would fit
+// for the profile at path on the machine.
 func WhyNot(path string, m Machine, seqs, tokens int) (*plan.Answer, error) {
 	p, err := m.Load(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"vapp.dev/engine"
 )
 
-// Phase is where a server is in its life.
+// Phase is a phase in the life of a server.
 type Phase int32
 
 // The phases.
@@ -23,7 +23,7 @@ const (
 	Failed
 )
 
-// String is the phase as /readyz and 503 answers say it.
+// String returns the phase in the form of /readyz and 503 replies.
 func (p Phase) String() string {
 	return [...]string{"loading", "ready", "draining", "failed"}[p]
 }
@@ -34,7 +34,8 @@ type phase struct{ now atomic.Int32 }
 func (p *phase) set(to Phase) { p.now.Store(int32(to)) }
 func (p *phase) get() Phase   { return Phase(p.now.Load()) }
 
-// now is the phase; it is Failed, and why, from the error of the engine on.
+// now returns the phase. After a fatal error of the engine it is Failed, and why is the
+// error.
 func (a *Appliance) now() (p Phase, why error) {
 	if p = a.phase.get(); p == Loading { // there is no engine yet
 		return p, nil
@@ -45,13 +46,13 @@ func (a *Appliance) now() (p Phase, why error) {
 	return p, nil
 }
 
-// Phase is the word for /readyz and for what is refused meanwhile.
+// Phase returns the phase for /readyz and for the errors of refused requests.
 func (a *Appliance) Phase() string {
 	p, _ := a.now()
 	return p.String()
 }
 
-// why is the reason of a phase that nobody asked for, its first line.
+// why returns the first line of the error that caused the phase Failed, else "".
 func (a *Appliance) why() string {
 	_, err := a.now()
 	if err == nil {
@@ -61,7 +62,7 @@ func (a *Appliance) why() string {
 	return line
 }
 
-// Service answers requests; nil unless the server is ready.
+// Service returns the service that answers requests; nil unless the server is ready.
 func (a *Appliance) Service() *chat.Service {
 	if p, _ := a.now(); p != Ready {
 		return nil
@@ -69,14 +70,14 @@ func (a *Appliance) Service() *chat.Service {
 	return a.service.Load()
 }
 
-// serveReloads is GET /admin/reloads.
+// serveReloads handles GET /admin/reloads.
 func (a *Appliance) serveReloads(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	profile, pending, list := a.cfg.Profile, a.audit.waiting(), a.Reloads()
 	if !api.HasKey(r) {
-		profile, pending, list = public(profile), pending.public(), publicReloads(list)
+		profile, pending, list = publicPath(profile), pending.public(), publicReloads(list)
 	}
-	// An error here is a client that has gone.
+	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"profile": profile, "hash": a.live.Load().profile.Hash(), "pending": pending, "reloads": list,
 	})

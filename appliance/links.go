@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// firstLink finds the first element of an absolute path that is a symlink, and
-// what follows it; "" where there is none.
+// firstLink returns the first symlink on an absolute path, and the rest of the path
+// after it; "" for none.
 func firstLink(path string) (link, rest string) {
 	at := filepath.VolumeName(path) + string(filepath.Separator)
 	parts := strings.Split(strings.TrimPrefix(path, at), string(filepath.Separator))
@@ -25,7 +25,7 @@ func firstLink(path string) (link, rest string) {
 	return "", ""
 }
 
-// readLink is where a symlink leads, absolute.
+// readLink returns the absolute target of a symlink.
 func readLink(link string) (string, error) {
 	to, err := os.Readlink(link)
 	if err != nil {

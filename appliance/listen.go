@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// maxHeader bounds the head of a request, in bytes.
+// maxHeader is the maximum size of a request's header in bytes.
 const maxHeader = 64 << 10
 
-// newHTTP is the server of connections; what may change later is read from
-// a.live.
+// newHTTP returns the HTTP server. It reads the certificate from a.live for each
+// connection, since it may change.
 func (a *Appliance) newHTTP() *http.Server {
 	t := a.prepared.Profile.Serve.Timeouts
 	s := &http.Server{
-		Handler: a.counted(a.server.Handler()), ReadHeaderTimeout: time.Duration(t.Header), IdleTimeout: time.Duration(t.Idle),
+		Handler: a.countRequests(a.server.Handler()), ReadHeaderTimeout: time.Duration(t.Header), IdleTimeout: time.Duration(t.Idle),
 		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 	if a.prepared.Profile.Serve.TLS != nil {
@@ -29,22 +29,22 @@ func (a *Appliance) newHTTP() *http.Server {
 	return s
 }
 
-// ciphers of TLS 1.2: an ephemeral key and authenticated encryption. Go's own list has CBC
-// modes too. Those of TLS 1.3 are not configurable.
+// ciphers lists the cipher suites of TLS 1.2: those with ephemeral keys and authenticated
+// encryption. Go's default list has CBC modes too. The suites of TLS 1.3 are fixed.
 var ciphers = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// loopback reports whether only this machine reaches the server.
+// loopback reports whether the server listens on a loopback address.
 func (a *Appliance) loopback() bool {
 	at, ok := a.Addr().(*net.TCPAddr)
 	return ok && at.IP.IsLoopback()
 }
 
-// warnOpen logs that the server answers without a key on an address that other machines
-// reach: at start, and when a reload removes the last key.
+// warnOpen warns if other machines can use the server without a key: at start, and when a
+// reload removes the guard.
 func (a *Appliance) warnOpen(was, is *live) {
 	if is.keyed() || a.loopback() || was != nil && !was.keyed() {
 		return
@@ -52,8 +52,8 @@ func (a *Appliance) warnOpen(was, is *live) {
 	a.log.Warn("no API keys: every client that reaches this address may use the server; set serve.apiKeys, or serve.host to 127.0.0.1", "address", a.Addr().String())
 }
 
-// counted keeps handling.
-func (a *Appliance) counted(h http.Handler) http.Handler {
+// countRequests counts the running handlers in handling.
+func (a *Appliance) countRequests(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.handling.Add(1)
 		defer a.handling.Add(-1)
@@ -61,7 +61,7 @@ func (a *Appliance) counted(h http.Handler) http.Handler {
 	})
 }
 
-// serve answers on the listener until the server is closed.
+// serve serves the listener until the server is closed.
 func (a *Appliance) serve(s *http.Server) error {
 	if s.TLSConfig != nil {
 		return s.ServeTLS(a.listener, "", "")
@@ -69,7 +69,7 @@ func (a *Appliance) serve(s *http.Server) error {
 	return s.Serve(a.listener)
 }
 
-// scheme is that of the server's addresses.
+// scheme returns the scheme of the server's URLs.
 func (a *Appliance) scheme() string {
 	if a.prepared.Profile.Serve.TLS != nil {
 		return "https"

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// certify writes cert.pem and key.pem of a server with this serial number.
+// certify writes cert.pem and key.pem with a certificate of the given serial number.
 func certify(t *testing.T, dir string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -35,8 +35,8 @@ func certify(t *testing.T, dir string, serial int64) {
 	writeFile(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }
 
-// TestTLS: requests are answered over TLS and HTTP/2, a renewed certificate is taken
-// without a restart, and a broken one leaves the last good one in place.
+// TestTLS checks requests over TLS and HTTP/2, a renewed certificate without a restart, and
+// that an invalid certificate does not replace the last valid one.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	certify(t, dir, 7)

@@ -16,8 +16,8 @@ import (
 	"vapp.dev/schema"
 )
 
-// live is everything that may change while requests run. It is built whole
-// before it is swapped in, so that a change applies in all its parts or in none.
+// live holds everything that may change while requests run. A new live is completely
+// built before it replaces the old one, so that a change applies as a whole or not at all.
 type live struct {
 	profile *schema.Profile
 	source  string           // of the chat template
@@ -25,13 +25,13 @@ type live struct {
 	cert    *tls.Certificate // nil: plain HTTP
 }
 
-// with is l with the keys and the certificate of a.
+// with returns l with the keys and the certificate of a.
 func (l live) with(a *access) *live {
 	l.api.Keys, l.api.Guarded, l.cert = a.keys, a.guarded, a.pair.pair
 	return &l
 }
 
-// newLive compiles the profile's template; keys and certificate come from an access.
+// newLive returns the live of a profile, without keys and certificate, which with adds.
 func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := CheckParsers(p); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	return l, nil
 }
 
-// readTemplates compiles the profile's template or the model's own ones, and
-// returns the text of the first.
+// readTemplates compiles the profile's template or the model's templates, and returns the
+// source of the first.
 func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string, err error) {
 	source = m.Checkpoint.ChatTemplate()
 	if t := p.Parsers.ChatTemplate; t != "" {
@@ -69,7 +69,7 @@ func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string,
 	return source, nil
 }
 
-// CheckParsers refuses names of parsers that there are not.
+// CheckParsers returns an error for unknown names of parsers.
 func CheckParsers(p *schema.Profile) error {
 	w := p.Parsers
 	if err := dialect.Check(w.Reasoning, ""); err != nil {
@@ -84,7 +84,7 @@ func CheckParsers(p *schema.Profile) error {
 	return nil
 }
 
-// compile makes a template; "" is none.
+// compile compiles a template; nil for "".
 func compile(source string) (chat.Template, error) {
 	if source == "" {
 		return nil, nil
@@ -96,7 +96,7 @@ func compile(source string) (chat.Template, error) {
 	return template{t}, nil
 }
 
-// refuse gives a template's error its place.
+// refuse returns a template's error with the field or model it comes from.
 func (l *live) refuse(p *schema.Profile, err error) error {
 	if p.Parsers.ChatTemplate == "" {
 		return fmt.Errorf("model %s: chat template: %w; set parsers.chatTemplate to another one", p.Model.Source, err)
@@ -104,8 +104,7 @@ func (l *live) refuse(p *schema.Profile, err error) error {
 	return p.Reject("parsers.chatTemplate", "%v", err)
 }
 
-// settings are what a profile says about requests; keys and template are read
-// from elsewhere.
+// settings returns the settings for requests of a profile, without keys and templates.
 func settings(p *schema.Profile) api.Settings {
 	s, l, k, c := p.Sampling, p.Serve.Limits, p.Serve.PerKey, p.Serve.CORS
 	return api.Settings{
@@ -160,11 +159,11 @@ func maxSequences(p *schema.Profile) int {
 	return p.Scheduler.MaxNumSeqs + p.Serve.Limits.MaxQueue
 }
 
-// templateKwargs are the profile's variables as a request would bring them.
+// templateKwargs returns the profile's template variables in the form of a request.
 func templateKwargs(vars map[string]any) map[string]json.RawMessage {
 	out := make(map[string]json.RawMessage, len(vars))
 	for name, v := range vars {
-		out[name], _ = json.Marshal(v) // the schema lets JSON's values in alone
+		out[name], _ = json.Marshal(v) // no error: the schema allows JSON values only
 	}
 	return out
 }
@@ -172,7 +171,7 @@ func templateKwargs(vars map[string]any) map[string]json.RawMessage {
 // isTemplate reports whether parsers.chatTemplate is a template and not a path.
 func isTemplate(t string) bool { return strings.Contains(t, "{{") || strings.Contains(t, "{%") }
 
-// readTemplate is the template itself, or the file it names.
+// readTemplate returns t if it is a template, else the content of the file t.
 func (l *live) readTemplate(p *schema.Profile, t string) (string, error) {
 	if isTemplate(t) {
 		return t, nil
@@ -187,15 +186,15 @@ func (l *live) readTemplate(p *schema.Profile, t string) (string, error) {
 // keyed reports whether requests need a key.
 func (l *live) keyed() bool { return l.api.Guarded || len(l.api.Keys) > 0 }
 
-// publish makes l what new requests and connections see.
+// publish makes l effective for new requests and connections.
 func (a *Appliance) publish(l *live) {
 	l.api.Hosts.Loopback = a.loopback()
 	a.warnOpen(a.live.Swap(l), l)
 	a.server.SetSettings(l.api)
 }
 
-// apply puts l in force: one pointer for requests, and the switches that are
-// not theirs.
+// apply makes l effective: publish for requests, then log level, store limits, metrics
+// and engine.
 func (a *Appliance) apply(l *live) {
 	a.level.Set(levels[l.profile.Log.Level])
 	a.publish(l)

@@ -18,7 +18,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// EngineConfig is what opens the planned engine.
+// EngineConfig returns the configuration that opens the planned engine.
 func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) engine.Config {
 	return engine.Config{
 		Options: p.Plan.Options, Model: p.Model, Opener: p.Opener,
@@ -26,8 +26,8 @@ func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) 
 	}
 }
 
-// load opens the engine and the tokenizer, compares the ledger with what was
-// taken, and makes the server ready. It tells progress how far it has come.
+// load opens the engine and the tokenizer, compares the planned with the allocated bytes,
+// and makes the server ready.
 func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) error {
 	start := time.Now()
 	p := a.prepared
@@ -68,9 +68,9 @@ func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engin
 		err = errors.Join(got.err, eng.Close())
 	}
 	if err != nil {
-		return nil, nil, p.placedAtCache(err)
+		return nil, nil, p.atCacheField(err)
 	}
-	debug.FreeOSMemory() // of reading files: as much again as what stays
+	debug.FreeOSMemory() // reading the files left as much garbage as the memory in use
 	return eng, got.t, nil
 }
 
@@ -86,7 +86,7 @@ func loadTokenizer(m *engine.Model) (*tokenizer.Tokenizer, error) {
 	return t, nil
 }
 
-// service is the pipeline over the loaded model.
+// service returns the chat service of the loaded model.
 func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokenizer.Sandbox) *chat.Service {
 	c := p.Model.Checkpoint
 	return chat.New(chat.Config{
@@ -107,8 +107,8 @@ func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokeniz
 	})
 }
 
-// compiler makes grammars for a model within so much memory; what is not plain is tried in a
-// child process.
+// compiler returns a grammar compiler with a memory limit in bytes. It tries grammars of
+// unknown cost in a child process first.
 func compiler(t *tokenizer.Tokenizer, vocab int, eos []int, memory int64, box tokenizer.Sandbox) *grammar.Compiler {
 	c := grammar.NewCompiler(t, vocab, endings(eos))
 	c.Limit(memory)
@@ -129,8 +129,9 @@ func endings(ids []int) []int32 {
 	return out
 }
 
-// hooks are those of the metrics, and a line in the log where the target for the time
-// between tokens cannot be kept. That one does not hold up the loop.
+// hooks returns the hooks of the metrics, and hooks that log packed-cache events, a missed
+// target of inter-token latency, and steps without a CUDA graph. The latter two log in
+// a goroutine, since they are called by the engine's loop.
 func (a *Appliance) hooks() engine.Hooks {
 	h := a.metrics.Hooks()
 	h.Cache = a.logCache
@@ -143,7 +144,7 @@ func (a *Appliance) hooks() engine.Hooks {
 	return h
 }
 
-// round leaves two or three digits of a time.
+// round rounds a time to two or three digits.
 func round(d time.Duration) time.Duration {
 	for unit := time.Second; unit > time.Microsecond; unit /= 10 {
 		if d >= 10*unit {
@@ -153,11 +154,10 @@ func round(d time.Duration) time.Duration {
 	return d
 }
 
-// compare logs and exports, for every arena, what was planned and what was
-// taken.
+// compare logs and exports the planned and the allocated bytes of every arena.
 func (a *Appliance) compare() {
-	a.taken = a.prepared.Plan.Ledger.Compare(a.engine.Usage())
-	for _, c := range a.taken {
+	a.ledger = a.prepared.Plan.Ledger.Compare(a.engine.Usage())
+	for _, c := range a.ledger {
 		a.metrics.SetActual(c.Item, c.Actual)
 		log := a.log.Info
 		if c.Difference() != 0 {
@@ -169,7 +169,7 @@ func (a *Appliance) compare() {
 		planned := a.prepared.Plan.Ledger.Bytes("graphs")
 		a.metrics.SetActual("graphs", n)
 		log := a.log.Info
-		if n > planned { // a line that is fitted may be short; an arena may not
+		if n > planned { // a warning only: the plan estimates graphs, but arenas are exact
 			log = a.log.Warn
 		}
 		log("ledger", "item", "graphs", "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
@@ -179,8 +179,8 @@ func (a *Appliance) compare() {
 	}
 }
 
-// showPlan writes the plan for people, or as one record for collectors, and then what it
-// warns of line by line.
+// showPlan writes the plan as text, or as one record in a JSON log, then logs each of its
+// warnings.
 func (a *Appliance) showPlan() error {
 	p := a.prepared
 	if p.Profile.Log.Format != "json" {
@@ -190,7 +190,7 @@ func (a *Appliance) showPlan() error {
 	} else {
 		a.log.Info("plan", "plan", p.Plan)
 	}
-	for _, w := range p.Plan.Warnings { // that nobody finds in a plan that went by
+	for _, w := range p.Plan.Warnings { // so that they are also in the log
 		a.log.Warn("plan: " + w)
 	}
 	return nil
@@ -215,14 +215,14 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 	for _, i := range p.Plan.Ledger {
 		m.SetPlan(i.Name, i.Bytes)
 	}
-	m.ExpectReloads(
+	m.InitReloads(
 		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural)},
 		[]string{string(Applied), string(Pending), string(Reported), string(Withdrawn), string(Rejected), string(Unchanged)},
 	)
 	return m
 }
 
-// statistics writes the periodic line of figures.
+// statistics logs the periodic statistics line.
 func (a *Appliance) statistics(ctx context.Context) {
 	a.metrics.LogFigures(ctx, a.log, func() time.Duration {
 		return time.Duration(a.live.Load().profile.Serve.StatsInterval)

@@ -9,20 +9,20 @@ import (
 	"vapp.dev/engine"
 )
 
-// The patience with a load. Tests change it.
+// Time limits of a load. Tests change them.
 var (
-	// quietLoad is how long a load may come no further before the log says so.
+	// quietLoad is the time without progress after which a warning is logged.
 	quietLoad = time.Minute
-	// endLoad is how long it may take to end when it is told to.
+	// endLoad is the time that a cancelled load has to stop.
 	endLoad = 5 * time.Second
 )
 
-// loaded loads in a goroutine of its own, for a call of a driver that hangs can neither be
-// ended nor be waited for. Where nothing comes for a minute the log says what it waits for. A load
-// that is told to end by ctx and does not is left behind, with all that it uses: the process has to
-// end.
-func (a *Appliance) loaded(ctx context.Context) (left bool, err error) {
-	told, ended := make(chan engine.Progress), make(chan error, 1)
+// runLoad loads the model in a separate goroutine, since a hanging driver call cannot be
+// interrupted. It logs a warning after each minute without progress. If the load does not
+// stop within endLoad after ctx is cancelled, runLoad abandons the goroutine and what it
+// uses; the process must then exit.
+func (a *Appliance) runLoad(ctx context.Context) (abandoned bool, err error) {
+	reports, ended := make(chan engine.Progress), make(chan error, 1)
 	begun := time.Now()
 	go func() {
 		ended <- a.load(ctx, func(p engine.Progress) {
@@ -30,7 +30,7 @@ func (a *Appliance) loaded(ctx context.Context) (left bool, err error) {
 				a.cfg.Progress(p)
 			}
 			select {
-			case told <- p:
+			case reports <- p:
 			case <-ctx.Done():
 			}
 		})
@@ -43,28 +43,28 @@ func (a *Appliance) loaded(ctx context.Context) (left bool, err error) {
 		select {
 		case err := <-ended:
 			return false, err
-		case at = <-told:
+		case at = <-reports:
 			quiet.Reset(quietLoad)
 		case <-quiet.C:
-			a.log.Warn("loading: no progress for "+quietLoad.String(), "awaiting", awaited(at), "after", round(time.Since(begun)).String())
+			a.log.Warn("loading: no progress for "+quietLoad.String(), "awaiting", waitingFor(at), "after", round(time.Since(begun)).String())
 		case <-done:
 			done, over = nil, time.After(endLoad)
 		case <-over:
-			a.log.Warn("loading: it does not end and is left", "awaiting", awaited(at))
-			return true, fmt.Errorf("loading did not end within %v of being told to: it awaits %s", endLoad, awaited(at))
+			a.log.Warn("loading did not stop in time; abandoning it", "awaiting", waitingFor(at))
+			return true, fmt.Errorf("loading did not stop within %v after it was cancelled: it waits for %s", endLoad, waitingFor(at))
 		}
 	}
 }
 
-// awaited is what a load waits for that has come so far.
-func awaited(p engine.Progress) string {
+// waitingFor describes what a load with the given progress waits for.
+func waitingFor(p engine.Progress) string {
 	switch {
 	case p.Total == 0:
 		return "the device to open, or the first weight"
 	case p.Capturing && p.Done < p.Total:
 		return fmt.Sprintf("CUDA graph %d of %d", p.Done+1, p.Total)
 	case !p.Capturing && p.Done < p.Total:
-		return fmt.Sprintf("weights, %s of %s are there", plan.Size(p.Done), plan.Size(p.Total))
+		return fmt.Sprintf("weights, %s of %s are loaded", plan.Size(p.Done), plan.Size(p.Total))
 	}
 	return "the device to be ready"
 }

@@ -16,7 +16,7 @@ import (
 	"vapp.dev/engine/enginetest"
 )
 
-// loads runs a toy on a machine that does not become ready.
+// loads runs a server of the toy model on a machine whose loads hang.
 func loads(t *testing.T, on backend.Opener) *server {
 	t.Helper()
 	toy := filepath.Join(t.TempDir(), "toy")
@@ -36,14 +36,14 @@ func loads(t *testing.T, on backend.Opener) *server {
 	return s
 }
 
-// patient sets the patience with loads for a test.
+// patient sets the time limits of loads for a test.
 func patient(t *testing.T, quiet, end time.Duration) {
 	wasQuiet, wasEnd := quietLoad, endLoad
 	quietLoad, endLoad = quiet, end
 	t.Cleanup(func() { quietLoad, endLoad = wasQuiet, wasEnd })
 }
 
-// stuck is ref on a device whose driver does not come back until it is let go.
+// stuck is backend ref with a device whose Open hangs until the test releases it.
 type stuck struct {
 	ref.Opener
 	opening, let chan bool
@@ -52,11 +52,11 @@ type stuck struct {
 func (o stuck) Open(backend.Facts, backend.Settings, backend.Reservation) (backend.Device, error) {
 	close(o.opening)
 	<-o.let
-	return nil, errAstray
+	return nil, errKernel
 }
 
-// TestStuckLoad: of a load that hangs the log says what it waits for, and whoever ends the server,
-// by one signal or at once by two, does not wait for it.
+// TestStuckLoad checks that the log names what a hanging load waits for, and that Run
+// returns without it after one signal and at once after two.
 func TestStuckLoad(t *testing.T) {
 	patient(t, 10*time.Millisecond, 10*time.Millisecond)
 	why := errors.New("a second signal")
@@ -79,13 +79,13 @@ func TestStuckLoad(t *testing.T) {
 		if twice != errors.Is(err, why) || !twice && err != nil {
 			t.Errorf("twice %v: Run: %v", twice, err)
 		}
-		if log := s.log.String(); !strings.Contains(log, `msg="loading: it does not end and is left"`) || strings.Contains(log, `msg="stopped while loading"`) == twice {
+		if log := s.log.String(); !strings.Contains(log, `msg="loading did not stop in time; abandoning it"`) || strings.Contains(log, `msg="stopped while loading"`) == twice {
 			t.Errorf("twice %v:\n%s", twice, log)
 		}
 	}
 }
 
-// slow is ref on a device that packs its first weight until it is let go.
+// slow is backend ref with a device that packs its first weight until the test releases it.
 type slow struct {
 	ref.Opener
 	packing, let chan bool
@@ -114,7 +114,8 @@ func (d *slowDevice) Close() error {
 	return d.Device.Close()
 }
 
-// TestStopWhileLoading: a load ends with the weight at hand, and gives the device back.
+// TestStopWhileLoading checks that a cancelled load stops after the current weight and
+// closes the device.
 func TestStopWhileLoading(t *testing.T) {
 	patient(t, time.Hour, time.Hour)
 	on := slow{packing: make(chan bool), let: make(chan bool), closed: &atomic.Bool{}}

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// newLog writes for people (text) or for collectors (json).
+// newLog returns a logger with the format text or json.
 func newLog(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if format == "json" {
@@ -14,7 +14,7 @@ func newLog(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// levels are the profile's words.
+// levels maps the values of log.level.
 var levels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 }

@@ -22,7 +22,7 @@ import (
 
 var maskReplies = flag.Int("masks", 0, "replies of TestMaskTime at each number of streams, with the default model; 0: it is skipped")
 
-// maskCase is a request under a structure, as tests/clients sends it too.
+// maskCase is a request with a structure, one of those in tests/clients.
 type maskCase struct {
 	Name string
 	Say  string
@@ -30,7 +30,7 @@ type maskCase struct {
 }
 
 func (c *maskCase) body(i int) []byte {
-	b, _ := json.Marshal(map[string]any{ // of JSON
+	b, _ := json.Marshal(map[string]any{ // no error: the values come from JSON
 		"max_tokens": 900, "seed": i, "temperature": []float64{0.4, 1.2}[i%2],
 		"messages": []any{map[string]string{"role": "user", "content": c.Say}},
 	})
@@ -42,11 +42,11 @@ func (c *maskCase) body(i int) []byte {
 	return b
 }
 
-// costs are what steps and masks took.
+// costs are the times of steps and masks.
 type costs struct {
 	mu      sync.Mutex
 	masks   []time.Duration
-	grammar time.Duration // of the loop
+	grammar time.Duration // of the engine's loop
 	steps   time.Duration
 	tokens  int
 }
@@ -77,7 +77,7 @@ func (c *costs) quantile(q float64) time.Duration {
 }
 
 // TestMaskTime measures masks in this process, with one reply at a time and with 16. It
-// prints the lines of docs/structured-outputs.md, and bounds nothing: machines differ.
+// logs the lines of docs/structured-outputs.md, and has no limits, since machines differ.
 func TestMaskTime(t *testing.T) {
 	if *maskReplies == 0 {
 		t.Skip("-masks says of how many replies; make soak does")
@@ -89,7 +89,7 @@ func TestMaskTime(t *testing.T) {
 	if err := errors.Join(err, json.Unmarshal(b, &cases)); err != nil {
 		t.Fatal(err)
 	}
-	answerAll(t, m, cases, 16, len(cases)) // compiles each
+	answerAll(t, m, cases, 16, len(cases)) // compiles each structure
 	c.take()
 	for _, streams := range []int{1, 16} {
 		answerAll(t, m, cases, streams, *maskReplies)
@@ -103,7 +103,7 @@ func TestMaskTime(t *testing.T) {
 	}
 }
 
-// offline is the default model in this process.
+// offline loads the default model in this process.
 func offline(t *testing.T, step func(engine.StepStats)) *Offline {
 	t.Helper()
 	model, err := filepath.Abs("../models/SmolLM2-135M-Instruct.Q4_1.gguf")

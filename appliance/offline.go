@@ -10,33 +10,32 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// Offline is a loaded model that answers in this process, without a server. It
-// is planned, opened and asked exactly as a server's is.
+// Offline is a loaded model that answers requests in this process, without a server. Its
+// plan, engine and requests are the same as a server's.
 type Offline struct {
 	*chat.Service
-	// Settings are the profile's: sampling, template, served names. There are no
-	// deadlines.
+	// Settings are the profile's sampling, template and served names, without deadlines.
 	Settings chat.Settings
-	// Slots is how many sequences run at once (scheduler.maxNumSeqs).
+	// Slots is the number of sequences that run at once (scheduler.maxNumSeqs).
 	Slots int
-	// Warnings name each arena that took other bytes than planned.
+	// Warnings has an entry for each arena whose allocated bytes differ from the plan.
 	Warnings []string
 
 	engine *engine.Engine
 }
 
-// OfflineConfig is what a command gives an Offline.
+// OfflineConfig holds the options of OpenOffline.
 type OfflineConfig struct {
-	// Progress is told how far loading has come; nil: nobody is.
+	// Progress is called with the progress of loading; nil: not called.
 	Progress func(engine.Progress)
-	// Step is told every step; nil: nobody is.
+	// Step is called after every step; nil: not called.
 	Step func(engine.StepStats)
-	// Sandbox renders templates that come with requests.
+	// Sandbox renders the templates of requests.
 	Sandbox tokenizer.Sandbox
 }
 
-// OpenOffline loads what was prepared, and refuses what a server would refuse
-// before it loads. The caller closes the Offline, then the Prepared.
+// OpenOffline loads a prepared model. It returns the errors with which a server would not
+// start. The caller closes the Offline, then the Prepared.
 func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, error) {
 	if err := p.startable(); err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 	if _, err := l.readTemplates(p.Profile, p.Model); err != nil {
 		return nil, err
 	}
-	l.api.Chat.RequestTimeout, l.api.Chat.MaxSequences = 0, 0 // the queue has no bound below
+	l.api.Chat.RequestTimeout, l.api.Chat.MaxSequences = 0, 0 // SetMaxQueue(0) below: no limit
 	debug.SetMemoryLimit(p.Plan.GoMemoryLimit)
 	eng, t, err := p.open(ctx, engine.Hooks{Step: c.Step}, c.Progress)
 	if err != nil {
@@ -61,11 +60,11 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 	return o, nil
 }
 
-// Close aborts what is left and gives all memory back; the Prepared stays open.
+// Close aborts the running requests and frees all memory. The Prepared stays open.
 func (o *Offline) Close() error { return o.engine.Close() }
 
-// Renderer opens what makes prompts of conversations: the tokenizer and the
-// templates, no weights. The Service answers no requests.
+// Renderer returns a service with tokenizer and templates but no engine, which renders
+// conversations to prompts and cannot generate.
 func (p *Prepared) Renderer(box tokenizer.Sandbox) (*chat.Service, chat.Settings, error) {
 	l := &live{profile: p.Profile, api: settings(p.Profile)}
 	if _, err := l.readTemplates(p.Profile, p.Model); err != nil {

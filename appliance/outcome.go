@@ -10,7 +10,7 @@ import (
 func (r *reloader) record(o Reload) {
 	o.At = r.now()
 	if o.Trigger == "" {
-		o.Trigger, r.told = r.trigger, true
+		o.Trigger, r.recorded = r.trigger, true
 	}
 	if r.reading != nil && r.reading.Profile != nil {
 		o.Hash = r.reading.Profile.Hash()
@@ -18,7 +18,7 @@ func (r *reloader) record(o Reload) {
 	if r.waiting != nil && o.Outcome != Reported {
 		o.Pending = r.waiting.Changes
 	}
-	r.a.metrics.Reloaded(o.Class, string(o.Outcome), o.At)
+	r.a.metrics.CountReload(o.Class, string(o.Outcome), o.At)
 	r.a.audit.add(o)
 	r.log(o)
 }
@@ -47,28 +47,28 @@ func (r *reloader) log(o Reload) {
 	}
 }
 
-// failed records a failure: once for each text and, of the profile, each content. Without an
-// error it notes that there is none, and the end of a failure is an outcome.
+// failed records a failure once for each error text, and for the profile once for each
+// content. An o without Error clears an earlier failure; the recovery is an outcome too.
 func (r *reloader) failed(what string, o Reload) {
 	if o.Error == "" {
-		if r.said[what] != "" {
-			delete(r.said, what)
-			r.mended = true
+		if r.reported[what] != "" {
+			delete(r.reported, what)
+			r.recovered = true
 		}
 		return
 	}
-	again := r.loud() || r.revised && (what == "profile" || what == "live")
-	if r.said[what] == o.Error && !again || slices.Contains(r.failures, what) {
+	again := r.forced() || r.changed && (what == "profile" || what == "live")
+	if r.reported[what] == o.Error && !again || slices.Contains(r.failures, what) {
 		return
 	}
-	r.said[what] = o.Error
+	r.reported[what] = o.Error
 	r.failures = append(r.failures, what)
 	o.Outcome = Rejected
 	r.record(o)
 }
 
-// setStale notes whether the files agree with what is in force. what begins with a part that
-// the metrics know.
+// setStale stores whether the files agree with what is in effect. The first word of what
+// is a part that the metrics have.
 func (r *reloader) setStale(what string, agree bool) {
 	if _, since := r.stale[what]; agree {
 		delete(r.stale, what)
@@ -85,7 +85,7 @@ func (r *reloader) setStale(what string, agree bool) {
 	r.a.metrics.SetStale(part, first)
 }
 
-// What a reading that is refused says of keys and certificate.
+// Notes about keys and certificate for a rejected profile.
 const (
 	noteUnread  = "keys in clear text and the names of files stay as they were; the files of keys and certificate are read"
 	noteOpen    = "serve.apiKeys is empty or missing: the keys stay in force and the server is not opened"

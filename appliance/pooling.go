@@ -5,10 +5,10 @@ import (
 	"vapp.dev/engine"
 )
 
-// poolings are the engine's words for those of profiles.
+// poolings maps the pooling types of profiles to the engine's.
 var poolings = map[string]engine.PoolingMode{"LAST": engine.PoolingLast, "MEAN": engine.PoolingMean, "CLS": engine.PoolingFirst, "ALL": engine.PoolingAll}
 
-// pooling is what the model gives in place of text; nil: it generates.
+// pooling returns the pooling configuration of the model; nil for a generating model.
 func (p *Prepared) pooling() *chat.PoolingConfig {
 	q := p.Model.Pooling
 	if q == nil {

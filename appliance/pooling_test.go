@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestPooling serves the recorded checkpoints that pool: over HTTP a text becomes what
-// transformers makes of it, whichever route and form it is asked in, and arenas are what
-// the plan said.
+// TestPooling serves the recorded pooling checkpoints. It checks that every route and
+// encoding returns the values that transformers computes for a text, and that the arenas
+// have the planned sizes.
 func TestPooling(t *testing.T) {
 	for name, c := range map[string]struct {
 		profile, path, body string // %s stands for the text
@@ -51,7 +51,7 @@ func TestPooling(t *testing.T) {
 			s := serve(t, dir, profile)
 			for _, run := range golden.Runs {
 				text := run.Text
-				if _, document, pair := strings.Cut(text, "<d>"); pair { // the template's work
+				if _, document, pair := strings.Cut(text, "<d>"); pair { // as the template joins a pair
 					text = strings.TrimSuffix(document, "?")
 				}
 				quoted, _ := json.Marshal(text)
@@ -75,8 +75,8 @@ func TestPooling(t *testing.T) {
 	}
 }
 
-// TestPooledITLTarget: a model that pools draws no tokens between which time could be
-// bounded, which is said when it starts and when its profile is read again.
+// TestPooledITLTarget checks that a pooling model, which generates no tokens, refuses
+// scheduler.itlTarget at start and on reload.
 func TestPooledITLTarget(t *testing.T) {
 	dir, err := filepath.Abs("../engine/models/testdata/pooling/llama-mean")
 	if err != nil {
@@ -93,7 +93,7 @@ func TestPooledITLTarget(t *testing.T) {
 	}
 }
 
-// pooled posts JSON and reads the reply, which must be 200.
+// pooled posts JSON and returns the reply, whose status must be 200.
 func (s *server) pooled(t *testing.T, path, body string, reply any) {
 	t.Helper()
 	r, err := visitor.Post(s.url+path, "application/json", strings.NewReader(body))

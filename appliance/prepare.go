@@ -14,7 +14,8 @@ import (
 	"vapp.dev/schema"
 )
 
-// Prepared is a profile with all that can be known before a device is opened.
+// Prepared is a profile with its inspected model and its plan, made without opening a
+// device.
 type Prepared struct {
 	Profile *schema.Profile
 	Model   *engine.Model
@@ -22,25 +23,25 @@ type Prepared struct {
 	Plan    *plan.Plan
 }
 
-// Machine is what Prepare plans for.
+// Machine describes the machine that Prepare plans for.
 type Machine struct {
-	// Backends that this binary has, the preferred first.
+	// Backends are the backends of this binary, the preferred first.
 	Backends []backend.Opener
-	// Backend replaces the one that a profile asks for; "": it does not.
+	// Backend replaces the profile's backend; "": no replacement.
 	Backend string
-	// Device is the one of the catalogue to plan for; nil: this machine.
+	// Device is the device of the catalogue to plan for; nil: this machine.
 	Device *devices.Device
-	// Memory replaces the bytes that the machine or the Device has; 0: it does not.
+	// Memory replaces the memory of the machine or the Device, in bytes; 0: no
+	// replacement.
 	Memory int64
-	// Config is a config.json, or a directory with one, that is planned in place
-	// of the model that the profile names; "": none.
+	// Config is a config.json, or a directory with one, to plan instead of the
+	// profile's model; "": none.
 	Config string
-	// Hub is where models of the Hugging Face hub lie that were fetched; the zero
-	// Settings have none.
+	// Hub is the cache of the Hugging Face hub; the zero Settings have none.
 	Hub hub.Settings
 }
 
-// Load reads the profile at path as it is in force on the machine.
+// Load reads the profile at path, with the machine's Backend.
 func (m Machine) Load(path string) (*schema.Profile, error) {
 	p, err := schema.Load(path)
 	if err == nil && m.Backend != "" {
@@ -49,7 +50,7 @@ func (m Machine) Load(path string) (*schema.Profile, error) {
 	return p, err
 }
 
-// Read is Load with what can be known of a profile that is refused.
+// Read is Load for reloads: the Reading also has the valid parts of a rejected profile.
 func (m Machine) Read(path string) *schema.Reading {
 	r := schema.Read(path)
 	if r.Profile != nil && m.Backend != "" {
@@ -68,7 +69,7 @@ func Prepare(path string, m Machine) (*Prepared, error) {
 	return PrepareProfile(p, m)
 }
 
-// PrepareProfile is Prepare for a profile at hand.
+// PrepareProfile is Prepare for a loaded profile.
 func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 	if err := CheckParsers(p); err != nil {
 		return nil, err
@@ -84,8 +85,7 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 	return &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl}, nil
 }
 
-// inputs are everything that a plan of p for the machine depends on. The caller
-// closes the Model.
+// inputs returns the inputs of a plan of p for the machine. The caller closes the Model.
 func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
 	op, err := m.choose(p)
 	if err != nil {
@@ -105,11 +105,10 @@ func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
 	return plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts}, nil
 }
 
-// Close gives the model's files back.
+// Close closes the model's files.
 func (p *Prepared) Close() error { return p.Model.Close() }
 
-// Refuse says why the plan cannot be run, with the word "plan-only"; nil where it
-// can.
+// Refuse returns why the plan can be made but not run ("plan-only"); nil if it can run.
 func (p *Prepared) Refuse() error {
 	if err := plan.Refuse(p.Profile); err != nil {
 		return err
@@ -120,7 +119,7 @@ func (p *Prepared) Refuse() error {
 	return nil
 }
 
-// startable says why the planned engine cannot be opened here and now; nil where
+// startable returns why the planned engine cannot be opened on this machine now; nil if
 // it can.
 func (p *Prepared) startable() error {
 	if err := p.Refuse(); err != nil {
@@ -132,7 +131,7 @@ func (p *Prepared) startable() error {
 	return p.fits()
 }
 
-// fits compares the plan with what this machine and process have now.
+// fits returns an error if this machine and process have too little memory for the plan.
 func (p *Prepared) fits() error {
 	if err := p.Plan.CheckLimits(); err != nil {
 		return err
@@ -140,12 +139,12 @@ func (p *Prepared) fits() error {
 	return p.Plan.CheckFree(p.Plan.Facts.FreeBytes)
 }
 
-// runnable is startable but for the weights, which need not be here yet.
+// runnable is startable without the check that the weights are present.
 func (p *Prepared) runnable() error {
 	return errors.Join(p.Refuse(), p.fits())
 }
 
-// missingError is an engine.MissingError with its place.
+// missingError is an engine.MissingError with the profile's field.
 type missingError struct {
 	placed  *schema.Error
 	missing *engine.MissingError
@@ -154,8 +153,8 @@ type missingError struct {
 func (e *missingError) Error() string   { return e.placed.Error() }
 func (e *missingError) Unwrap() []error { return []error{e.placed, e.missing} }
 
-// inspect reads the model's headers. What is wrong with it, or with what the
-// profile wants of it, gets the place in the profile that asks for it.
+// inspect reads the model's headers. Its errors name the field of the profile that they
+// concern.
 func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
 	s, err := m.source(p)
 	if err != nil {
@@ -178,13 +177,11 @@ func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
 	})
 }
 
-// servers are the backends that can plan for a kind of device, the one that auto
-// takes first.
+// servers lists the backends for each kind of device. auto takes the first.
 var servers = map[string][]string{devices.GPU: {"cuda"}, devices.CPU: {"cpu", "ref"}}
 
-// choose finds the backend that a profile asks for. With auto it is the one for the
-// kind of the Device, or the first that serves this machine: one for GPUs where there
-// is one with kernels.
+// choose returns the profile's backend. With auto it is the first backend for the kind of
+// the Device; without a Device the first that can serve on this machine.
 func (m Machine) choose(p *schema.Profile) (backend.Opener, error) {
 	asked := p.Backend
 	if d := m.Device; d != nil {
@@ -198,7 +195,7 @@ func (m Machine) choose(p *schema.Profile) (backend.Opener, error) {
 	}
 	var names []string
 	for _, op := range m.Backends {
-		if op.Name() == asked || asked == "auto" && serves(op) {
+		if op.Name() == asked || asked == "auto" && canServe(op) {
 			return op, nil
 		}
 		names = append(names, op.Name())
@@ -206,8 +203,9 @@ func (m Machine) choose(p *schema.Profile) (backend.Opener, error) {
 	return nil, p.Reject("backend", "this binary has no backend %s; it has %s", asked, strings.Join(names, ", "))
 }
 
-// serves says whether auto may take op on this machine.
-func serves(op backend.Opener) bool {
+// canServe reports whether auto may choose op on this machine: a GPU backend needs a GPU
+// for which it has kernels.
+func canServe(op backend.Opener) bool {
 	if !slices.Contains(servers[devices.GPU], op.Name()) {
 		return true
 	}
@@ -215,8 +213,8 @@ func serves(op backend.Opener) bool {
 	return err == nil && f.PlanOnly == ""
 }
 
-// facts are the Device's, or those that op reads of this machine, with the
-// Memory that replaces theirs.
+// facts returns the facts of the Device or, without one, of this machine, with the
+// replaced Memory.
 func (m Machine) facts(op backend.Opener) (backend.Facts, error) {
 	var f backend.Facts
 	if m.Device != nil {

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// found is a backend by name alone, with what its Probe says.
+// found is a backend with only a name and a result of Probe.
 type found struct {
 	backend.Opener
 	name, planOnly string
@@ -21,8 +21,8 @@ func (f found) Probe() (backend.Facts, error) {
 	return backend.Facts{Backend: f.name, PlanOnly: f.planOnly}, f.err
 }
 
-// TestChoose: auto takes a GPU where there is one with kernels, and a CPU's backend
-// without asking; who names a backend gets that one or an error.
+// TestChoose checks that auto chooses a GPU that has kernels, else a CPU backend without a
+// Probe, and that a named backend is chosen or refused.
 func TestChoose(t *testing.T) {
 	cpu, h200 := found{name: "cpu", planOnly: "no kernels"}, devices.Device{Name: "h200", Kind: devices.GPU}
 	for _, c := range []struct {

@@ -8,9 +8,9 @@ import (
 	"vapp.dev/schema"
 )
 
-// servedNames returns the names that requests may use. The default is the model's source;
-// of an absolute path its last element comes first, which metrics show, so that clients
-// without a key do not learn where the model is.
+// servedNames returns the names that requests may use. The default is the model's source.
+// If it is an absolute path, its last element is the first name, which metrics show:
+// clients without a key must not see the path.
 func servedNames(p *schema.Profile) []string {
 	names := p.Serve.ServedModelName
 	if source := p.Model.Source; len(names) == 1 && names[0] == source && filepath.IsAbs(source) {
@@ -19,7 +19,7 @@ func servedNames(p *schema.Profile) []string {
 	return names
 }
 
-// publicNames returns the served names without the one that servedNames adds.
+// publicNames returns the served names without the absolute path.
 func publicNames(names []string, source string) []string {
 	if len(names) == 2 && names[1] == source && filepath.IsAbs(source) {
 		return names[:1]
@@ -27,15 +27,15 @@ func publicNames(names []string, source string) []string {
 	return names
 }
 
-// public returns a path as clients without a key may read it.
-func public(path string) string {
+// publicPath returns a path for clients without a key.
+func publicPath(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Base(path)
 	}
 	return path
 }
 
-// publicReloads returns reloads as clients without a key may read them.
+// publicReloads returns reloads without directories, for clients without a key.
 func publicReloads(list []Reload) []Reload {
 	out := slices.Clone(list)
 	for i := range out {
@@ -46,7 +46,7 @@ func publicReloads(list []Reload) []Reload {
 	return out
 }
 
-// public returns w as clients without a key may read it.
+// public returns w without directories, for clients without a key.
 func (w *Waiting) public() *Waiting {
 	if w == nil {
 		return nil

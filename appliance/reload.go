@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// What makes the profile be read again.
+// Triggers of a reload.
 const (
 	TriggerFile   = "file"
 	TriggerSignal = "SIGHUP"
 	TriggerRetry  = "retry" // a file could not be read before
 )
 
-// Reload asks for the profile to be read again; it returns at once. Several
-// requests before the reading starts are one, a signal's if any of them is: a
-// signal is always answered.
+// Reload requests that the profile is read again, and returns at once. Several requests
+// before the reading starts count as one. A signal among them replaces the others, since
+// a signal always gets an outcome.
 func (a *Appliance) Reload(trigger string) {
 	for {
 		select {
@@ -26,20 +26,20 @@ func (a *Appliance) Reload(trigger string) {
 			return
 		}
 		select {
-		case <-a.kick: // ours takes its place
+		case <-a.kick: // replace the pending trigger
 		default:
 		}
 	}
 }
 
-// Reloads are the last outcomes, the newest first.
+// Reloads returns the last outcomes, the newest first.
 func (a *Appliance) Reloads() []Reload { return a.audit.reloads() }
 
-// lookEvery is how often the files are compared without an event: network file systems
-// send none for what another machine writes.
+// lookEvery is the interval at which the files are read without an event, since network
+// file systems send no events for writes of other machines.
 const lookEvery = 30 * time.Second
 
-// watch reads the profile again whenever its files change or somebody asks.
+// watch reloads the profile when its files change or Reload is called.
 func (a *Appliance) watch(ctx context.Context) {
 	f := &follower{a: a}
 	defer f.stop()
@@ -52,7 +52,7 @@ func (a *Appliance) watch(ctx context.Context) {
 			return
 		case trigger := <-a.kick:
 			a.reloader.reload(trigger)
-			f.follow(ctx) // the files that the profile names now, and where links lead now
+			f.follow(ctx) // files and links may have changed
 		case <-look.C:
 			if f.w != nil {
 				a.Reload(TriggerFile)
@@ -61,14 +61,15 @@ func (a *Appliance) watch(ctx context.Context) {
 	}
 }
 
-// follower keeps the watcher on the folders of the profile's files, while reload.watch says so.
+// follower keeps a watcher on the folders of the profile's files while reload.watch is
+// set.
 type follower struct {
 	a *Appliance
 	w *watcher // nil: nothing is watched
 }
 
-// follow watches what the profile consists of now. What cannot be watched is tried again,
-// and the files are read then.
+// follow updates the watched folders to the profile's current files. A folder that cannot
+// be watched is tried again later, and the files are read again then.
 func (f *follower) follow(ctx context.Context) {
 	r := f.a.reloader
 	if !f.a.live.Load().profile.Reload.Watch {
@@ -93,7 +94,7 @@ func (f *follower) follow(ctx context.Context) {
 
 func (f *follower) stop() {
 	if f.w != nil {
-		_ = f.w.close() // nothing is lost by a failure
+		_ = f.w.close() // an error has no effect
 		f.w = nil
 	}
 }
@@ -105,20 +106,20 @@ func (a *Appliance) notice(ctx context.Context, w *watcher) {
 	}
 }
 
-// watchFailed logs, once for each reason, that files are not watched, and has them read again
-// later; nil: they are watched.
+// watchFailed logs, once for each reason, that files are not watched, and schedules
+// another reading. err is nil if they are watched.
 func (r *reloader) watchFailed(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		delete(r.said, "watch")
-		r.unseen = false
+		delete(r.reported, "watch")
+		r.unwatched = false
 		return
 	}
-	if r.said["watch"] != err.Error() {
-		r.said["watch"] = err.Error()
+	if r.reported["watch"] != err.Error() {
+		r.reported["watch"] = err.Error()
 		r.a.log.Warn(what+"; it is read again until it is, and on SIGHUP", "error", err)
 	}
-	r.unseen = true
+	r.unwatched = true
 	r.retry(0)
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// edit rewrites the server's profile with other additions, in one of the ways
-// that files change.
+// edit rewrites the server's profile with other additional fields, in one of several ways
+// of changing a file.
 func (s *server) edit(t *testing.T, how, more string) {
 	t.Helper()
 	s.write(t, how, profileText(s.model, more))
@@ -44,7 +44,7 @@ func (s *server) write(t *testing.T, how, text string) {
 	}
 }
 
-// serves says whether a request for a model's name is answered.
+// serves reports whether a request with a model's name is answered.
 func (s *server) serves(t *testing.T, model string) bool {
 	t.Helper()
 	r, err := s.ask(context.Background(), model, 1, false)
@@ -68,23 +68,23 @@ func (s *server) latest(t *testing.T, want Outcome) Reload {
 	return r
 }
 
-// applied waits until n reloads were told as applied, and returns the newest: a change is
-// in force before it is told.
+// applied waits until n reloads have the outcome applied, and returns the newest. A change
+// is in effect before its outcome is recorded.
 func (s *server) applied(t *testing.T, n int) Reload {
 	t.Helper()
 	var newest Reload
-	s.eventually(t, "it is told", func() bool {
-		told := slices.DeleteFunc(s.Reloads(), func(r Reload) bool { return r.Outcome != Applied })
-		if len(told) == n {
-			newest = told[0]
+	s.eventually(t, "the outcomes", func() bool {
+		done := slices.DeleteFunc(s.Reloads(), func(r Reload) bool { return r.Outcome != Applied })
+		if len(done) == n {
+			newest = done[0]
 		}
-		return len(told) == n
+		return len(done) == n
 	})
 	return newest
 }
 
-// TestLiveReload changes the served name while streams run, in every way that a
-// file changes: each is in force within a second and no stream is lost.
+// TestLiveReload changes the served name while streams run, in every way of changing a
+// file. Each change must be in effect within a second, and no stream may fail.
 func TestLiveReload(t *testing.T) {
 	s := start(t, `serve: servedModelName: ["first"]`)
 	wait := s.streams(t, 8)
@@ -120,23 +120,23 @@ func TestStructuralReloadIsReported(t *testing.T) {
 	}
 }
 
-// TestStructuralReloadIsToldOnce: events of files that change nothing more are silent, a
-// signal is not.
-func TestStructuralReloadIsToldOnce(t *testing.T) {
+// TestStructuralReloadIsRecordedOnce checks that file events without a further change have
+// no outcome, and that a signal has one.
+func TestStructuralReloadIsRecordedOnce(t *testing.T) {
 	s := start(t, "reload: watch: false")
 	s.write(t, "in place", strings.Replace(profileText(s.model, "reload: watch: false"), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
 	for i, c := range []struct {
 		trigger string
-		told    int
+		want    int
 	}{{TriggerFile, 1}, {TriggerFile, 1}, {TriggerSignal, 2}} {
-		s.reloader.reload(c.trigger) // nobody else does: files are not watched
-		if n := len(s.Reloads()); n != c.told {
-			t.Errorf("reading %d, for %s: %d were told, want %d", i, c.trigger, n, c.told)
+		s.reloader.reload(c.trigger) // the only reloads: files are not watched
+		if n := len(s.Reloads()); n != c.want {
+			t.Errorf("reading %d, for %s: got %d outcomes, want %d", i, c.trigger, n, c.want)
 		}
 	}
 }
 
-// TestSignalTakesPrecedence: of requests that wait to be read as one a signal's is told.
+// TestSignalTakesPrecedence checks that a signal replaces other pending triggers.
 func TestSignalTakesPrecedence(t *testing.T) {
 	for _, triggers := range [][]string{{TriggerFile, TriggerSignal}, {TriggerSignal, TriggerFile}, {TriggerSignal, TriggerSignal}} {
 		a := &Appliance{kick: make(chan string, 1)}
@@ -203,7 +203,7 @@ func TestSignalAndAudit(t *testing.T) {
 	}
 }
 
-// TestKeyFile changes a file that the profile names.
+// TestKeyFile changes a file of keys.
 func TestKeyFile(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys")
 	writeFile(t, keys, "one\n")
@@ -231,14 +231,14 @@ func TestKeyFile(t *testing.T) {
 	}
 }
 
-// TestKeyFileOfReload changes a file that the profile names only since a reload.
+// TestKeyFileOfReload changes a file of keys that a reload added to the profile.
 func TestKeyFileOfReload(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys")
 	writeFile(t, keys, "one\n")
 	s := start(t, "")
 	s.edit(t, "rename", `serve: apiKeys: [{file: "`+keys+`"}]`)
 	s.latest(t, Applied)
-	// Renamed into place: between truncation and writing the file would hold no key.
+	// Renamed into place, since the file would have no key between truncation and writing.
 	writeFile(t, keys+".new", "two\n")
 	if err := os.Rename(keys+".new", keys); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestKeyFileOfReload(t *testing.T) {
 	s.eventually(t, "the changed key file", func() bool { return len(s.Reloads()) == 2 && s.Reloads()[0].Outcome == Applied })
 }
 
-// scraped is the value of a metric without labels, as GET /metrics has it.
+// scraped returns the value of a metric without labels in GET /metrics.
 func (s *server) scraped(t *testing.T, name string) string {
 	_, text := s.get(t, "/metrics")
 	for line := range strings.Lines(text) {
@@ -257,8 +257,7 @@ func (s *server) scraped(t *testing.T, name string) string {
 	return ""
 }
 
-// TestITLTargetReload sets, changes and drops the target for the time between tokens
-// under load.
+// TestITLTargetReload sets, changes and removes scheduler.itlTarget under load.
 func TestITLTargetReload(t *testing.T) {
 	s := start(t, "")
 	wait := s.streams(t, 8)
@@ -274,8 +273,8 @@ func TestITLTargetReload(t *testing.T) {
 	wait()
 }
 
-// TestDrainClass changes the policy under load: it is in force when the running
-// requests have ended, and those that came meanwhile are answered.
+// TestDrainClass changes the policy under load. It must take effect when the running
+// requests have completed, and requests that arrive meanwhile must be answered.
 func TestDrainClass(t *testing.T) {
 	s := start(t, "")
 	wait := s.streams(t, 8)

@@ -11,42 +11,44 @@ import (
 	"vapp.dev/schema"
 )
 
-// reloader makes what the profile's files say what is in force: keys and certificate at once
-// and by themselves (access), then the live fields, and it reports the rest (apply).
+// reloader applies changes of the profile's files: first keys and certificate, which do
+// not depend on the rest of the profile (access), then the live fields; it reports the
+// other changes (apply).
 type reloader struct {
 	a     *Appliance
 	read  readFunc // tests make it fail
 	now   func() time.Time
 	after func(time.Duration, func()) // runs a function later
 
-	mu      sync.Mutex // of all that follows; held for a whole reading
-	sources sources
-	prints  prints          // of the sources, before reading was made of them; nil: none was
-	reading *schema.Reading // the newest
-	unread  bool            // a source could not be read: read again although no print differs
-	fresh   bool            // the newest reading was not applied yet
-	access  *access
-	said    map[string]string    // failures that were reported, by what failed
-	stale   map[string]time.Time // since when parts differ
-	waiting *Waiting             // structural differences of the newest profile
-	gone    []string             // structural differences that the newest profile took back
-	drain   *drain               // a change that waits for the running requests; nil: none
+	mu        sync.Mutex // guards the fields below; held for a whole reading
+	sources   sources
+	hashes    hashes          // hashes of the sources, taken before the reading; nil: nothing was read yet
+	reading   *schema.Reading // the newest reading
+	unread    bool            // a source could not be read: read again even if the hashes are equal
+	fresh     bool            // the newest reading was not applied yet
+	access    *access
+	reported  map[string]string    // the last recorded error of each part
+	stale     map[string]time.Time // since when a part differs from what is in effect
+	waiting   *Waiting             // structural changes of the newest profile
+	withdrawn []string             // reported structural changes that the newest profile no longer has
+	drain     *drain               // change that waits for the running requests; nil: none
 
-	trigger string   // of this reading
-	told    bool     // it had an outcome
-	revised bool     // it found other content
-	lines   []string // what changed in keys and certificate, until an outcome has it
-	again   bool     // it has to be repeated
-	tries   int      // repetitions in a row
-	armed   bool     // one is planned
-	note    string   // what of keys and certificate could not be taken over
-	mended  bool     // something that failed before did not
-	unseen  bool     // some folder is not watched: files are read now and then
+	// The state of one reading.
+	trigger   string
+	recorded  bool     // the reading has an outcome
+	changed   bool     // the content of a file changed
+	lines     []string // changes of keys and certificate that no outcome contains yet
+	again     bool     // the reading must be repeated
+	note      string   // about keys and certificate that did not take effect; "": all did
+	recovered bool     // an earlier failure no longer occurs
+	failures  []string // parts that failed
 
-	failures []string // what has failed in this reading
+	tries     int  // repetitions in a row
+	scheduled bool // a repetition is scheduled
+	unwatched bool // a folder is not watched: the files are read at intervals
 }
 
-// The pause before a reading that failed is repeated doubles from the first to the last.
+// Limits of the pause before a failed reading is repeated, which doubles each time.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 30 * time.Second
@@ -55,8 +57,8 @@ const (
 func newReloader(a *Appliance, p *schema.Profile) *reloader {
 	r := &reloader{
 		a: a, read: func(path string) ([]byte, error) { return readSmall(path) }, now: time.Now,
-		after: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
-		said:  map[string]string{}, stale: map[string]time.Time{},
+		after:    func(d time.Duration, f func()) { time.AfterFunc(d, f) },
+		reported: map[string]string{}, stale: map[string]time.Time{},
 	}
 	r.sources = sources{}.of(&schema.Reading{Profile: p, Files: p.Files(), Folders: p.Folders()})
 	r.sources.files = append(r.sources.files, a.cfg.AdmitFiles...)
@@ -64,56 +66,55 @@ func newReloader(a *Appliance, p *schema.Profile) *reloader {
 	return r
 }
 
-// paths are the files to watch.
+// paths returns the files to watch.
 func (r *reloader) paths() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := append(slices.Clone(r.sources.files), r.access.paths()...)
 	for _, dir := range r.sources.folders {
-		list = append(list, dir+"/*.cue") // its folder is what counts
+		list = append(list, dir+"/*.cue") // the watcher uses the folder only
 	}
 	return list
 }
 
-// reload reads what has changed and makes it what is in force, as far as it can be. A signal
-// always has an outcome; a file event has one if the content of a file of the profile has
-// changed, and a failure one for each content.
+// reload reads and applies the changes of the profile's files. A signal always has an
+// outcome. A file event has one if the content of a file changed, and a failure has one
+// for each content.
 func (r *reloader) reload(trigger string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trigger, r.told, r.again, r.revised, r.mended, r.failures = trigger, false, false, false, false, nil
+	r.trigger, r.recorded, r.again, r.changed, r.recovered, r.failures = trigger, false, false, false, false, nil
 	r.load()
 	wait := r.admitAccess()
-	// While the model is loaded there is no engine to apply anything to.
+	// While the model loads there is no engine to apply changes to.
 	if r.fresh && r.a.phase.get() != Loading {
 		r.apply()
 	}
 	r.flush()
-	if (r.loud() && !r.fresh || r.mended) && !r.told {
+	if (r.forced() && !r.fresh || r.recovered) && !r.recorded {
 		r.record(Reload{Class: "none", Outcome: Unchanged})
 	}
 	r.retry(wait)
 }
 
-// unapplied reports whether a profile was read that is not in force because the model was
-// being loaded.
+// unapplied reports whether a profile was read but not applied since the model was loading.
 func (r *reloader) unapplied() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fresh
 }
 
-// loud reports whether what was reported is to be reported again.
-func (r *reloader) loud() bool { return r.trigger == TriggerSignal }
+// forced reports whether outcomes that were already recorded are recorded again.
+func (r *reloader) forced() bool { return r.trigger == TriggerSignal }
 
-// load reads the profile if the content of a file that it consists of has changed.
+// load reads the profile if the content of one of its files changed.
 func (r *reloader) load() {
-	now, failed := r.sources.prints(r.read)
-	if !r.loud() && !r.unread && r.prints != nil && now.equal(r.prints) {
+	now, failed := r.sources.hashes(r.read)
+	if !r.forced() && !r.unread && r.hashes != nil && now.equal(r.hashes) {
 		return
 	}
-	r.revised = r.prints == nil || !now.equal(r.prints)
-	for range 3 { // a file that is found to belong to the profile is read before it counts
+	r.changed = r.hashes == nil || !now.equal(r.hashes)
+	for range 3 { // read again if the profile turns out to have further files
 		if r.reading = r.readProfile(); r.reading.Err != nil && failed != nil {
 			break
 		}
@@ -121,30 +122,31 @@ func (r *reloader) load() {
 		next.files = append(next.files, r.a.cfg.AdmitFiles...)
 		known := now
 		r.sources = next
-		now, failed = next.prints(r.read)
+		now, failed = next.hashes(r.read)
 		if subset(now, known) {
 			now = restrict(known, now)
 			break
 		}
 	}
-	r.prints, r.fresh = now, true
+	r.hashes, r.fresh = now, true
 	r.unread = failed != nil || schema.Passing(r.reading.Err)
 	if r.unread {
 		r.again = true
-		r.a.metrics.ReadFailed(metrics.PartProfile)
+		r.a.metrics.CountReadFailure(metrics.PartProfile)
 	}
 }
 
-// readProfile reads the profile's own file first, by the reader that tests replace.
+// readProfile reads the profile. It first reads the file itself with r.read, which tests
+// replace.
 func (r *reloader) readProfile() *schema.Reading {
 	file := r.a.live.Load().profile.File()
-	if _, err := r.read(file); err != nil && passing(err) {
+	if _, err := r.read(file); err != nil && transient(err) {
 		return &schema.Reading{Err: fmt.Errorf("%s: %w", r.a.cfg.Profile, err)}
 	}
 	return r.a.cfg.Machine.Read(r.a.cfg.Profile)
 }
 
-func subset(a, b prints) bool {
+func subset(a, b hashes) bool {
 	for f := range a {
 		if _, in := b[f]; !in {
 			return false
@@ -153,22 +155,22 @@ func subset(a, b prints) bool {
 	return true
 }
 
-// restrict is a with the files of b only.
-func restrict(a, b prints) prints {
-	out := prints{}
+// restrict returns the entries of a for the files of b.
+func restrict(a, b hashes) hashes {
+	out := hashes{}
 	for f := range b {
 		out[f] = a[f]
 	}
 	return out
 }
 
-// admitAccess takes over what the newest reading says of keys and certificate, reads their
-// files and puts them in force. It returns when to look again; 0: by the usual backoff.
+// admitAccess takes keys and certificate from the newest reading and applies them. It
+// returns the time until the next try; 0: the usual backoff.
 func (r *reloader) admitAccess() (wait time.Duration) {
 	if r.fresh {
 		t := extend
 		if r.a.cfg.Admit != nil {
-			t = revoke // a new key is admitted with the profile
+			t = revoke // new keys take effect only when the profile is admitted
 		}
 		r.note = noteUnread
 		if s := r.reading.Access; s != nil {
@@ -179,7 +181,7 @@ func (r *reloader) admitAccess() (wait time.Duration) {
 	return r.refreshAccess()
 }
 
-// refreshAccess reads the files of keys and certificate and puts what they say in force.
+// refreshAccess reads the files of keys and certificate and applies their content.
 func (r *reloader) refreshAccess() (wait time.Duration) {
 	old := r.a.live.Load()
 	troubles := r.access.refresh()
@@ -196,7 +198,7 @@ func (r *reloader) refreshAccess() (wait time.Duration) {
 		texts[t.part] = append(texts[t.part], t.err.Error())
 		good[t.part] = good[t.part] && !t.stale
 		if t.read {
-			r.a.metrics.ReadFailed(t.part)
+			r.a.metrics.CountReadFailure(t.part)
 		}
 		if t.wait > 0 && (wait == 0 || t.wait < wait) {
 			wait = t.wait
@@ -209,7 +211,7 @@ func (r *reloader) refreshAccess() (wait time.Duration) {
 	return wait
 }
 
-// accessChanges are what is different in keys and certificate, without any key.
+// accessChanges describes the changes of keys and certificate without showing keys.
 func accessChanges(old, next *live) (list []string) {
 	without := func(a, b []string) (n int) {
 		for _, k := range a {
@@ -228,7 +230,7 @@ func accessChanges(old, next *live) (list []string) {
 	return list
 }
 
-// flush records what changed in keys and certificate where no other outcome has it.
+// flush records changes of keys and certificate that no other outcome contains.
 func (r *reloader) flush() {
 	if len(r.lines) > 0 {
 		r.record(Reload{Class: string(schema.Live), Outcome: Applied, Changes: r.lines})
@@ -236,13 +238,13 @@ func (r *reloader) flush() {
 	r.lines = nil
 }
 
-// retry plans another reading if this one failed, or forgets that there were any.
+// retry schedules another reading if this one failed, else resets the backoff.
 func (r *reloader) retry(wait time.Duration) {
 	switch {
-	case !r.again && !r.unseen:
+	case !r.again && !r.unwatched:
 		r.tries = 0
 		return
-	case r.armed:
+	case r.scheduled:
 		return
 	}
 	d := min(firstRetry<<min(r.tries, 20), lastRetry)
@@ -250,10 +252,10 @@ func (r *reloader) retry(wait time.Duration) {
 		d = min(d, wait)
 	}
 	r.tries++
-	r.armed = true
+	r.scheduled = true
 	r.after(d, func() {
 		r.mu.Lock()
-		r.armed = false
+		r.scheduled = false
 		r.mu.Unlock()
 		r.a.Reload(TriggerRetry)
 	})

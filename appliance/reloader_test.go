@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// disk is a file system that fails on demand and a clock that stands still.
+// disk is a file system that fails on demand, and a clock that the test advances.
 type disk struct {
 	mu    sync.Mutex
 	fails map[string]error
 	at    time.Time
-	later []func() // planned readings
+	later []func() // scheduled readings
 	waits []time.Duration
 }
 
-// onDisk makes a server read the profile's files from d; nothing is read by itself.
+// onDisk makes a server read the profile's files from d, only when the test calls it.
 func onDisk(d *disk) func(*Appliance) {
 	d.fails, d.at = map[string]error{}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return func(a *Appliance) {
@@ -44,7 +44,7 @@ func onDisk(d *disk) func(*Appliance) {
 func (d *disk) fail(path string, err error) { d.mu.Lock(); defer d.mu.Unlock(); d.fails[path] = err }
 func (d *disk) pass(by time.Duration)       { d.mu.Lock(); defer d.mu.Unlock(); d.at = d.at.Add(by) }
 
-// accepts says whether the server takes a key.
+// accepts reports whether the server accepts a key.
 func (s *server) accepts(t *testing.T, key string) bool {
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), "GET", s.url+"/v1/models", nil)
@@ -62,7 +62,7 @@ func (s *server) accepts(t *testing.T, key string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// takes fails the test where the server does not take exactly these of the keys a, b, c and "".
+// takes fails the test unless the server accepts exactly these of the keys a, b, c and "".
 func (s *server) takes(t *testing.T, when string, want ...string) {
 	t.Helper()
 	for _, k := range []string{"a", "b", "c", ""} {
@@ -72,7 +72,7 @@ func (s *server) takes(t *testing.T, when string, want ...string) {
 	}
 }
 
-// outcomes are class and outcome of what was recorded since the first n, the oldest first.
+// outcomes returns class and outcome of the reloads after the first n, the oldest first.
 func (s *server) outcomes(n int) (list []string) {
 	all := s.Reloads()
 	for i := len(all) - n - 1; i >= 0; i-- {
@@ -88,16 +88,16 @@ func (s *server) expect(t *testing.T, when string, before int, want string) {
 	}
 }
 
-// smaller is the server's profile with a structural edit and these additions.
+// smaller returns the server's profile with a structural change and additional fields.
 func (s *server) smaller(t *testing.T, more string) {
 	s.write(t, "rename", strings.Replace(profileText(s.model, still+more), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
 }
 
-// still is a profile that is read only when a test says so.
+// still turns off watching, so that the profile is read only when the test reads it.
 const still = "reload: watch: false, "
 
-// TestLiveBesideStructural: a live change is in force although a structural one waits, one
-// edit may hold both, and a structural one that is taken back no longer waits.
+// TestLiveBesideStructural checks that a live change takes effect while a structural one
+// waits, also if one edit has both, and that a reverted structural change no longer waits.
 func TestLiveBesideStructural(t *testing.T) {
 	s := start(t, still)
 	read := func() int { n := len(s.Reloads()); s.reloader.reload(TriggerFile); return n }
@@ -130,12 +130,12 @@ func TestLiveBesideStructural(t *testing.T) {
 	s.edit(t, "rename", still+`serve: {apiKeys: ["a"], servedModelName: ["both"]}, memory: swapSpace: "900GiB"`)
 	s.expect(t, "a structural change that does not fit", read(), "structural rejected")
 	s.edit(t, "rename", still+`serve: {apiKeys: ["b"], servedModelName: ["both"]}, memory: swapSpace: "900GiB"`)
-	s.expect(t, "keys beside it", read(), "live applied")
-	s.takes(t, "keys beside a structural change that does not fit", "b")
+	s.expect(t, "keys with it", read(), "live applied")
+	s.takes(t, "keys with a structural change that does not fit", "b")
 }
 
-// TestAnotherModel: a profile for another model changes neither the parsers of this one nor the
-// name that it has by default.
+// TestAnotherModel checks that a profile with another model changes neither the running
+// model's parsers nor its default name.
 func TestAnotherModel(t *testing.T) {
 	s := start(t, still)
 	was := s.modelName()
@@ -147,8 +147,8 @@ func TestAnotherModel(t *testing.T) {
 	}
 }
 
-// TestOtherFiles: writes to files that the profile does not consist of have no outcome, nor has
-// the same content again; an error is reported once for a content. SIGHUP is always answered.
+// TestOtherFiles checks that writes to other files and of the same content have no outcome,
+// that an error has one outcome for each content, and that SIGHUP always has one.
 func TestOtherFiles(t *testing.T) {
 	s := start(t, still)
 	event := func(trigger string) int { n := len(s.Reloads()); s.reloader.reload(trigger); return n }
@@ -174,7 +174,8 @@ func TestOtherFiles(t *testing.T) {
 	s.expect(t, "nothing", event(TriggerFile), "")
 }
 
-// TestDrainOnIdle: without requests a change of policy is applied, logged and counted at once.
+// TestDrainOnIdle checks that without requests a change of policy is applied, logged and
+// counted at once.
 func TestDrainOnIdle(t *testing.T) {
 	s := start(t, still)
 	s.edit(t, "rename", still+`scheduler: policy: "priority"`)
@@ -191,8 +192,8 @@ func TestDrainOnIdle(t *testing.T) {
 	}
 }
 
-// TestKeysOfBrokenProfile: what a refused profile says of keys revokes and, where the list is
-// good, adds; it never opens the server.
+// TestKeysOfBrokenProfile checks that the keys of a rejected profile are revoked and, if the
+// list is valid, added, and that such a profile never removes the guard.
 func TestKeysOfBrokenProfile(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to string
@@ -218,8 +219,8 @@ func TestKeysOfBrokenProfile(t *testing.T) {
 	}
 }
 
-// TestKeysOfForbiddenProfile: under a policy that forbids keys in clear text such a list takes
-// keys away and adds none.
+// TestKeysOfForbiddenProfile checks that a key list which the policy forbids, since it has
+// keys in clear text, revokes keys but adds none.
 func TestKeysOfForbiddenProfile(t *testing.T) {
 	s := start(t, still+`serve: apiKeys: ["a", "b"]`)
 	writeFile(t, filepath.Join(filepath.Dir(s.profile), "policy.cue"), "package profiles\nserve: apiKeys: [...{file!: string}]\n")
@@ -230,8 +231,8 @@ func TestKeysOfForbiddenProfile(t *testing.T) {
 	s.expect(t, "a list that a policy forbids", n, "none rejected, live applied")
 }
 
-// TestKeyFileBesideBrokenProfile: the file of keys that was named last counts although the
-// profile is no CUE any more, or cannot be read.
+// TestKeyFileBesideBrokenProfile checks that the last named file of keys stays in use while
+// the profile is no valid CUE or cannot be read.
 func TestKeyFileBesideBrokenProfile(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys")
 	for name, broken := range map[string]func(*server, *disk){
@@ -262,8 +263,8 @@ func TestKeyFileBesideBrokenProfile(t *testing.T) {
 	}
 }
 
-// TestUnreadableKeyFile: a file of keys that cannot be read now keeps its keys, is logged once,
-// counted each time, and read again after pauses that grow, until it can be read.
+// TestUnreadableKeyFile checks that a file of keys that cannot be read keeps its keys, is
+// logged once, counted each time, and read again after growing pauses.
 func TestUnreadableKeyFile(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys")
 	writeFile(t, keys, "a\nb\n")
@@ -275,7 +276,7 @@ func TestUnreadableKeyFile(t *testing.T) {
 		n := len(s.Reloads())
 		for range 4 {
 			s.reloader.reload(TriggerFile)
-			s.reloader.armed = false // as when the pause is over
+			s.reloader.scheduled = false // as after the pause
 		}
 		s.expect(t, err.Error(), n, "live rejected")
 	}
@@ -287,8 +288,8 @@ func TestUnreadableKeyFile(t *testing.T) {
 		t.Errorf("%s failures counted", got)
 	}
 	d.fail(keys, nil)
-	s.reloader.armed = true
-	d.later[len(d.later)-1]() // the pause is over
+	s.reloader.scheduled = true
+	d.later[len(d.later)-1]() // end of the pause
 	s.eventually(t, "the key is revoked", func() bool { return !s.accepts(t, "a") })
 	s.takes(t, "readable again", "b")
 	if got := s.scraped(t, `vapp_profile_stale_seconds{part="keys"}`); got != "0" {
@@ -296,8 +297,8 @@ func TestUnreadableKeyFile(t *testing.T) {
 	}
 }
 
-// TestKeyFileGone: the keys of a file that is missing or empty are revoked when it stays so,
-// and the server is not opened.
+// TestKeyFileGone checks that the keys of a missing or empty file are revoked after
+// missingGrace, and that the guard stays.
 func TestKeyFileGone(t *testing.T) {
 	for name, end := range map[string]func(string){
 		"missing": func(f string) { os.Remove(f) },
@@ -321,8 +322,8 @@ func TestKeyFileGone(t *testing.T) {
 	}
 }
 
-// TestCertificateBesideBrokenProfile: a new certificate is shown although the profile is refused,
-// and one whose files cannot be read now is read again.
+// TestCertificateBesideBrokenProfile checks that a new certificate is used although the
+// profile is rejected, and that unreadable certificate files are read again.
 func TestCertificateBesideBrokenProfile(t *testing.T) {
 	dir := t.TempDir()
 	certify(t, dir, 7)
@@ -354,7 +355,8 @@ func TestCertificateBesideBrokenProfile(t *testing.T) {
 	}
 }
 
-// TestStaleProfile: the gauge grows while the profile differs from what is in force.
+// TestStaleProfile checks that the gauge grows while the profile differs from what is in
+// effect.
 func TestStaleProfile(t *testing.T) {
 	d := &disk{}
 	s := start(t, still, onDisk(d))

@@ -12,9 +12,9 @@ import (
 	"vapp.dev/schema"
 )
 
-// source is the model of a profile as the engine names it. A name of the hub that
-// no path has is looked for in the hub's cache; where it is not, the source says
-// what brings it. The hub itself is never asked.
+// source returns the engine's source of a profile's model. If the model is not a path but
+// a name of the hub, source looks in the hub's cache, never on the network. For a model
+// that is not in the cache, the source has the command that fetches it.
 func (m Machine) source(p *schema.Profile) (engine.Source, error) {
 	s := plan.Source(p, m.Config)
 	if s.Config != "" {
@@ -33,8 +33,8 @@ func (m Machine) source(p *schema.Profile) (engine.Source, error) {
 	return s, nil
 }
 
-// HubName is the name of the hub that a profile's model has; ok is false where
-// model.source is a path, one that exists or cannot be a name.
+// HubName returns the hub name of a profile's model. ok is false if model.source is a
+// path: it exists, or cannot be a hub name.
 func HubName(p *schema.Profile) (n hub.Name, ok bool, err error) {
 	n, ok = hub.ParseName(p.Model.Source)
 	if ok {
@@ -55,9 +55,9 @@ func HubName(p *schema.Profile) (n hub.Name, ok bool, err error) {
 	return n, true, nil
 }
 
-// Obtain fetches the model of the profile at path where it is neither a path nor
-// in the cache. What can be known before is asked first: a profile that does not
-// fit or cannot be run here is refused before its weights are fetched.
+// Obtain fetches the model of the profile at path, unless it is a path or in the cache.
+// It first fetches config.json and plans: a profile that does not fit or cannot run on
+// this machine is rejected before its weights are fetched.
 func Obtain(ctx context.Context, path string, m Machine, c *hub.Client) error {
 	p, err := m.Load(path)
 	if err != nil {
@@ -67,13 +67,13 @@ func Obtain(ctx context.Context, path string, m Machine, c *hub.Client) error {
 	if err != nil || !ok {
 		return err
 	}
-	missing, err := m.lacks(p)
+	missing, err := m.missingWeights(p)
 	if err != nil || !missing {
 		return err
 	}
 	pull, err := c.Open(ctx, n, hub.Want{Format: p.Model.LoadFormat})
 	if err != nil {
-		return placedAtSource(p, err)
+		return atSourceField(p, err)
 	}
 	if pull.Config() {
 		m.Config = pull.Dir
@@ -82,12 +82,12 @@ func Obtain(ctx context.Context, path string, m Machine, c *hub.Client) error {
 		}
 	}
 	_, err = pull.Weights(ctx)
-	return placedAtSource(p, err)
+	return atSourceField(p, err)
 }
 
-// lacks reports that the model's weights are not here. Its error is why the profile
-// could not be run with them.
-func (m Machine) lacks(p *schema.Profile) (bool, error) {
+// missingWeights reports whether the model's weights are missing. It returns an error if
+// the profile could not run even with them.
+func (m Machine) missingWeights(p *schema.Profile) (bool, error) {
 	prepared, err := PrepareProfile(p, m)
 	var unknown *engine.MissingError
 	switch {
@@ -101,7 +101,7 @@ func (m Machine) lacks(p *schema.Profile) (bool, error) {
 	return true, errors.Join(prepared.runnable(), prepared.Close())
 }
 
-// startable plans p and says why it could not be run.
+// startable plans p and returns why it could not run.
 func (m Machine) startable(p *schema.Profile) error {
 	prepared, err := PrepareProfile(p, m)
 	if err != nil {
@@ -110,8 +110,8 @@ func (m Machine) startable(p *schema.Profile) error {
 	return errors.Join(prepared.runnable(), prepared.Close())
 }
 
-// placedAtSource gives the hub's errors their place.
-func placedAtSource(p *schema.Profile, err error) error {
+// atSourceField returns the hub's errors as errors of the field model.source.
+func atSourceField(p *schema.Profile, err error) error {
 	if known := (*hub.Error)(nil); errors.As(err, &known) {
 		return p.Reject("model.source", "%v", err)
 	}

@@ -13,16 +13,16 @@ import (
 	"vapp.dev/schema"
 )
 
-// sources are the files whose content decides what the profile says.
+// sources are the files that the profile is read from.
 type sources struct {
 	files   []string
-	folders []string // in which a *.cue file more or less counts
+	folders []string // folders whose list of *.cue files matters
 }
 
-// of returns s with what a reading and the profile's template add.
+// of returns the sources of a reading: its files and folders and the chat template's file.
 func (s sources) of(r *schema.Reading) sources {
 	next := sources{slices.Clone(r.Files), slices.Clone(r.Folders)}
-	if r.Err != nil { // it may consist of more than could be read
+	if r.Err != nil { // the reading may not list all files
 		next.files, next.folders = append(next.files, s.files...), append(next.folders, s.folders...)
 	}
 	if r.Profile != nil {
@@ -37,18 +37,18 @@ func (s sources) of(r *schema.Reading) sources {
 	return next
 }
 
-// prints maps a file to the hash of its content, or to why it has none.
-type prints map[string]string
+// hashes maps a file to the hash of its content, or to the error of reading it.
+type hashes map[string]string
 
-// prints reads all files. The error is the first that may be gone at the next try.
-func (s sources) prints(read readFunc) (p prints, failed error) {
-	p = prints{}
+// hashes reads and hashes all files. failed is the first transient error.
+func (s sources) hashes(read readFunc) (p hashes, failed error) {
+	p = hashes{}
 	for _, f := range s.files {
 		text, err := read(f)
 		p[f] = fmt.Sprintf("%x", sha256.Sum256(text))
 		if err != nil {
 			p[f] = "error: " + err.Error()
-			if failed == nil && passing(err) {
+			if failed == nil && transient(err) {
 				failed = err
 			}
 		}
@@ -66,10 +66,11 @@ func (s sources) prints(read readFunc) (p prints, failed error) {
 	return p, failed
 }
 
-func (p prints) equal(q prints) bool { return maps.Equal(p, q) }
+func (p hashes) equal(q hashes) bool { return maps.Equal(p, q) }
 
-// passing reports whether the system failed to read a file that may be there.
-func passing(err error) bool {
+// transient reports whether reading may succeed at the next try: the error is a system
+// error other than that the file does not exist.
+func transient(err error) bool {
 	var e *fs.PathError
 	return errors.As(err, &e) && !errors.Is(err, fs.ErrNotExist)
 }
@@ -77,7 +78,7 @@ func passing(err error) bool {
 // readFunc reads a file of at most maxFile bytes.
 type readFunc func(path string) ([]byte, error)
 
-// maxFile bounds a file that a profile names.
+// maxFile is the maximum size of a file that a profile names, in bytes.
 const maxFile = 1 << 20
 
 func readSmall(path string) ([]byte, error) {

@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// The reply that a stalled client does not read: 180 kB, most of it the prompt's
-// tokens with twenty alternatives each, once for each choice.
+// The reply that a stalled client does not read has 180 kB, mostly the prompt's tokens with
+// twenty alternatives each, for each choice.
 const (
 	stalledChoices = 3
 	stalledPrompt  = 200
 	stalledTokens  = 10
 )
 
-// tight is a listener whose connections hold little that has not been read.
+// tight is a listener whose connections have small buffers.
 type tight struct{ net.Listener }
 
 func (l tight) Accept() (net.Conn, error) {
@@ -31,7 +31,7 @@ func (l tight) Accept() (net.Conn, error) {
 
 func tighten(a *Appliance) { a.listener = tight{a.listener} }
 
-// stall asks for that reply and reads nothing of it.
+// stall requests the reply and does not read it.
 func (s *server) stall(t *testing.T) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr().String())
@@ -50,7 +50,7 @@ func (s *server) stall(t *testing.T) net.Conn {
 	return c
 }
 
-// metric is the sum of a metric's series that hold label.
+// metric returns the sum of a metric's series that contain label.
 func (s *server) metric(t *testing.T, name, label string) float64 {
 	t.Helper()
 	_, text := s.get(t, "/metrics")
@@ -67,17 +67,17 @@ func (s *server) metric(t *testing.T, name, label string) float64 {
 	return sum
 }
 
-// TestStalledClient: the engine generates all that a client asked for which reads
-// none of it, holds nothing for it after that, and serves the others; when the
-// client goes on, all of its reply is there.
+// TestStalledClient checks that the engine completes the reply of a client which does not
+// read, then frees its memory, and serves other clients; and that the client later gets the
+// whole reply.
 func TestStalledClient(t *testing.T) {
 	s := start(t, "", tighten)
 	c := s.stall(t)
 	s.eventually(t, "the engine is done with it", func() bool {
 		return s.metric(t, "vllm:request_success_total", `finished_reason="length"`) == stalledChoices
 	})
-	// What has ended is counted before its pages are back.
-	s.eventually(t, "a reply that nobody reads holds no pages", func() bool { return s.engine.Stats().KVUsed == 0 })
+	// The request is counted as finished before its pages are free.
+	s.eventually(t, "an unread reply has no pages", func() bool { return s.engine.Stats().KVUsed == 0 })
 	if finish, err := s.stream(20, nil); err != nil || finish != "length" {
 		t.Errorf("another client: %q, %v", finish, err)
 	}
@@ -102,8 +102,8 @@ func TestStalledClient(t *testing.T) {
 	}
 }
 
-// TestStalledForGood: who takes nothing for as long as serve.timeouts.write is
-// dropped.
+// TestStalledForGood checks that a client which does not read for serve.timeouts.write is
+// disconnected.
 func TestStalledForGood(t *testing.T) {
 	s := start(t, `serve: timeouts: write: "100ms"`, tighten)
 	s.stall(t)

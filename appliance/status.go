@@ -9,17 +9,17 @@ import (
 	"vapp.dev/appliance/plan/picture"
 )
 
-// status is GET /admin/status: what the page at the root shows beside the chat.
+// status is the reply of GET /admin/status, which the page at / shows.
 type status struct {
 	Phase   string       `json:"phase"`
-	Why     string       `json:"why,omitempty"` // of a phase that nobody asked for
+	Why     string       `json:"why,omitempty"` // the error that caused phase failed
 	Version string       `json:"version"`
 	Profile string       `json:"profile"` // its name
 	Models  []string     `json:"models"`
 	Plan    planStatus   `json:"plan"`
 	Ledger  []ledgerLine `json:"ledger"` // empty until the model is loaded
 	Now     nowStatus    `json:"now"`
-	Pending *Waiting     `json:"pending,omitempty"` // what of the profile is not in force
+	Pending *Waiting     `json:"pending,omitempty"` // changes of the profile that are not in effect
 	Reloads []Reload     `json:"reloads"`           // the newest first
 }
 
@@ -44,7 +44,7 @@ type ledgerLine struct {
 	Actual int64  `json:"actual_bytes"`
 }
 
-// nowStatus is the engine after its last step.
+// nowStatus holds the engine's figures after its last step.
 type nowStatus struct {
 	Running     int     `json:"running"`
 	Waiting     int     `json:"waiting"`
@@ -54,7 +54,7 @@ type nowStatus struct {
 	Generated   int64   `json:"generated"` // tokens since the start
 }
 
-// status reads everything once; it is cheap enough to be asked for each second.
+// status returns the current status. It is cheap enough for a call each second.
 func (a *Appliance) status() status {
 	l := a.live.Load()
 	s := status{
@@ -64,7 +64,7 @@ func (a *Appliance) status() status {
 	if a.phase.get() == Loading {
 		return s
 	}
-	for _, c := range a.taken {
+	for _, c := range a.ledger {
 		s.Ledger = append(s.Ledger, ledgerLine{c.Item, c.Planned, c.Actual})
 	}
 	e := a.engine.Stats()
@@ -81,16 +81,16 @@ func planStatusOf(p *plan.Plan) planStatus {
 	return s
 }
 
-// serveStatus is GET /admin/status.
+// serveStatus handles GET /admin/status.
 func (a *Appliance) serveStatus(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	s := a.status()
 	if !api.HasKey(r) {
 		s.Models = publicNames(s.Models, s.Plan.Model)
-		s.Why, s.Plan.Model = api.WithoutFolders(s.Why), public(s.Plan.Model)
+		s.Why, s.Plan.Model = api.WithoutFolders(s.Why), publicPath(s.Plan.Model)
 		s.Pending, s.Reloads = s.Pending.public(), publicReloads(s.Reloads)
 	}
-	// An error here is a client that has gone.
+	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(s)
 }

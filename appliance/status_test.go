@@ -13,7 +13,7 @@ import (
 	"vapp.dev/engine/enginetest"
 )
 
-// TestStatus: what the page shows is the plan, what was taken, and what happened.
+// TestStatus checks the plan, the allocated bytes and the figures of GET /admin/status.
 func TestStatus(t *testing.T) {
 	s := start(t, `serve: servedModelName: ["first"]`)
 	r, err := s.ask(t.Context(), "first", 5, false)
@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 	code, text := s.get(t, "/admin/status")
 	var got status
 	if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK {
-		t.Fatal(code, err, text)
+		t.Fatalf("got %d %s (%v), want 200 and JSON", code, text, err)
 	}
 	var sum int64
 	for _, g := range got.Plan.Segments {
@@ -51,7 +51,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// blind is ref on a machine that does not say how much memory it has.
+// blind is backend ref on a machine of unknown memory size.
 type blind struct{ ref.Opener }
 
 func (b blind) Probe() (backend.Facts, error) {
@@ -60,7 +60,7 @@ func (b blind) Probe() (backend.Facts, error) {
 	return f, err
 }
 
-// TestWarned: what the plan warns of stands in the log too, line by line, whatever its form.
+// TestWarned checks that the plan's warnings are also in the log, in both formats.
 func TestWarned(t *testing.T) {
 	toy := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {

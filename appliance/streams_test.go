@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,14 +31,14 @@ import (
 
 var crowded = flag.Int("streams", 256, "streams at once")
 
-// How long streams are watched, and how long a step takes that computes nothing.
+// The length of the measurement, and the time of a step of the idle backend.
 const (
 	watched = 20 * time.Second
 	pause   = 50 * time.Millisecond
 )
 
-// idle is backend cpu whose devices compute nothing: every sampled row is some
-// token. What is left of a step is the engine's loop and the server.
+// idle is the cpu backend with devices that compute nothing and sample random tokens.
+// The remaining time of a step is the engine's loop and the server.
 type idle struct{ cpu.Opener }
 
 func (o idle) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (backend.Device, error) {
@@ -57,17 +56,16 @@ func (d idler) Launch(_ backend.Executable, b backend.Binding) error {
 	return nil
 }
 
-// Wait lets every stream be told of one token before there is the next: a write for
-// each, as with a model that takes its time.
+// Wait sleeps, so that every stream writes each token separately, as with a real model.
 func (d idler) Wait(int) error {
 	time.Sleep(pause)
 	return nil
 }
 
-// TestStreamingCost prints what the server itself takes while 256 chats stream, of
-// the default model and of one that computes nothing: rendering, detokenizing,
-// parsing, JSON, server-sent events, the runtime's share and the kernel's sockets.
-// The clients are another process. A step's share is bounded for the real model.
+// TestStreamingCost logs the CPU time of the server while 256 chats stream, with the idle
+// backend and with the default model: rendering, detokenizing, parsing, JSON, server-sent
+// events, Go's runtime and the kernel's sockets. The clients are another process. With
+// the default model the server's share has a limit.
 func TestStreamingCost(t *testing.T) {
 	model, err := filepath.Abs("../models/SmolLM2-135M-Instruct.Q4_1.gguf")
 	if err != nil {
@@ -79,21 +77,21 @@ func TestStreamingCost(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		opener backend.Opener
-		most   float64 // of all CPU time that the server may take
+		most   float64 // limit of the server's share of the CPU time
 	}{{"computes nothing", idle{}, 1}, {"default model", cpu.Opener{}, 0.05}} {
 		t.Run(c.name, func(t *testing.T) {
-			s := roomy(t, model, c.opener)
+			s := largeServer(t, model, c.opener)
 			got := s.watch(t)
 			t.Log(got)
 			if share := got.server.Seconds() / (got.server + got.engine + got.compute).Seconds(); share > c.most {
-				t.Errorf("the server takes %.1f %% of the CPU time, at most %.0f %%", 100*share, 100*c.most)
+				t.Errorf("the server takes %.1f %% of the CPU time, want at most %.0f %%", 100*share, 100*c.most)
 			}
 		})
 	}
 }
 
-// roomy is the default model with room for all streams.
-func roomy(t *testing.T, model string, o backend.Opener) *server {
+// largeServer returns a server of the default model with capacity for all streams.
+func largeServer(t *testing.T, model string, o backend.Opener) *server {
 	t.Helper()
 	s := &server{profile: filepath.Join(t.TempDir(), "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
 	writeFile(t, s.profile, fmt.Sprintf(`package profiles
@@ -131,12 +129,12 @@ func (s *server) until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); !yes(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s\n%s", what, s.log)
+			t.Fatalf("not within 3 minutes: %s\n%s", what, s.log)
 		}
 	}
 }
 
-// cost is where the CPU time of a while went.
+// cost is the CPU time of the measurement by part.
 type cost struct {
 	took                    time.Duration
 	steps                   int64
@@ -159,7 +157,7 @@ func (c cost) String() string {
 	return b.String()
 }
 
-// kinds are the parts of the server's time; the first that is in a stack counts.
+// kinds maps functions to parts of the server's time. The first one found in a stack counts.
 var kinds = []struct{ name, function string }{
 	{"sockets", "syscall.Syscall"},
 	{"sockets", "syscall.RawSyscall"},
@@ -175,15 +173,10 @@ var kinds = []struct{ name, function string }{
 	{"waking", "(*Stream).push"},
 }
 
-// watch lets all streams run and sees where the time goes.
+// watch starts all streams and measures the CPU time.
 func (s *server) watch(t *testing.T) cost {
 	t.Helper()
-	me, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	crowd := exec.Command(me, "-test.run", "^TestCrowd$", "-streams", strconv.Itoa(*crowded))
-	crowd.Env = append(os.Environ(), "VAPP_CROWD="+s.url)
+	crowd := exec.Command(buildCrowd(t), s.url, strconv.Itoa(*crowded))
 	crowd.Stdout, crowd.Stderr = os.Stderr, os.Stderr
 	if err := crowd.Start(); err != nil {
 		t.Fatal(err)
@@ -206,14 +199,15 @@ func (s *server) watch(t *testing.T) cost {
 	pprof.StopCPUProfile()
 	c := cost{took: time.Since(at), steps: s.engine.Stats().Steps - steps, tokens: s.generated(t) - before, kinds: map[string]time.Duration{}}
 	if running < *crowded*9/10 {
-		t.Errorf("only %d streams were left at the end", running)
+		t.Errorf("got %d streams at the end, want at least 90 %% of %d", running, *crowded)
 	}
 	c.split(t, &out, cpuTime(t)-cpuBefore)
 	return c
 }
 
-// split reads a profile: what is neither the engine's nor the kernels' is the
-// server's, to wake a reader included. Threads that are not Go's are what is left of the process's time.
+// split assigns the samples of a profile to engine, kernels and server; the server gets
+// the rest, and the time to wake readers. The time of threads that are not Go's is the
+// process's time without that of the profile.
 func (c *cost) split(t *testing.T, r io.Reader, all time.Duration) {
 	t.Helper()
 	p, err := profile.Parse(r)
@@ -257,7 +251,7 @@ func (c *cost) split(t *testing.T, r io.Reader, all time.Duration) {
 	}
 }
 
-// cpuTime is what this process has taken of all processors.
+// cpuTime returns the CPU time of this process.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -267,7 +261,7 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// generated is how many tokens there have been.
+// generated returns the number of generated tokens.
 func (s *server) generated(t *testing.T) float64 {
 	t.Helper()
 	r, err := http.Get(s.url + "/metrics")
@@ -288,25 +282,12 @@ func (s *server) generated(t *testing.T) float64 {
 	return 0
 }
 
-// TestCrowd is the clients: they read and do nothing else, until they are killed.
-func TestCrowd(t *testing.T) {
-	url := os.Getenv("VAPP_CROWD")
-	if url == "" {
-		t.Skip("not run: it is what TestStreamingCost starts")
+// buildCrowd builds the program testdata/crowd and returns its path.
+func buildCrowd(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "crowd")
+	if out, err := exec.Command("go", "build", "-o", bin, "./testdata/crowd").CombinedOutput(); err != nil {
+		t.Fatalf("go build ./testdata/crowd: %v\n%s", err, out)
 	}
-	var wg sync.WaitGroup
-	for i := range *crowded {
-		wg.Go(func() {
-			for {
-				body := fmt.Sprintf(`{"stream":true,"max_tokens":400,"ignore_eos":true,"messages":[{"role":"user","content":"Tell me about %d."}]}`, i)
-				r, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, r.Body)
-				r.Body.Close()
-			}
-		})
-	}
-	wg.Wait()
+	return bin
 }

@@ -7,7 +7,7 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// text is a tokenizer as a chat.Text.
+// text adapts a tokenizer to chat.Text.
 type text struct{ *tokenizer.Tokenizer }
 
 func (t text) Encoding(s string, addSpecial bool) chat.Encoding {
@@ -16,14 +16,14 @@ func (t text) Encoding(s string, addSpecial bool) chat.Encoding {
 
 func (t text) NewDecoder(skipSpecial bool) chat.Decoder { return t.NewStream(skipSpecial) }
 
-// template is a compiled chat template as a chat.Template.
+// template adapts a compiled chat template to chat.Template.
 type template struct{ *tokenizer.Template }
 
 func (t template) Render(_ context.Context, vars []byte) (string, error) {
 	return t.Template.Render(vars)
 }
 
-// sandboxed is a template that is rendered in a child process.
+// sandboxed is a chat.Template that is rendered in a child process.
 type sandboxed struct {
 	box            tokenizer.Sandbox
 	source, format string
@@ -35,8 +35,8 @@ func (s sandboxed) Render(ctx context.Context, vars []byte) (string, error) {
 
 func (s sandboxed) ContentFormat() string { return s.format }
 
-// sandbox takes templates that come with requests: a child process compiles
-// them, and another one renders.
+// sandbox returns a function that compiles the templates of requests. One child process
+// compiles a template, another one renders it.
 func sandbox(box tokenizer.Sandbox) func(context.Context, string) (chat.Template, error) {
 	return func(ctx context.Context, source string) (chat.Template, error) {
 		format, err := tokenizer.ContentFormatSandboxed(ctx, box, source)

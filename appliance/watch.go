@@ -9,10 +9,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher tells when files may have changed. It watches folders, not files:
-// editors replace a file by renaming another over it, and Kubernetes swaps the
-// symlink of a folder above it. For a path that leads through symlinks the
-// folder of every link on the way is watched.
+// watcher reports when files may have changed. It watches folders, not files: editors
+// replace a file by renaming another over it, and Kubernetes swaps the symlink of a
+// folder above it. For a path with symlinks it watches the folder of every link.
 type watcher struct {
 	fs *fsnotify.Watcher
 }
@@ -25,9 +24,9 @@ func newWatcher() (*watcher, error) {
 	return &watcher{fs: w}, nil
 }
 
-// follow makes the folders of these files the ones that are watched. A folder
-// that cannot be watched is an error, but the others are. It reports whether a
-// folder is new: what changed there before is known only to who reads it again.
+// follow watches exactly the folders of these files. For folders that cannot be watched
+// it returns an error and watches the others. It reports whether it added a folder: the
+// caller then reads the files again, since earlier changes caused no events.
 func (w *watcher) follow(files []string) (added bool, err error) {
 	want := map[string]bool{}
 	for _, f := range files {
@@ -36,7 +35,7 @@ func (w *watcher) follow(files []string) (added bool, err error) {
 		}
 	}
 	var errs []error
-	watched := map[string]bool{} // a folder that was removed or renamed is not, even if there is another now
+	watched := map[string]bool{} // without removed or renamed folders, even if one with the same name exists
 	for _, dir := range w.fs.WatchList() {
 		watched[dir] = true
 	}
@@ -52,17 +51,17 @@ func (w *watcher) follow(files []string) (added bool, err error) {
 	}
 	for dir := range watched {
 		if !want[dir] {
-			// The folder may be gone already, and its watch with it.
+			// An error means that the folder and its watch no longer exist.
 			_ = w.fs.Remove(dir)
 		}
 	}
 	return added, errors.Join(errs...)
 }
 
-// foldersOf lists the folders to watch for a file: its own, those of the links
-// among its path's elements, and those that they lead to.
+// foldersOf returns the folders to watch for a file: its own, those of the symlinks on
+// its path, and those of the links' targets.
 func foldersOf(file string) []string {
-	const deepest = 40 // links, as the kernel's limit
+	const deepest = 40 // links, the kernel's limit
 	out := []string{filepath.Dir(file)}
 	for range deepest {
 		link, rest := firstLink(file)
@@ -80,11 +79,11 @@ func foldersOf(file string) []string {
 	return out
 }
 
-// longest is how many debounces a burst that does not rest may last.
+// longest is the maximum length of a burst of events, in debounce times.
 const longest = 5
 
-// wait returns after the next burst of events has rested for debounce, or has
-// lasted for long. It returns false when ctx ends.
+// wait returns true after a burst of events, when no event came for the debounce time or
+// the burst lasted for longest debounce times. It returns false when ctx is cancelled.
 func (w *watcher) wait(ctx context.Context, debounce time.Duration) bool {
 	var rest, end <-chan time.Time
 	for {
@@ -103,7 +102,7 @@ func (w *watcher) wait(ctx context.Context, debounce time.Duration) bool {
 			if !ok {
 				return false
 			}
-			// An overflow of the kernel's queue loses events: look at the files.
+			// The kernel's queue overflowed and lost events: the files may have changed.
 			rest = time.After(debounce)
 		case <-rest:
 			return true

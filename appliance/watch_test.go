@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestWatcherSeesEdits changes a file in every way that editors and Kubernetes
-// do, and expects one wake-up for each.
+// TestWatcherSeesEdits changes a file in every way of editors and Kubernetes, and expects
+// one wake-up for each change.
 func TestWatcherSeesEdits(t *testing.T) {
 	write := func(t *testing.T, path, text string) {
 		t.Helper()
@@ -98,8 +98,8 @@ func TestWatcherSeesEdits(t *testing.T) {
 				t.Fatal("the edit was not seen")
 			}
 			follow(t, w, file)
-			// The folders followed now are those of the new file: a second
-			// edit of what the path leads to is seen as well.
+			// The watched folders are now those of the new file, so that a second edit
+			// of the path's target is seen too.
 			to, err := filepath.EvalSymlinks(file)
 			must(t, err)
 			write(t, to, "c")
@@ -110,8 +110,8 @@ func TestWatcherSeesEdits(t *testing.T) {
 	}
 }
 
-// TestWatcherFollowsNewFolder: a folder that was removed, or renamed away, and made again is
-// watched again.
+// TestWatcherFollowsNewFolder checks that a folder which was removed or renamed, and created
+// again, is watched again.
 func TestWatcherFollowsNewFolder(t *testing.T) {
 	for name, end := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,

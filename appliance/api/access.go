@@ -10,9 +10,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// accessLevel is error for what failed, warn for who is turned away because the
-// server or a key has too much to do, debug for the page's look each second, and
-// info for all else.
+// accessLevel returns the log level of a request's access line: error for a failure,
+// warn for a request refused because of load or a key's limits, debug for the status
+// requests that the page sends each second, and info for all others.
 func accessLevel(route string, status int) slog.Level {
 	switch {
 	case route == statusRoute && status == http.StatusOK:
@@ -25,7 +25,7 @@ func accessLevel(route string, status int) slog.Level {
 	return slog.LevelInfo
 }
 
-// accessAttrs are the facts of the access line.
+// accessAttrs returns the attributes of the access line.
 func accessAttrs(c echo.Context, o Observation) []slog.Attr {
 	r := c.Request()
 	return []slog.Attr{
@@ -38,12 +38,12 @@ func accessAttrs(c echo.Context, o Observation) []slog.Attr {
 	}
 }
 
-// maxShown is how much of a body goes into the log, in bytes.
+// maxShown is the number of bytes of a body that the log shows.
 const maxShown = 4096
 
-// received tells of a request for tokens: at info how large it is and what it is
-// for, at debug how its body begins.
-func (s *Server) received(c echo.Context, body []byte) {
+// logRequest logs a request for tokens before it is answered: its path and size at
+// level info, and the start of its body at level debug.
+func (s *Server) logRequest(c echo.Context, body []byte) {
 	r := c.Request()
 	attrs := []slog.Attr{
 		slog.Any("id", c.Get(idKey)), slog.String("client", r.RemoteAddr), slog.String("path", r.URL.Path), slog.Int("bytes", len(body)),
@@ -54,14 +54,13 @@ func (s *Server) received(c echo.Context, body []byte) {
 	s.cfg.Log.LogAttrs(r.Context(), slog.LevelInfo, "request received", attrs...)
 }
 
-// counter counts what is read of a body, and lifts the bound on its time once all
-// of it has come.
+// counter counts the bytes read from a body, and removes the read deadline at its end.
 type counter struct {
 	io.ReadCloser
 	n      int64
-	length int64 // as announced; -1: not
-	ended  bool  // all of it was read
-	failed bool  // no more can be read
+	length int64 // Content-Length; -1: unknown
+	ended  bool  // the body was read to its end
+	failed bool  // reading failed
 	out    *http.ResponseController
 }
 

@@ -11,25 +11,25 @@ import (
 
 const admissionKey = "admission"
 
-// admission is a place among the requests that may be open.
+// admission counts one request in Server.inFlight until end.
 type admission struct {
 	s    *Server
 	once sync.Once
 	kept bool
 }
 
-// end gives the place back.
+// end takes the request out of the count.
 func (a *admission) end() { a.once.Do(func() { a.s.inFlight.Add(-1) }) }
 
-// keep lets the place outlive the request of HTTP, until end is called.
+// keep lets the admission outlive the HTTP request, until end is called.
 func (a *admission) keep() (end func()) {
 	a.kept = true
 	return a.end
 }
 
-// admitted counts a request among the open ones before its body is read, or refuses
-// it.
-func (s *Server) admitted(next echo.HandlerFunc) echo.HandlerFunc {
+// admit counts a request as open before its body is read, or refuses it with 503
+// when too many are open.
+func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		most, a := settings(c).MaxConcurrent, &admission{s: s}
 		n := s.inFlight.Add(1)
@@ -46,8 +46,9 @@ func (s *Server) admitted(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// closeUnread announces that the connection ends with the reply when the body was not
-// read to its end. net/http would read up to 256 KiB first, at the client's pace.
+// closeUnread sets "Connection: close" on the reply to a request whose body was not
+// read to its end. Otherwise net/http would first read up to 256 KiB of it, however
+// slowly the client sends.
 func closeUnread(c echo.Context, body *counter) {
 	c.Response().Before(func() {
 		if body.unread() {
@@ -56,7 +57,7 @@ func closeUnread(c echo.Context, body *counter) {
 	})
 }
 
-// unread returns whether a request has a body that was not read to its end.
+// unread reports whether a request has a body that was not read to its end.
 func (r *counter) unread() bool {
 	return !r.ended && r.ReadCloser != nil && r.ReadCloser != http.NoBody && r.length != 0
 }

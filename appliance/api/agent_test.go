@@ -13,7 +13,7 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// dump is a template that shows all messages, as JSON.
+// dump is a template that renders all messages as JSON.
 type dump struct{}
 
 func (dump) ContentFormat() string { return tokenizer.ContentString }
@@ -26,9 +26,9 @@ func (dump) Render(_ context.Context, vars []byte) (string, error) {
 	return string(v.Messages), err
 }
 
-// TestAgents: in every dialect a call, its result and an answer, with the thought
-// handed back; by previous_response_id and by the items themselves, to the same
-// prompt.
+// TestAgents checks a call, its result and an answer in every dialect. The second
+// request, with the reasoning returned, gets the same prompt by previous_response_id and
+// by sending the items.
 func TestAgents(t *testing.T) {
 	const turn = `[{"content":"hi","role":"user"},{"content":"","reasoning":"hm","reasoning_content":"hm","role":"assistant","tool_calls":[{"function":{"arguments":{"x":1},"name":"f"},"id":"call_1","type":"function"}]},{"content":"7","name":"f","role":"tool","tool_call_id":"call_1"}]`
 	for _, d := range []struct {
@@ -93,7 +93,7 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// posted is a response as this test reads it.
+// posted is the part of a response that this test reads.
 type posted struct {
 	ID     string
 	Output json.RawMessage

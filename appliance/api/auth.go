@@ -11,65 +11,67 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// open are the paths that need no key; /metrics is one of them unless guarded.
-var open = map[string]bool{
-	"/":       true, // a page without data: it asks for them with the reader's key
+// publicPaths are the paths that need no key. /metrics is another, unless
+// GuardMetrics is set.
+var publicPaths = map[string]bool{
+	"/":       true, // the page holds no data: it requests them with the key that the user enters
 	"/health": true, "/livez": true, "/readyz": true, "/ping": true, "/version": true, "/load": true,
 	"/openapi.json": true, "/docs": true, "/docs/oauth2-redirect": true,
 }
 
-// guard asks for a key before anything of the body is read. A path that does not
-// exist is guarded too.
+// guard requires a key before the body is read, also on paths that do not exist.
 func (s *Server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, l := c.Request(), settings(c)
-		c.Set(meterKey, l.nobody)
-		if l.unguarded() || r.Method == http.MethodOptions || isOpen(r.URL.Path, l) {
-			ofClient(c, addressOf(r))
+		c.Set(meterKey, l.anonymous)
+		if l.unguarded() || r.Method == http.MethodOptions || isPublic(r.URL.Path, l) {
+			setClient(c, clientAddress(r))
 			return next(c)
 		}
-		if i := l.holder(r); i >= 0 {
-			ofClient(c, string(l.owners[i][:]))
+		if i := l.keyIndex(r); i >= 0 {
+			setClient(c, string(l.owners[i][:]))
 			c.Set(meterKey, l.meters[i])
 			c.Set(ownerKey, l.owners[i])
 			return next(c)
 		}
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, "Bearer")
 		if isMessages(r.URL.Path) {
-			return whole(c, http.StatusUnauthorized, anthropic.Error(http.StatusUnauthorized, "invalid x-api-key"))
+			return sendJSON(c, http.StatusUnauthorized, anthropic.Error(http.StatusUnauthorized, "invalid x-api-key"))
 		}
-		return whole(c, http.StatusUnauthorized, []byte(`{"error":"Unauthorized"}`))
+		return sendJSON(c, http.StatusUnauthorized, []byte(`{"error":"Unauthorized"}`))
 	}
 }
 
-// ofClient says whose request it is, for the queues in which clients take turns.
-func ofClient(c echo.Context, client string) {
+// setClient stores the client's identity in the request's context, for the fair
+// queues.
+func setClient(c echo.Context, client string) {
 	c.SetRequest(c.Request().WithContext(chat.WithClient(c.Request().Context(), client)))
 }
 
-// addressOf returns the address that a request came from, without its port.
-func addressOf(r *http.Request) string {
+// clientAddress returns the address that a request came from, without its port.
+func clientAddress(r *http.Request) string {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		return host
 	}
 	return r.RemoteAddr
 }
 
-// holder is the index of the key that a request shows; −1: it shows none that is known.
-func (l *live) holder(r *http.Request) int {
+// keyIndex returns the index of the request's key; −1: it has no known key.
+func (l *live) keyIndex(r *http.Request) int {
 	if key, given := keyOf(r); given {
 		return l.find(key)
 	}
 	return -1
 }
 
-// trusted says that a request may ask what guarded routes tell, /admin/status among them.
-func (l *live) trusted(r *http.Request) bool { return l.unguarded() || l.holder(r) >= 0 }
+// trusted reports whether a request may read guarded routes, such as /admin/status.
+func (l *live) trusted(r *http.Request) bool { return l.unguarded() || l.keyIndex(r) >= 0 }
 
 // unguarded reports whether no key is required of any request.
 func (l *live) unguarded() bool { return len(l.keys) == 0 && !l.Guarded }
 
-// keyOf is the key of a request: a bearer token, or what Anthropic's clients send.
+// keyOf returns the key of a request: a bearer token, or the X-Api-Key header that
+// Anthropic's clients send.
 func keyOf(r *http.Request) (string, bool) {
 	scheme, key, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
 	if strings.EqualFold(scheme, "Bearer") {
@@ -79,9 +81,9 @@ func keyOf(r *http.Request) (string, bool) {
 	return key, key != "" && isMessages(r.URL.Path)
 }
 
-func isOpen(path string, l *live) bool {
+func isPublic(path string, l *live) bool {
 	if strings.TrimSuffix(path, "/") == "/metrics" {
 		return !l.GuardMetrics
 	}
-	return open[path]
+	return publicPaths[path]
 }

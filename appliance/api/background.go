@@ -14,34 +14,34 @@ import (
 	"vapp.dev/appliance/responses"
 )
 
-// background are the responses that are made while no client waits.
+// background holds the tasks of background responses, for which no client waits.
 type background struct {
 	mu      sync.Mutex
 	running map[ownID]*task
-	taken   map[ownID]bool // ids of responses that are not stored in full yet
+	taken   map[ownID]bool // ids of responses that are not completely stored yet
 	left    sync.WaitGroup
-	base    context.Context // ends when the server does
+	base    context.Context // cancelled by Server.Close
 	stop    context.CancelFunc
 }
 
-// ownID is the id of a response among its owner's.
+// ownID is an owner and the id of one of its responses.
 type ownID struct {
 	owner responses.Owner
 	id    string
 }
 
-// task is one of them.
+// task makes one background response.
 type task struct {
 	own     ownID
 	log     *eventLog // nil: not streamed
 	cancel  context.CancelFunc
-	done    chan struct{} // closed when the response is stored as it ended
+	done    chan struct{} // closed when the final response is stored
 	context []responses.Item
 
 	mu        sync.Mutex
 	reply     *openai.ResponsesReply
 	status    string
-	cancelled bool // by its owner
+	cancelled bool // by the client
 }
 
 func newBackground() *background {
@@ -56,7 +56,7 @@ func (b *background) find(own ownID) *task {
 	return b.running[own]
 }
 
-// take reserves an id; false: another response has it.
+// take reserves an id. It returns false when another response has it.
 func (b *background) take(own ownID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func (b *background) add(t *task) {
 	b.running[t.own] = t
 }
 
-// remove ends the reservation of an id, and removes its task if there is one.
+// remove releases an id and removes its task, if it has one.
 func (b *background) remove(own ownID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (b *background) remove(own ownID) {
 	delete(b.taken, own)
 }
 
-// end cancels a response, if it runs, and waits until it is stored so.
+// end cancels a response if it is running, and waits until its final state is stored.
 func (b *background) end(ctx context.Context, own ownID) error {
 	if t := b.find(own); t != nil {
 		return t.end(ctx)
@@ -90,9 +90,10 @@ func (b *background) end(ctx context.Context, own ownID) error {
 	return nil
 }
 
-// inBackground starts a response and answers at once, or follows its stream. It ends
-// the reservation of the id when the response is stored in full, or is not started.
-func (s *Server) inBackground(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest, own ownID, items []responses.Item) error {
+// startBackground starts a background response. It answers at once with the queued
+// response, or streams its events. The id is released when the response is completely
+// stored, or could not start.
+func (s *Server) startBackground(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest, own ownID, items []responses.Item) error {
 	started := false
 	defer func() {
 		if !started {
@@ -120,7 +121,7 @@ func (s *Server) inBackground(c echo.Context, svc *chat.Service, r *openai.Respo
 	m.hold()
 	started = true
 	s.tasks.left.Go(func() {
-		defer close(t.done) // when all of it is over
+		defer close(t.done) // after the deferred calls below
 		defer m.end()
 		defer leave()
 		defer ended()
@@ -133,8 +134,8 @@ func (s *Server) inBackground(c echo.Context, svc *chat.Service, r *openai.Respo
 	return c.JSONBlob(http.StatusOK, body)
 }
 
-// announce adds a task and stores its response as queued. The task is added first:
-// a request that finds the response in the store finds its task too.
+// announce adds a task and stores its response with status queued. It adds the task
+// first, so that a request which finds the stored response also finds its task.
 func (s *Server) announce(t *task) (body []byte, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,9 +149,9 @@ func (s *Server) announce(t *task) (body []byte, err error) {
 	return body, err
 }
 
-// work reads a run to its end and stores what came.
+// work reads a run to its end and stores the response.
 func (s *Server) work(ctx context.Context, t *task, run *chat.Run) {
-	err := s.listen(ctx, t, run)
+	err := s.consume(ctx, t, run)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -172,8 +173,9 @@ func (s *Server) work(ctx context.Context, t *task, run *chat.Run) {
 	t.log.add(last, true)
 }
 
-// listen reads a run and tells the log. A panic is an error of this response alone.
-func (s *Server) listen(ctx context.Context, t *task, run *chat.Run) (err error) {
+// consume reads a run and appends its events to the log. A panic fails this response
+// only.
+func (s *Server) consume(ctx context.Context, t *task, run *chat.Run) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.cfg.Log.Error("panic", "id", t.own.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -192,13 +194,13 @@ func (s *Server) listen(ctx context.Context, t *task, run *chat.Run) (err error)
 	}
 }
 
-// take adds what has come.
+// take adds deltas to the reply and returns their events.
 func (t *task) take(deltas []chat.Delta, first bool) (buf []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if first {
 		t.status = "in_progress"
-		buf = t.reply.Started(buf)
+		buf = t.reply.InProgress(buf)
 	}
 	for _, d := range deltas {
 		buf = t.reply.Add(buf, d)
@@ -206,14 +208,14 @@ func (t *task) take(deltas []chat.Delta, first bool) (buf []byte) {
 	return buf
 }
 
-// now is the response as it is.
+// now returns the response's current state as JSON.
 func (t *task) now() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.reply.Now(t.status)
 }
 
-// end cancels a response and waits until it is stored so.
+// end cancels a task and waits until its final state is stored.
 func (t *task) end(ctx context.Context) error {
 	t.mu.Lock()
 	t.cancelled = true
@@ -227,8 +229,8 @@ func (t *task) end(ctx context.Context) error {
 	}
 }
 
-// follow writes the events of a log behind sequence number n, as they come. Each
-// number stands for one event.
+// follow streams the events after sequence number n as they are added to the log.
+// Each sequence number is one event.
 func (s *Server) follow(c echo.Context, l *eventLog, n int) error {
 	w, ctx := s.openStream(c), c.Request().Context()
 	for at, leave := 0, n+1; ; {
@@ -237,7 +239,7 @@ func (s *Server) follow(c echo.Context, l *eventLog, n int) error {
 			return storeError(err)
 		}
 		at += len(events)
-		events, leave = behind(events, leave)
+		events, leave = skipEvents(events, leave)
 		if err := s.flush(w, events); err != nil || ended {
 			return err
 		}
@@ -249,8 +251,8 @@ func (s *Server) follow(c echo.Context, l *eventLog, n int) error {
 	}
 }
 
-// Close ends the responses in the background, as failed, and waits until they are
-// stored so.
+// Close stops the background responses. It waits until each is stored with status
+// failed.
 func (s *Server) Close() {
 	s.tasks.stop()
 	s.tasks.left.Wait()

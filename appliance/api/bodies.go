@@ -16,36 +16,37 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// What bodies take of memory. A body takes its length while it is read. Until its
-// prompts are tokens it takes what decoding makes of it: its text once, twice while a
-// template renders it, or four bytes for a number of two; and a Go value for each
-// value (messages of two names were measured to be the largest).
+// Memory of request bodies. While it is read, a body takes its length. From then until
+// its prompts are tokenized, the decoded form takes decodedBytes for each byte (the
+// text once, twice more while a template renders it; a number of two characters
+// becomes four bytes) and decodedValue for each JSON value (measured; messages with two
+// fields were the largest).
 const (
-	firstBytes   = 4 << 10  // are read before more is reserved
-	smallBody    = 64 << 10 // larger ones have a budget of their own, so that small ones do not wait for them
-	decodedBytes = 3        // for each byte
-	decodedValue = 160      // bytes for each value
+	firstBytes   = 4 << 10  // read before more is reserved
+	smallBody    = 64 << 10 // larger bodies have their own budget, so that small ones do not wait for them
+	decodedBytes = 3        // bytes for each byte of the body
+	decodedValue = 160      // bytes for each JSON value
 
 	smallRead    = 4 << 20
 	smallDecoded = 8 << 20
 	fixedBudget  = smallRead + smallDecoded + rawjson.MaxValues*decodedValue
 )
 
-// BodyBudget is the least budget with which a body of most bytes can be read and
-// decoded beside small ones.
+// BodyBudget returns the smallest budget with which a body of most bytes can be read
+// and decoded while small bodies are also read.
 func BodyBudget(most int64) int64 { return (1+decodedBytes)*most + fixedBudget }
 
 // bodies are the budgets of small and large bodies.
 type bodies struct {
 	small, large lane
-	passed       atomic.Int64 // bytes of large bodies since memory was given back
+	passed       atomic.Int64 // bytes of large bodies since memory was returned to the system
 	settling     atomic.Bool
 }
 
-// lane is the budget of bodies that are read, and of those that are decoded.
+// lane is a budget for bodies being read, and one for decoded bodies.
 type lane struct{ raw, decoded *budget }
 
-// newBodies splits a budget of that many bytes.
+// newBodies splits a total budget into the lanes.
 func newBodies(bytes int64) *bodies {
 	most := (bytes - fixedBudget) / (1 + decodedBytes)
 	return &bodies{
@@ -60,8 +61,8 @@ const (
 	settleBytes = 4 << 20
 )
 
-// settle gives the memory of large bodies back to the system once none has been here
-// for settleTime.
+// settle returns the memory of large bodies to the system after settleTime without
+// large bodies.
 func (b *bodies) settle() {
 	if b.passed.Load() < settleBytes || !b.large.idle() || !b.settling.CompareAndSwap(false, true) {
 		return
@@ -70,7 +71,7 @@ func (b *bodies) settle() {
 	time.AfterFunc(settleTime, func() {
 		b.settling.Store(false)
 		switch {
-		case !b.large.idle(): // the last of them comes here again
+		case !b.large.idle(): // the last large body calls settle again
 		case b.passed.CompareAndSwap(seen, 0):
 			debug.FreeOSMemory()
 		default:
@@ -79,7 +80,7 @@ func (b *bodies) settle() {
 	})
 }
 
-// idle returns whether nothing is reserved.
+// idle reports whether nothing is reserved.
 func (l lane) idle() bool { return l.raw.idle() && l.decoded.idle() }
 
 func (b *bodies) lane(bytes int64) lane {
@@ -89,7 +90,7 @@ func (b *bodies) lane(bytes int64) lane {
 	return b.large
 }
 
-// share is a part of a budget.
+// share is a reserved part of a budget.
 type share struct {
 	of *budget
 	n  int64
@@ -102,7 +103,7 @@ func (s *share) release() {
 	*s = share{}
 }
 
-// shrink gives back all but n bytes.
+// shrink releases all but n bytes.
 func (s *share) shrink(n int64) {
 	if s.of != nil && n < s.n {
 		s.of.give(s.n - n)
@@ -110,22 +111,22 @@ func (s *share) shrink(n int64) {
 	}
 }
 
-// held is what a request has of the budgets.
-type held struct{ raw, decoded share }
+// reservation is the part of the budgets that a request has reserved.
+type reservation struct{ raw, decoded share }
 
-const heldKey = "held"
+const reservationKey = "held"
 
-// holds returns what a request has of the budgets.
-func holds(c echo.Context) *held {
-	h, _ := c.Get(heldKey).(*held)
+// reservationOf returns the request's reservation, an empty one at first.
+func reservationOf(c echo.Context) *reservation {
+	h, _ := c.Get(reservationKey).(*reservation)
 	if h == nil {
-		h = &held{}
-		c.Set(heldKey, h)
+		h = &reservation{}
+		c.Set(reservationKey, h)
 	}
 	return h
 }
 
-func (h *held) release() {
+func (h *reservation) release() {
 	h.raw.release()
 	h.decoded.release()
 }
@@ -134,17 +135,17 @@ func (h *held) release() {
 type intake struct {
 	c    echo.Context
 	b    *bodies
-	most int64 // bytes of a body
+	most int64 // limit of the body's length in bytes
 	buf  []byte
 }
 
-// read reads the whole body within the budget. What it holds is released when the
+// read reads the whole body within the budget. Its reservation is released when the
 // body is decoded, at the latest when the request ends.
 func (s *Server) read(c echo.Context, most int64) (body []byte, err error) {
 	in := &intake{c: c, b: s.bodies, most: min(most, s.bodies.large.raw.limit)}
 	defer func() {
 		if err != nil {
-			holds(c).release()
+			reservationOf(c).release()
 			err = in.explain(err)
 		}
 	}()
@@ -156,7 +157,7 @@ func (s *Server) read(c echo.Context, most int64) (body []byte, err error) {
 			return nil, err
 		}
 	}
-	h, n := holds(c), int64(len(in.buf))
+	h, n := reservationOf(c), int64(len(in.buf))
 	if int64(cap(in.buf)) > 2*n+firstBytes {
 		in.buf = append(make([]byte, 0, n), in.buf...)
 		h.raw.shrink(n)
@@ -170,8 +171,8 @@ func (s *Server) read(c echo.Context, most int64) (body []byte, err error) {
 	return in.buf, nil
 }
 
-// size is how much the next step reads: firstBytes of any body, then all of one whose
-// length is known.
+// size returns the buffer size of the next step: firstBytes at first, then the whole
+// length if it is known, else smallBody and then the limit.
 func (in *intake) size() int64 {
 	length := in.c.Request().ContentLength
 	switch have := int64(cap(in.buf)); {
@@ -185,12 +186,12 @@ func (in *intake) size() int64 {
 	return in.most
 }
 
-// step reserves the next size and reads into it. It returns true when the body goes
-// on.
+// step reserves the next buffer size and reads into the buffer. It returns true when
+// the body continues.
 func (in *intake) step() (more bool, err error) {
-	size, h, r := in.size(), holds(in.c), in.c.Request()
+	size, h, r := in.size(), reservationOf(in.c), in.c.Request()
 	if len(in.buf) <= firstBytes {
-		h.raw.release() // nobody waits in a budget for more of it
+		h.raw.release() // a request must not wait for more of a budget that it holds part of
 	}
 	of := in.b.lane(size).raw
 	if err := of.take(r.Context(), size); err != nil {
@@ -217,7 +218,7 @@ func (in *intake) step() (more bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	return in.beyond(r.Body)
+	return in.continues(r.Body)
 }
 
 // fill reads until the buffer is full.
@@ -233,9 +234,9 @@ func (in *intake) fill(from io.Reader, p *reading) error {
 	return nil
 }
 
-// beyond returns whether a body goes on behind a full buffer; an error where it may
-// not.
-func (in *intake) beyond(from io.Reader) (bool, error) {
+// continues reports whether a body continues after a full buffer. It returns an error
+// when the body exceeds its length or the limit.
+func (in *intake) continues(from io.Reader) (bool, error) {
 	if n := in.size(); n > int64(len(in.buf)) {
 		return true, nil
 	}
@@ -250,8 +251,8 @@ func (in *intake) beyond(from io.Reader) (bool, error) {
 
 var errSlow = errors.New("the body comes too slowly")
 
-// explain gives an error of reading a status. The connection does not go on, since
-// the rest of the body may be on its way.
+// explain maps an error of reading the body to an HTTP error. It closes the connection
+// after the reply, since the client may still be sending.
 func (in *intake) explain(err error) error {
 	var large *http.MaxBytesError
 	ctx := in.c.Request().Context()

@@ -23,17 +23,17 @@ import (
 	"vapp.dev/engine"
 )
 
-// withBody are the paths of POST routes that take a body.
+// withBody returns the paths of the POST routes that have a body.
 func withBody(s *Server) (paths []string) {
 	for _, r := range s.table() {
-		if r.methods == "POST" && len(r.tells.Request) > 0 {
+		if r.methods == "POST" && len(r.operation.Request) > 0 {
 			paths = append(paths, r.path)
 		}
 	}
 	return paths
 }
 
-// client is a connection on which a test writes what it likes.
+// client is a connection on which a test can write any bytes.
 type client struct {
 	*net.TCPConn
 	t *testing.T
@@ -46,11 +46,11 @@ func dial(t *testing.T, srv *httptest.Server) client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(time.Minute)) // ends a failure
+	_ = c.SetDeadline(time.Now().Add(time.Minute)) // so that a failing test ends
 	return client{c.(*net.TCPConn), t}
 }
 
-// head writes the head of a POST with a body of that length.
+// head writes the header of a POST request with a body of the given length.
 func (c client) head(path string, length int) {
 	c.t.Helper()
 	c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, length))
@@ -77,37 +77,29 @@ func (c client) reply() (*http.Response, string) {
 	return r, string(b)
 }
 
-// busy is a server of one request at a time, which it is answering until free is
-// called.
+// busy returns a server that allows one open request, and is answering one until free
+// is called.
 func busy(t *testing.T) (s *Server, srv *httptest.Server, free func()) {
-	release, answered := make(chan struct{}), make(chan struct{})
+	m, started, release := blockedModel()
+	answered := make(chan struct{})
 	set := testSettings()
 	set.MaxConcurrent, set.MaxBodyBytes = 1, 16<<20
-	s = testServer(&chattest.Model{Say: func(engine.Request, int) chattest.Script {
-		<-release
-		return chattest.Script{Text: "x"}
-	}}, set)
+	s = testServer(m, set)
 	srv = httptest.NewServer(s.Handler())
 	t.Cleanup(srv.Close)
 	go func() {
 		post(s, "/v1/chat/completions", hello)
 		close(answered)
 	}()
-	await(func() bool { return s.InFlight() == 1 })
+	<-started
 	return s, srv, func() {
-		close(release)
+		release()
 		<-answered
 	}
 }
 
-func await(done func() bool) {
-	for !done() { // the test's own timeout ends a failure
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// TestAdmissionFirst: a request beyond maxConcurrentRequests is refused on every route
-// before a byte of its body has come.
+// TestAdmissionFirst checks that every route refuses a request beyond
+// maxConcurrentRequests before it reads the body.
 func TestAdmissionFirst(t *testing.T) {
 	s, srv, free := busy(t)
 	for _, path := range withBody(s) {
@@ -131,8 +123,8 @@ func TestAdmissionFirst(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileSending: a client that sends all of a large body before it reads gets
-// the refusal, not a reset.
+// TestRefusedWhileSending checks that a client which sends a whole large body before it
+// reads gets the error reply, not a connection reset.
 func TestRefusedWhileSending(t *testing.T) {
 	_, srv, free := busy(t)
 	defer free()
@@ -144,7 +136,8 @@ func TestRefusedWhileSending(t *testing.T) {
 	}
 }
 
-// TestSlowBodyEndedFirst: while a large body waits for the budget, a slow one is ended with 408.
+// TestSlowBodyEndedFirst checks that a slow body is ended with 408 while a large body
+// waits for the budget.
 func TestSlowBodyEndedFirst(t *testing.T) {
 	s := testServer(&chattest.Model{}, testSettings()) // bodies of 1 MiB
 	srv := httptest.NewServer(s.Handler())
@@ -158,11 +151,11 @@ func TestSlowBodyEndedFirst(t *testing.T) {
 		defer raw.mu.Unlock()
 		return n()
 	}
-	await(func() bool { return count(func() int { return len(raw.readers) }) == 1 })
+	eventually(t, "bodies being read", func() int { return count(func() int { return len(raw.readers) }) }, 1)
 	fast := dial(t, srv)
 	fast.head("/v1/chat/completions", 1<<19)
 	fast.send(hello + strings.Repeat(" ", 1<<19-len(hello)))
-	await(func() bool { return count(func() int { return len(raw.queue) }) == 1 })
+	eventually(t, "waiting claims", func() int { return count(func() int { return len(raw.queue) }) }, 1)
 	if w := post(s, "/v1/chat/completions", hello); w.Code != 200 {
 		t.Errorf("a small body meanwhile: %d %s", w.Code, w.Body)
 	}
@@ -175,8 +168,8 @@ func TestSlowBodyEndedFirst(t *testing.T) {
 	}
 }
 
-// TestEndSlow: the slowest bodies are ended first, no more than those that wait need,
-// and none that is young or nearly there.
+// TestEndSlow checks that the slowest bodies are ended first, no more than the waiting
+// claims need, and none that is young or nearly complete.
 func TestEndSlow(t *testing.T) {
 	began := time.Unix(100, 0)
 	now := began.Add(4 * time.Second)
@@ -198,14 +191,14 @@ func TestEndSlow(t *testing.T) {
 			b.claim(c.waits)
 		}
 		b.endSlow(now)
-		b.endSlow(now) // those that were ended are counted, not ended again
+		b.endSlow(now) // bodies that were ended count, but are not ended again
 		if got := strings.Join(ended, ""); got != c.want {
 			t.Errorf("%d bytes wait: ended %q, want %q", c.waits, got, c.want)
 		}
 	}
 }
 
-// TestBudget: claims are served in order and never beyond the limit.
+// TestBudget checks that claims are granted in order and within the limit.
 func TestBudget(t *testing.T) {
 	b := newBudget(10)
 	if b.claim(6) != nil {
@@ -237,7 +230,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetReturns: whatever becomes of a request, it holds no budget afterwards.
+// TestBudgetReturns checks that every request releases its budget, also after errors.
 func TestBudgetReturns(t *testing.T) {
 	s := testServer(&chattest.Model{Say: func(r engine.Request, _ int) chattest.Script {
 		if r.Params.MaxTokens == 7 {
@@ -265,7 +258,7 @@ func TestBudgetReturns(t *testing.T) {
 	}
 }
 
-// TestUnknownLength: a body of unknown length may be as long as any, and no longer.
+// TestUnknownLength checks that bodies of unknown length have the same limit as others.
 func TestUnknownLength(t *testing.T) {
 	s := testServer(&chattest.Model{}, testSettings())
 	for _, n := range []int{len(hello), firstBytes, firstBytes + 1, smallBody, smallBody + 1, 1 << 20, 1<<20 + 1} {
@@ -279,7 +272,7 @@ func TestUnknownLength(t *testing.T) {
 	}
 }
 
-// endless is a server of a model whose context never ends.
+// endless returns a server of a model with a huge context, whose replies do not end.
 func endless(m *chattest.Model) *Server {
 	cfg, serve := chattest.Config(m), testConfig(m)
 	cfg.ModelLen = 1 << 30
@@ -287,8 +280,9 @@ func endless(m *chattest.Model) *Server {
 	return New(serve, testSettings())
 }
 
-// TestHalfClosed: a client that ends its side of the connection gets an error of its
-// protocol and "Connection: close", after half a body and after a whole request.
+// TestHalfClosed checks that a client which closes its side of the connection gets an
+// error of its protocol and "Connection: close", after half a body and after a whole
+// request.
 func TestHalfClosed(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "abc ", Endless: true} }}
 	s := endless(m)
@@ -330,8 +324,8 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// TestHalfClosedStream: a stream whose client ends its side of the connection ends with
-// an error.
+// TestHalfClosedStream checks that a stream ends with an error when its client closes
+// its side of the connection.
 func TestHalfClosedStream(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "abc ", Endless: true} }}
 	s := endless(m)
@@ -354,9 +348,9 @@ func TestHalfClosedStream(t *testing.T) {
 	}
 }
 
-// TestDecodedCost: what decoding allocates is within a measured part of what a body reserves
-// for it. Only messages are beyond all of it: maps of members, which live no longer than their
-// object, are not reserved.
+// TestDecodedCost checks that decoding allocates at most a measured share of the bytes
+// that are reserved for it. Only messages exceed the reservation, by maps of members
+// that are freed after each object.
 func TestDecodedCost(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates too")
@@ -417,7 +411,8 @@ func TestDecodedCost(t *testing.T) {
 	}
 }
 
-// TestTooManySequences: what the queue can never hold is refused for good.
+// TestTooManySequences checks that a request with more sequences than the queue can hold
+// gets 400, not 503.
 func TestTooManySequences(t *testing.T) {
 	set := testSettings()
 	set.Chat.MaxSequences = 6

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// budget bounds the bytes of request bodies that are in memory. Requests that find
-// it used up wait, first come first served.
+// budget limits the memory of request bodies. Requests that do not fit wait, first
+// come first served.
 type budget struct {
 	mu      sync.Mutex
 	limit   int64
 	used    int64
 	queue   []*claim
-	readers map[*reading]struct{} // the bodies that are being read into it
+	readers map[*reading]struct{} // bodies being read
 }
 
 // claim is a request that waits for n bytes.
@@ -30,14 +30,15 @@ func newBudget(limit int64) *budget {
 
 var errShort = errors.New("the budget of request bodies is used up")
 
-// Bounds of waiting for the budget.
+// Limits of waiting for the budget.
 const (
 	longestWait = 10 * time.Second // then the request is refused
-	slowAfter   = time.Second      // a body is not judged before
-	slowRest    = 5 * time.Second  // a body is slow when its rest takes longer at its rate so far
+	slowAfter   = time.Second      // a younger body is never slow
+	slowRest    = 5 * time.Second  // a body is slow if its rest takes longer at its rate so far
 )
 
-// take reserves n bytes, at most the limit. While it waits it ends slow bodies.
+// take reserves n bytes, which must not exceed the limit. While it waits, it stops
+// slow bodies.
 func (b *budget) take(ctx context.Context, n int64) error {
 	c := b.claim(n)
 	if c == nil {
@@ -57,7 +58,7 @@ func (b *budget) take(ctx context.Context, n int64) error {
 			if b.withdraw(c) {
 				return errShort
 			}
-			return nil // granted in the meantime
+			return nil // granted at the same time
 		}
 	}
 }
@@ -75,7 +76,7 @@ func (b *budget) claim(n int64) *claim {
 	return c
 }
 
-// withdraw takes a claim out of the queue. It returns false when the claim is granted.
+// withdraw removes a claim from the queue. It returns false if the claim was granted.
 func (b *budget) withdraw(c *claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +89,7 @@ func (b *budget) withdraw(c *claim) bool {
 	return true
 }
 
-// give returns n bytes.
+// give releases n bytes.
 func (b *budget) give(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,14 +97,14 @@ func (b *budget) give(n int64) {
 	b.grant()
 }
 
-// idle returns whether nothing is reserved.
+// idle reports whether nothing is reserved.
 func (b *budget) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used == 0
 }
 
-// grant serves the head of the queue while it fits.
+// grant grants claims from the head of the queue while they fit.
 func (b *budget) grant() {
 	for len(b.queue) > 0 && b.used+b.queue[0].n <= b.limit {
 		c := b.queue[0]
@@ -116,16 +117,16 @@ func (b *budget) grant() {
 // reading is a body that is being read.
 type reading struct {
 	began time.Time // when the budget was granted
-	held  int64     // of the budget
-	rest  int64     // to come as of then
-	stop  func()    // ends the read that waits for the client
+	held  int64     // bytes reserved
+	rest  int64     // bytes missing at began
+	stop  func()    // interrupts the read
 
 	mu    sync.Mutex
 	got   int64
 	ended bool
 }
 
-// add counts bytes that came.
+// add counts n bytes as read.
 func (r *reading) add(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +147,8 @@ func (r *reading) isEnded() bool {
 	return r.ended
 }
 
-// rate returns the bytes per second since the budget was granted; slow is true when the
-// rest takes longer than slowRest at this rate.
+// rate returns the bytes per second since the budget was granted. slow is true when
+// the rest takes longer than slowRest at this rate.
 func (r *reading) rate(now time.Time) (perSecond float64, slow bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +160,7 @@ func (r *reading) rate(now time.Time) (perSecond float64, slow bool) {
 	return perSecond, float64(r.rest-r.got) > perSecond*slowRest.Seconds()
 }
 
-// follow adds a body that is being read; leave takes it out.
+// follow adds a body to the readers; leave removes it.
 func (b *budget) follow(r *reading) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +173,7 @@ func (b *budget) leave(r *reading) {
 	delete(b.readers, r)
 }
 
-// endSlow ends slow bodies, the slowest first, until the claims that wait fit.
+// endSlow stops slow bodies, the slowest first, until the waiting claims fit.
 func (b *budget) endSlow(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,7 +188,7 @@ func (b *budget) endSlow(now time.Time) {
 	var list []slow
 	for r := range b.readers {
 		switch rate, is := r.rate(now); {
-		case r.isEnded(): // on its way out
+		case r.isEnded(): // it will release its bytes
 			short -= r.held
 		case is:
 			list = append(list, slow{r, rate})

@@ -13,7 +13,7 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// failing compiles nothing; clients are those that asked.
+// failing is a grammar compiler that always fails. It records the clients that called it.
 type failing struct {
 	kind    tokenizer.Kind
 	clients []string
@@ -41,7 +41,7 @@ func childServer(t *testing.T, f *failing, set Settings) *Server {
 	return s
 }
 
-// childRequests need a child process, by path.
+// childRequests lists requests that need a child process.
 var childRequests = []struct{ path, body string }{
 	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],"response_format":{"type":"json_object"}}`},
 	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],"chat_template":"x"}`},
@@ -51,8 +51,8 @@ var childRequests = []struct{ path, body string }{
 	{"/v1/messages", `{"max_tokens":9,"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"any"}}`},
 }
 
-// A child that cannot run now is 503 with Retry-After, in the protocol's shape; what the system
-// cannot do at all is 501.
+// A child process that cannot run now gives 503 with Retry-After; one that the system
+// does not support gives 501. Both have the protocol's form.
 func TestChildCannotRun(t *testing.T) {
 	set := testSettings()
 	set.Chat.Tools, set.Chat.AutoToolChoice = "hermes", true
@@ -74,8 +74,8 @@ func TestChildCannotRun(t *testing.T) {
 	}
 }
 
-// A request's client, for the queues of children, is its key, or its address where there are
-// no keys; also of a response in the background.
+// The queues of child processes identify a client by its key, or by its address on a
+// server without keys, also for background responses.
 func TestClientOfRequest(t *testing.T) {
 	set := testSettings()
 	set.Chat.Tools, set.Chat.AutoToolChoice = "hermes", true

@@ -14,18 +14,18 @@ import (
 	"vapp.dev/engine"
 )
 
-// spoken is what models of three dialects write for one and the same reply.
-var spoken = map[string]string{
+// dialectReplies has the same reply in the form of several dialects.
+var dialectReplies = map[string]string{
 	"qwen3+hermes":         `hm</think>Ok.<tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>`,
 	"qwen3+qwen3_coder":    "hm</think>Ok.<tool_call><function=weather><parameter=city>Zürich</parameter></function></tool_call>",
 	"gemma4+gemma4":        `<|channel>thought` + "\n" + `hm<channel|>Ok.<|tool_call>call:weather{city:<|"|>Zürich<|"|>}<tool_call|>`,
 	"openai_gptoss+openai": `<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Ok.<|end|><|start|>assistant to=functions.weather<|channel|>commentary json<|message|>{"city": "Zürich"}<|call|>`,
 }
 
-// TestClientCallsATool: openai-go reads the call of every dialect, whole and from a
-// stream put together by its own accumulator, and answers it.
+// TestClientCallsATool checks that openai-go reads and answers the call of every
+// dialect, from a reply and from a stream with its own accumulator.
 func TestClientCallsATool(t *testing.T) {
-	for name, text := range spoken {
+	for name, text := range dialectReplies {
 		t.Run(name, func(t *testing.T) {
 			m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: text} }}
 			set := testSettings()

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// A request that forbids every token is the client's error: 400 before anything was
-// written, and a record of a stream behind the tokens that came.
+// A request that forbids every token is a client error: 400 before the first token, and
+// an error record in a stream that has started.
 func TestConflicts(t *testing.T) {
 	const regex, tools = `"structured_outputs":{"regex":"a"}`, `"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"`
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestConflicts(t *testing.T) {
 		err    *engine.ConflictError
 		param  string
 		text   string
-		tokens string // that come before
+		tokens string // before the error
 	}{
 		{regex, &engine.ConflictError{Grammar: true, Params: []string{"allowed_token_ids"}}, "allowed_token_ids",
 			"`structured_outputs.regex`, `allowed_token_ids` together leave no token to begin the reply with: change one of them.", ""},

@@ -12,18 +12,18 @@ import (
 	"vapp.dev/engine"
 )
 
-// rule is one row of the conformance tests: what a route does about a field.
+// rule is one row of the conformance tests: the effect of a field on a route.
 type rule struct {
 	section string // of the reference
 	route   string // method and path
 	field   string
 	rule    string
-	body    string // JSON; M stands for a message of a user, T for a tool
+	body    string // JSON; M stands for messages with one user message, T for a tool
 	header  string // "Name: value", several with | between
-	knobs   string // settings, as in the goldens, with | between
+	knobs   string // settings, as in the goldens, separated by |
 	say     string // what the model says; "": Hello!
 	status  int
-	has     string // parts of the reply, headers before, with ¦ between
+	has     string // required parts of headers and reply, separated by ¦
 	lacks   string
 }
 
@@ -33,7 +33,7 @@ const (
 	oneTool            = `"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
 )
 
-// answer sends what a rule says and writes the reply with its headers.
+// answer sends a rule's request and returns the reply with its headers.
 func (r rule) answer(t *testing.T) (int, string) {
 	m, set := &chattest.Model{}, testSettings()
 	said := "Hello!"
@@ -64,11 +64,11 @@ func (r rule) answer(t *testing.T) (int, string) {
 	w := httptest.NewRecorder()
 	testServer(m, set).Handler().ServeHTTP(w, q)
 	var out bytes.Buffer
-	_ = w.Header().Write(&out) // a buffer
+	_ = w.Header().Write(&out) // no error: out is a buffer
 	return w.Code, out.String() + "\n" + w.Body.String()
 }
 
-// sections are the sections of the reference, with the names of their tests.
+// sections lists the sections of the reference with their titles.
 var sections = []struct{ number, title string }{
 	{"1", "Routes"}, {"2.1", "Requests"}, {"2.2", "Headers"}, {"2.3", "Authentication"}, {"2.4", "Error object"}, {"2.5", "Load shedding and scaling"},
 	{"2.6", "Usage object"}, {"3.1", "Chat: request fields"}, {"3.2", "Chat: messages"}, {"3.3", "Chat: reply"}, {"3.4", "Chat: stream"},
@@ -78,7 +78,7 @@ var sections = []struct{ number, title string }{
 	{"13", "Raw generation and render"}, {"14", "Batch chat"}, {"15", "Audio"}, {"16", "Scaling"}, {"17", "Invocations"},
 }
 
-// TestConformance: each section of the reference, rule by rule.
+// TestConformance checks each rule of the reference.
 func TestConformance(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range sections {
@@ -119,8 +119,8 @@ func (r rule) hold(t *testing.T) {
 
 const coverageFile = "../../docs/api-coverage.md"
 
-// TestCoverage holds docs/api-coverage.md against the rows of the tests; -update
-// writes it.
+// TestCoverage compares docs/api-coverage.md with the rows of the tests; -update writes
+// it.
 func TestCoverage(t *testing.T) {
 	text := coverage()
 	if *update {
@@ -133,11 +133,11 @@ func TestCoverage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != text {
-		t.Error("docs/api-coverage.md is not what the tests hold: make docs writes it")
+		t.Error("docs/api-coverage.md differs from the rows of the tests: run make docs")
 	}
 }
 
-// covered are the rows of all tables, by section.
+// covered returns the rows of all tables by section.
 func covered() map[string][][3]string {
 	out := map[string][][3]string{}
 	for _, r := range rules {
@@ -147,7 +147,7 @@ func covered() map[string][][3]string {
 		route := map[string]string{"ct": "chat and completions", "c": chatPath, "t": textPath}[f.routes]
 		out[f.section] = append(out[f.section], [3]string{route, f.field, f.rule})
 	}
-	for group, list := range refusals {
+	for group, list := range unsupportedFields {
 		section, is := strings.CutPrefix(group, "rules of section ")
 		if !is {
 			section = "2.4"

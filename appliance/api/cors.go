@@ -8,20 +8,21 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// CORS answers browsers on other origins; "*" allows all.
+// CORS configures cross-origin requests of browsers; "*" allows all.
 type CORS struct {
 	Origins, Methods, Headers []string
 	Credentials               bool
 }
 
-// allMethods is what "*" means for methods.
+// allMethods replaces "*" in the list of methods.
 const allMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
 func (k CORS) allows(origin string) bool {
 	return slices.Contains(k.Origins, "*") || slices.Contains(k.Origins, origin)
 }
 
-// cors marks replies for browsers and answers their preflight requests.
+// cors adds the CORS headers to replies and answers preflight requests. It refuses
+// cross-origin requests of origins that are not allowed.
 func (s *Server) cors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, k, h := c.Request(), settings(c).CORS, c.Response().Header()
@@ -34,7 +35,7 @@ func (s *Server) cors(next echo.HandlerFunc) echo.HandlerFunc {
 		if k.allows(origin) {
 			k.mark(h, origin)
 		} else if preflight || !own(r, origin) {
-			return echo.NewHTTPError(http.StatusForbidden, "Pages of this origin may not ask: it is not in serve.cors.allowedOrigins.")
+			return echo.NewHTTPError(http.StatusForbidden, "Requests from pages of this origin are refused: it is not in serve.cors.allowedOrigins.")
 		}
 		if !preflight {
 			return next(c)
@@ -44,7 +45,7 @@ func (s *Server) cors(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// own tells a page of this server; what carries no Origin is no page's.
+// own reports whether the origin is this server itself.
 func own(r *http.Request, origin string) bool {
 	_, host, _ := strings.Cut(origin, "://")
 	return host != "" && strings.EqualFold(host, r.Host)
@@ -61,8 +62,8 @@ func (k CORS) mark(h http.Header, origin string) {
 	}
 }
 
-// preflight says what is allowed. "*" is spelled out: browsers take a wildcard
-// of headers for all but Authorization.
+// preflight sets the allowed methods and headers. It replaces "*" by the full list:
+// to browsers a wildcard does not include the header Authorization.
 func (k CORS) preflight(h http.Header, asked string) {
 	methods, headers := strings.Join(k.Methods, ", "), strings.Join(k.Headers, ", ")
 	if slices.Contains(k.Methods, "*") {

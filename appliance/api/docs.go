@@ -11,13 +11,12 @@ import (
 	"vapp.dev/appliance/api/openapi"
 )
 
-// docs are the document of the routes and its pages, made when they are first
-// asked for.
+// docs holds the OpenAPI document and its HTML pages, made at the first request.
 type docs struct {
 	once     sync.Once
 	document []byte
-	page     []byte // /docs, where requests can be tried
-	print    []byte // /redoc, to be read
+	page     []byte // /docs, from which requests can be sent
+	print    []byte // /redoc, for reading only
 	err      error
 }
 
@@ -27,20 +26,19 @@ func (s *Server) docsRoutes() []route {
 		return openapi.Operation{Tag: tag, Summary: summary, Reply: "", Media: "text/html", Open: open}
 	}
 	return []route{
-		{"GET HEAD", "/openapi.json", s.documented(echo.MIMEApplicationJSON, func(d *docs) []byte { return d.document }),
-			openapi.Operation{Tag: tag, Summary: "This document", Reply: map[string]any{}, Open: true}},
-		{"GET HEAD", "/docs", s.documented(echo.MIMETextHTMLCharsetUTF8, func(d *docs) []byte { return d.page }),
-			html("The routes as a page, where requests can be tried", true)},
-		{"GET HEAD", "/docs/oauth2-redirect", s.documented(echo.MIMETextHTMLCharsetUTF8, func(*docs) []byte { return []byte(openapi.NoOAuth2) }),
-			html("Where a sign-in would lead back to: this server has keys alone", true)},
-		{"GET HEAD", "/redoc", s.documented(echo.MIMETextHTMLCharsetUTF8, func(d *docs) []byte { return d.print }),
-			html("The routes as a page to read", false)},
+		{"GET HEAD", "/openapi.json", s.serveDocs(echo.MIMEApplicationJSON, func(d *docs) []byte { return d.document }),
+			openapi.Operation{Tag: tag, Summary: "This OpenAPI document", Reply: map[string]any{}, Open: true}},
+		{"GET HEAD", "/docs", s.serveDocs(echo.MIMETextHTMLCharsetUTF8, func(d *docs) []byte { return d.page }),
+			html("A page of the routes, from which requests can be sent", true)},
+		{"GET HEAD", "/docs/oauth2-redirect", s.serveDocs(echo.MIMETextHTMLCharsetUTF8, func(*docs) []byte { return []byte(openapi.NoOAuth2) }),
+			html("The redirect page of a sign-in, which this server does not have", true)},
+		{"GET HEAD", "/redoc", s.serveDocs(echo.MIMETextHTMLCharsetUTF8, func(d *docs) []byte { return d.print }),
+			html("A page of the routes, for reading only", false)},
 	}
 }
 
-// documented answers with a part of the docs, unless the profile has turned them
-// off.
-func (s *Server) documented(media string, part func(*docs) []byte) echo.HandlerFunc {
+// serveDocs answers with one part of the docs; 404 when the profile disables them.
+func (s *Server) serveDocs(media string, part func(*docs) []byte) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if settings(c).NoDocs {
 			return echo.ErrNotFound
@@ -64,7 +62,7 @@ func (s *Server) document() {
 	d := &s.docs
 	d.document, d.err = openapi.Document(openapi.API{
 		Title: "vapp", Version: s.cfg.Version,
-		Text:       "A server of one language model with the APIs of vLLM, OpenAI and Anthropic. Unknown fields are ignored; a null is as if absent.",
+		Text:       "A server of one language model with the APIs of vLLM, OpenAI and Anthropic. Unknown fields are ignored; a null counts as absent.",
 		Operations: s.operations(),
 		Error:      openai.ErrorBody{}, Errors: map[string]any{messagesPath: anthropic.ErrorShape()}, Unauthorized: unauthorized{},
 	})
@@ -73,7 +71,7 @@ func (s *Server) document() {
 	}
 }
 
-// What the routes of this package answer.
+// Bodies of replies of this package's own routes.
 type (
 	phase struct {
 		Phase string `json:"phase"`

@@ -16,7 +16,7 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// docsServer has every route.
+// docsServer returns a server with all optional routes.
 func docsServer(t *testing.T) *Server {
 	t.Helper()
 	s := testServer(&chattest.Model{}, testSettings())
@@ -32,8 +32,8 @@ func fetch(s *Server, method, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestDocument: the document is valid OpenAPI 3.1, and holds every route that is
-// registered and no other.
+// TestDocument checks that the document is valid OpenAPI 3.1 and has exactly the
+// registered routes.
 func TestDocument(t *testing.T) {
 	s := docsServer(t)
 	w := fetch(s, "GET", "/openapi.json")
@@ -55,43 +55,43 @@ func TestDocument(t *testing.T) {
 		Paths   map[string]map[string]json.RawMessage
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || !strings.HasPrefix(d.OpenAPI, "3.1.") {
-		t.Fatal(d.OpenAPI, err)
+		t.Fatalf("got openapi %q, %v, want 3.1.x", d.OpenAPI, err)
 	}
-	told := map[string]bool{}
+	documented := map[string]bool{}
 	for path, ops := range d.Paths {
 		for method := range ops {
-			told[strings.ToUpper(method)+" "+path] = true
+			documented[strings.ToUpper(method)+" "+path] = true
 		}
 	}
 	for _, r := range s.Routes() {
 		for _, m := range r.Methods {
 			name := m + " " + bracedPath(r.Path)
-			if m != "HEAD" && !told[name] {
+			if m != "HEAD" && !documented[name] {
 				t.Errorf("%s is served and not in the document: add its row to the table in routes.go", name)
 			}
-			delete(told, name)
+			delete(documented, name)
 		}
 	}
-	for name := range told {
+	for name := range documented {
 		t.Errorf("%s is in the document and not served", name)
 	}
 }
 
-// bracedPath writes a path as OpenAPI does.
+// bracedPath returns a path in OpenAPI's syntax.
 func bracedPath(path string) string {
 	path = strings.Replace(path, "/v1/models/*", "/v1/models/{model}", 1)
 	return regexp.MustCompile(`:(\w+)`).ReplaceAllString(path, "{$1}")
 }
 
-// TestDocsPages: the pages show every operation, are whole in themselves, and are
-// gone when the profile says so.
+// TestDocsPages checks that the pages show every operation, load nothing from other
+// hosts, and answer 404 when the profile disables them.
 func TestDocsPages(t *testing.T) {
 	s := docsServer(t)
 	for _, path := range []string{"/docs", "/redoc"} {
 		w := fetch(s, "GET", path)
 		text := w.Body.String()
 		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
-			t.Fatal(path, w.Code, w.Header())
+			t.Fatalf("%s: got %d %v, want 200 and text/html", path, w.Code, w.Header())
 		}
 		for _, r := range s.Routes() {
 			if !strings.Contains(text, "<code>"+bracedPath(r.Path)+"</code>") {

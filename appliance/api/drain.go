@@ -7,19 +7,18 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Bounds of what is read of a body after its request was refused, so that the client
-// sees the reply before the connection is closed. Each drain can keep a processor busy,
-// which the engine's threads then wait for: when many requests are refused at the same
-// time, all but two wait.
+// Limits of a drain: reading the rest of a body after its request was refused, so that
+// the client reads the reply before the connection closes. A drain can keep a CPU core
+// busy that the engine's threads need. When many requests are refused at the same
+// time, two drains run and the others wait.
 const (
-	drainTime   = time.Second     // of one body
-	drainWait   = 5 * time.Second // for other bodies; then the connection is closed
+	drainTime   = time.Second     // for one body
+	drainWait   = 5 * time.Second // for a turn; then the connection is closed
 	drainAtOnce = 2
-	drainStep   = 64 << 10 // of a read
+	drainStep   = 64 << 10 // bytes of one read
 )
 
-// drains reads what is left of refused bodies, drainAtOnce at a time. It holds their
-// buffers.
+// drains limits drains to drainAtOnce at a time. It holds the free buffers.
 type drains chan []byte
 
 func newDrains() drains {
@@ -30,8 +29,8 @@ func newDrains() drains {
 	return d
 }
 
-// run reads at most most bytes of from. It calls begin before the first, and reads
-// nothing when its turn does not come within wait or begin fails.
+// run reads at most most bytes of from. It calls begin before the first read. It reads
+// nothing when it gets no buffer within wait, or when begin fails.
 func (d drains) run(from io.Reader, most int64, wait time.Duration, begin func() error) {
 	late := time.NewTimer(wait)
 	defer late.Stop()
@@ -52,7 +51,7 @@ func (d drains) run(from io.Reader, most int64, wait time.Duration, begin func()
 	}
 }
 
-// drain reads what is on its way of a body that was not read, after the reply.
+// drain sends the reply, then reads the unread rest of the body.
 func (s *Server) drain(c echo.Context, body *counter, most int64) {
 	r := c.Request()
 	if !body.unread() || body.failed || r.ProtoMajor != 1 || r.Header.Get("Expect") != "" || !c.Response().Committed {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stuckBody is a body whose first read waits for pass.
+// stuckBody is a body whose first read blocks until pass is closed.
 type stuckBody struct {
 	entered chan<- struct{}
 	pass    <-chan struct{}
@@ -25,8 +25,8 @@ func (g *stuckBody) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestDrainsTakeTurns: however many requests are refused at once, two bodies are read at
-// a time, and each is read in the end.
+// TestDrainsTakeTurns checks that at most two bodies are drained at a time, and that all
+// are drained in the end.
 func TestDrainsTakeTurns(t *testing.T) {
 	const many = 8
 	d := newDrains()
@@ -53,7 +53,7 @@ func TestDrainsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestDrainBounds: a drain ends at its bound of bytes.
+// TestDrainBounds checks that a drain ends at its limit of bytes.
 func TestDrainBounds(t *testing.T) {
 	pass := make(chan struct{})
 	close(pass)

@@ -51,7 +51,7 @@ func TestMeter(t *testing.T) {
 	want("1 requests per minute", time.Minute)
 }
 
-// TestMetersStay: a reload neither forgets what a key has used nor gives it to another.
+// TestMetersStay checks that a key keeps its usage after a reload.
 func TestMetersStay(t *testing.T) {
 	set := testSettings()
 	set.Keys, set.PerKey.RequestsPerMinute = []string{"a", "b"}, 1
@@ -79,7 +79,7 @@ func TestMetersStay(t *testing.T) {
 	}
 }
 
-// TestGuardedWithoutKeys: a server whose keys have all been revoked accepts none.
+// TestGuardedWithoutKeys checks that a server whose keys were all revoked accepts none.
 func TestGuardedWithoutKeys(t *testing.T) {
 	set := testSettings()
 	set.Keys, set.Guarded = nil, true
@@ -92,32 +92,26 @@ func TestGuardedWithoutKeys(t *testing.T) {
 }
 
 func TestConcurrencyOfKey(t *testing.T) {
-	release := make(chan struct{})
-	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
-		<-release
-		return chattest.Script{Text: "x"}
-	}}
+	m, started, release := blockedModel()
 	set := testSettings()
 	set.PerKey.MaxConcurrent = 1
 	s := testServer(m, set)
 	var wg sync.WaitGroup
 	wg.Go(func() { post(s, "/v1/chat/completions", hello) })
-	for s.InFlight() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-started
 	w := post(s, "/v1/completions", `{"prompt":"x"}`)
 	if w.Code != 429 || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"RateLimitError","param":null,"code":429`) {
 		t.Errorf("over the limit: %d %v %s", w.Code, w.Header(), w.Body)
 	}
-	close(release)
+	release()
 	wg.Wait()
 	if w := post(s, "/v1/completions", `{"prompt":"x"}`); w.Code != 200 {
 		t.Errorf("afterwards: %d %s", w.Code, w.Body)
 	}
 }
 
-// TestSlowBody: a client that sends its body too slowly, whether or not anybody reads it,
-// is cut off; one whose body came is not.
+// TestSlowBody checks that a client which sends its body too slowly is disconnected,
+// even if the body is not read, and that a long reply is not interrupted.
 func TestSlowBody(t *testing.T) {
 	set := testSettings()
 	set.BodyTimeout, set.Keys = 100*time.Millisecond, []string{"k"}
@@ -136,7 +130,7 @@ func TestSlowBody(t *testing.T) {
 		defer conn.Close()
 		io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer "+key+
 			"\r\nContent-Length: 14\r\nConnection: close\r\n\r\n"+body)
-		all, err := io.ReadAll(conn) // ends when the server closes
+		all, err := io.ReadAll(conn) // until the server closes the connection
 		if err != nil {
 			t.Error(err)
 		}

@@ -10,25 +10,25 @@ import (
 	"sync"
 )
 
-// eventLog is what the stream of a response in the background has told so far. Any
-// number of readers follow it. Events repeat themselves: all but the last ones are
-// packed, so that a long reply takes little memory.
+// eventLog holds the events of a background response's stream. Any number of readers
+// can follow it. All but the last events are compressed: they repeat much text, and a
+// long reply then takes little memory.
 type eventLog struct {
 	mu     sync.Mutex
-	packed [][]byte // segments
-	starts []int    // where each begins, in bytes of events
-	tail   []byte   // what comes after them
-	at     int      // where it begins
+	packed [][]byte // compressed segments
+	starts []int    // offset of each segment, in bytes of uncompressed events
+	tail   []byte   // events after the segments
+	at     int      // offset of tail
 	ended  bool
-	more   chan struct{} // closed when something has been added
+	more   chan struct{} // closed by the next add
 }
 
-// segment is how many bytes of events are packed together, at least.
+// segment is the minimum size of a segment, in bytes of uncompressed events.
 const segment = 64 << 10
 
 func newEventLog() *eventLog { return &eventLog{more: make(chan struct{})} }
 
-// add appends whole events; the last ones end the log.
+// add appends complete events. last ends the log.
 func (l *eventLog) add(events []byte, last bool) {
 	if l == nil {
 		return
@@ -43,8 +43,9 @@ func (l *eventLog) add(events []byte, last bool) {
 	l.more = make(chan struct{})
 }
 
-// from is a piece of what stands behind byte at, in whole events, whether it is the
-// end, and what is closed when there is more. What it returns does not change.
+// from returns complete events from offset at on, not necessarily all; whether the log
+// ends with them; and a channel that is closed when more events exist. The returned
+// bytes never change.
 func (l *eventLog) from(at int) (events []byte, ended bool, more <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,13 +57,13 @@ func (l *eventLog) from(at int) (events []byte, ended bool, more <-chan struct{}
 	if err != nil {
 		return nil, false, nil, err
 	}
-	now := make(chan struct{}) // there is more already
+	now := make(chan struct{}) // closed: more events exist already
 	close(now)
 	return events[at-l.starts[i]:], false, now, nil
 }
 
-// stored is the whole log, with its last events, as it is stored: packed segments,
-// each behind its length. nil: there is no log.
+// stored returns the whole log and its last events in the form that is stored:
+// compressed segments, each after its length in 4 bytes. It returns nil without a log.
 func (l *eventLog) stored(last []byte) (out []byte) {
 	if l == nil {
 		return nil
@@ -76,7 +77,7 @@ func (l *eventLog) stored(last []byte) (out []byte) {
 	return append(binary.BigEndian.AppendUint32(out, uint32(len(p))), p...)
 }
 
-// segments calls give with the events of each stored segment.
+// segments calls give with the events of each segment of a stored log.
 func segments(b []byte, give func([]byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
@@ -95,8 +96,9 @@ func segments(b []byte, give func([]byte) error) error {
 	return nil
 }
 
-// behind leaves the first events out, and says how many are still to be left out.
-func behind(events []byte, leave int) ([]byte, int) {
+// skipEvents drops the first leave events. It returns the rest, and how many events
+// are still to be dropped.
+func skipEvents(events []byte, leave int) ([]byte, int) {
 	for ; leave > 0 && len(events) > 0; leave-- {
 		end := bytes.Index(events, []byte("\n\n"))
 		if end < 0 {
@@ -109,8 +111,8 @@ func behind(events []byte, leave int) ([]byte, int) {
 
 func pack(events []byte) []byte {
 	var b bytes.Buffer
-	w, _ := flate.NewWriter(&b, flate.BestSpeed) // the level is a valid one
-	_, _ = w.Write(events)                       // a buffer takes everything
+	w, _ := flate.NewWriter(&b, flate.BestSpeed) // no error: the level is valid
+	_, _ = w.Write(events)                       // no error: b is a bytes.Buffer
 	_ = w.Close()
 	return b.Bytes()
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestEventLog: readers that come at any time and begin anywhere get all events
-// behind their place, once; so does who reads what was stored.
+// TestEventLog checks that readers which start at any time and position get all later
+// events exactly once, from the log and from its stored form.
 func TestEventLog(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	l, n := newEventLog(), 3000
@@ -23,7 +23,7 @@ func TestEventLog(t *testing.T) {
 				t.Error(err)
 			}
 			at += len(events)
-			events, leave = behind(events, leave)
+			events, leave = skipEvents(events, leave)
 			if out = append(out, events...); ended {
 				got <- string(out)
 				return
@@ -54,12 +54,12 @@ func TestEventLog(t *testing.T) {
 	}
 	want := map[string]int{}
 	for _, p := range places {
-		text, _ := behind(whole.Bytes(), p)
+		text, _ := skipEvents(whole.Bytes(), p)
 		want[string(text)]++
 		leave := p
 		var again []byte
 		if err := segments(stored, func(events []byte) error {
-			events, leave = behind(events, leave)
+			events, leave = skipEvents(events, leave)
 			again = append(again, events...)
 			return nil
 		}); err != nil || !bytes.Equal(again, text) {

@@ -16,12 +16,12 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// fieldRule is one row of the sections on requests: what a field of a chat (c) or a
-// completion (t) does to what the engine is asked for.
+// fieldRule is one row of the sections on requests: the effect of a field of a chat (c)
+// or a completion (t) on the engine's request.
 type fieldRule struct {
 	section, routes string
 	field, rule     string
-	json            string // fields of the body, beside messages or prompt
+	json            string // fields of the body, in addition to messages or prompt
 	holds           func(engine.Request) bool
 }
 
@@ -68,13 +68,13 @@ var fieldRules = []fieldRule{
 	{"3.1", "ct", "kv_transfer_params, vllm_xargs, mm_processor_kwargs, media_io_kwargs", "have no effect",
 		`"kv_transfer_params":{"do_remote_prefill":true},"vllm_xargs":{"a":1},"mm_processor_kwargs":{},"media_io_kwargs":{}`, func(engine.Request) bool { return true }},
 	{"3.1", "ct", "truncate_prompt_tokens", "keeps the last tokens", `"truncate_prompt_tokens":1`, func(r engine.Request) bool { return len(r.Prompt) == 1 }},
-	{"3.1", "ct", "truncate_prompt_tokens", "-1 is the room", `"truncate_prompt_tokens":-1`, func(r engine.Request) bool { return len(r.Prompt) > 1 }},
+	{"3.1", "ct", "truncate_prompt_tokens", "-1 keeps as many tokens as fit", `"truncate_prompt_tokens":-1`, func(r engine.Request) bool { return len(r.Prompt) > 1 }},
 	{"3.1", "c", "logprobs", "false is none", `"logprobs":false`, params(func(p sample.Params) bool { return p.Logprobs == -1 })},
 	{"3.1", "c", "logprobs", "true is those of the chosen tokens", `"logprobs":true`, params(func(p sample.Params) bool { return p.Logprobs == 0 })},
 	{"3.1", "c", "top_logprobs", "is how many", `"logprobs":true,"top_logprobs":3`, params(func(p sample.Params) bool { return p.Logprobs == 3 })},
 	{"3.1", "c", "max_tokens", "bounds the reply", `"max_tokens":9`, params(func(p sample.Params) bool { return p.MaxTokens == 9 })},
 	{"3.1", "c", "max_completion_tokens", "wins over max_tokens", `"max_tokens":9,"max_completion_tokens":8`, params(func(p sample.Params) bool { return p.MaxTokens == 8 })},
-	{"3.5", "c", "max_tokens", "is the room by default", ``, func(r engine.Request) bool { return r.Params.MaxTokens == chattest.ModelLen-len(r.Prompt) }},
+	{"3.5", "c", "max_tokens", "is what the context allows by default", ``, func(r engine.Request) bool { return r.Params.MaxTokens == chattest.ModelLen-len(r.Prompt) }},
 	{"3.1", "c", "add_special_tokens", "is false by default", ``, func(r engine.Request) bool { return r.Prompt[0] != chattest.BOS }},
 	{"3.1", "c", "add_special_tokens", "true adds them", `"add_special_tokens":true`, func(r engine.Request) bool { return r.Prompt[0] == chattest.BOS }},
 	{"4", "t", "add_special_tokens", "is true by default", ``, func(r engine.Request) bool { return r.Prompt[0] == chattest.BOS }},
@@ -90,7 +90,7 @@ var fieldRules = []fieldRule{
 		params(func(p sample.Params) bool { return slices.Equal(p.EOS, []int32{chattest.EOS, chattest.Turn}) })},
 }
 
-// TestFields: what each field of a request does, a row a rule; the names are section,
+// TestFields checks the effect of each field of a request. A subtest's name is section,
 // route, field and rule.
 func TestFields(t *testing.T) {
 	for _, r := range fieldRules {
@@ -114,8 +114,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// replyRule is one row of the sections on replies: what a field does to the reply's
-// text, told by a path into its JSON.
+// replyRule is one row of the sections on replies: the effect of a field on the value at
+// a path in the reply's JSON.
 type replyRule struct {
 	section, route string
 	field, rule    string
@@ -139,7 +139,7 @@ var replyRules = []replyRule{
 	{"3.3", "c", "top_logprobs", "0 is an empty list", `"logprobs":true,"top_logprobs":0`, "choices.0.logprobs.content.0.top_logprobs", `[]`},
 	{"3.3", "c", "logprobs", "bytes are those of the token", `"logprobs":true`, "choices.0.logprobs.content.0.bytes", `[97]`},
 	{"3.3", "c", "prompt_logprobs", "begin with null", `"prompt_logprobs":0`, "prompt_logprobs.0", `null`},
-	{"3.3", "c", "prompt_logprobs", "tell rank", `"prompt_logprobs":0`, "prompt_logprobs.1.117.rank", `2`},
+	{"3.3", "c", "prompt_logprobs", "have the rank", `"prompt_logprobs":0`, "prompt_logprobs.1.117.rank", `2`},
 	{"3.1", "c", "echo", "prepends the last message of the reply's role", `"echo":true,"add_generation_prompt":false,"continue_final_message":true`, "choices.0.message.content", `"hiabc def"`},
 	{"3.1", "c", "echo", "prepends nothing of another role", `"echo":true`, "choices.0.message.content", `"abc def"`},
 	{"4", "t", "echo", "prepends the prompt", `"echo":true`, "choices.0.text", `"hiabc def"`},
@@ -151,7 +151,7 @@ var replyRules = []replyRule{
 	{"5.3", "t", "finish_reason", "is length at max_tokens", `"max_tokens":3`, "choices.0.finish_reason", `"length"`},
 	{"5.3", "t", "stop_reason", "is null at max_tokens", `"max_tokens":3`, "choices.0.stop_reason", `null`},
 	{"5.3", "t", "stop", "ends before the string", `"stop":"d"`, "choices.0.text", `"abc "`},
-	{"5.3", "t", "stop", "is told", `"stop":["x","d"]`, "choices.0.stop_reason", `"d"`},
+	{"5.3", "t", "stop", "is returned", `"stop":["x","d"]`, "choices.0.stop_reason", `"d"`},
 	{"5.3", "t", "stop", "may be one string", `"stop":"d"`, "choices.0.finish_reason", `"stop"`},
 	{"5.3", "t", "stop", "the first in the list where two end", `"stop":["c d","d"]`, "choices.0.stop_reason", `"c d"`},
 	{"5.3", "t", "include_stop_str_in_output", "ends after the string", `"stop":"d","include_stop_str_in_output":true`, "choices.0.text", `"abc d"`},
@@ -160,7 +160,7 @@ var replyRules = []replyRule{
 	{"5.3", "t", "repetition_detection", "finds no repetition here", `"repetition_detection":{"max_pattern_size":3,"min_count":2}`, "choices.0.finish_reason", `"stop"`},
 }
 
-// TestReplies: what fields do to a reply of a model that says "abc def".
+// TestReplies checks the effect of fields on a reply of a model that says "abc def".
 func TestReplies(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "abc def"} }}
 	s := testServer(m, testSettings())
@@ -181,7 +181,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestReasoningFields: what a client may say of a thought, to a model that thinks.
+// TestReasoningFields checks the fields about reasoning with a reasoning model.
 func TestReasoningFields(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "hm</think>Yes"} }}
 	set := testSettings()
@@ -220,8 +220,8 @@ func TestReasoningFields(t *testing.T) {
 	}
 }
 
-// TestWhatIsLogged: fields without effect at debug, old names and traces that nobody
-// follows as warnings, the latter once.
+// TestWhatIsLogged checks that unknown fields are logged at debug, deprecated fields as
+// warnings, and trace headers as one warning.
 func TestWhatIsLogged(t *testing.T) {
 	var out bytes.Buffer
 	s := New(Config{
@@ -241,7 +241,7 @@ func TestWhatIsLogged(t *testing.T) {
 	}
 }
 
-// at is the JSON at a path of names and indices.
+// at returns the JSON at a path of names and indices.
 func at(t *testing.T, body []byte, path string) string {
 	t.Helper()
 	var v any

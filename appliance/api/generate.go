@@ -11,7 +11,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// body reads the whole body, which must say that it is JSON.
+// body reads the whole body. The Content-Type must be application/json.
 func (s *Server) body(c echo.Context) ([]byte, error) {
 	if b, is := c.Get(bodyKey).([]byte); is {
 		c.Set(bodyKey, nil)
@@ -24,30 +24,30 @@ func (s *Server) body(c echo.Context) ([]byte, error) {
 	}
 	b, err := s.read(c, settings(c).MaxBodyBytes)
 	if err == nil && settings(c).LogRequests {
-		s.received(c, b)
+		s.logRequest(c, b)
 	}
 	return b, err
 }
 
-// decoded is what read finds in a request's body, which body reads. The body itself is
-// released.
-func decoded[R any](c echo.Context, body func(echo.Context) ([]byte, error), read func([]byte) (R, error)) (r R, err error) {
+// decodeBody reads the request's body with body and decodes it with read. It then
+// releases the reservation of the raw bytes.
+func decodeBody[R any](c echo.Context, body func(echo.Context) ([]byte, error), read func([]byte) (R, error)) (r R, err error) {
 	b, err := body(c)
 	if err != nil {
 		return r, err
 	}
-	defer holds(c).raw.release()
+	defer reservationOf(c).raw.release()
 	return read(b)
 }
 
-// dialect is what a protocol's request knows of its reply.
-type dialect interface {
+// replyWriter writes the reply of a request in its protocol's form, whole or streamed.
+type replyWriter interface {
 	Reply(*chat.Run, []chat.Reply) []byte
 	Stream(*chat.Run) openai.Stream
 }
 
 func (s *Server) chat(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeChat)
+	r, err := decodeBody(c, s.body, openai.DecodeChat)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *Server) chat(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) completion(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeCompletion)
+	r, err := decodeBody(c, s.body, openai.DecodeCompletion)
 	if err != nil {
 		return err
 	}
@@ -64,10 +64,10 @@ func (s *Server) completion(c echo.Context, svc *chat.Service) error {
 
 // job is a decoded request for tokens.
 type job struct {
-	dialect
+	replyWriter
 	ask    *chat.RequestParams
 	wire   *openai.Wire
-	prefix string // of the id
+	prefix string // of the reply's id
 }
 
 // generate answers a request for tokens.
@@ -86,16 +86,16 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 	if err != nil {
 		return err
 	}
-	s.tellLoad(c)
+	s.addLoadHeader(c)
 	return c.JSONBlob(http.StatusOK, j.Reply(run, replies))
 }
 
-// start begins the run of a request, whose ID is set. Its text is released. Whoever
-// has read the run calls ended, whichever way it ended; the request of HTTP may be
-// over by then.
+// start starts the run of a request whose ID is set, and releases the request's text.
+// The caller calls ended after reading the run, also after an error. The HTTP request
+// may have ended by then.
 func (s *Server) start(ctx context.Context, c echo.Context, svc *chat.Service, j job) (run *chat.Run, ended func(), err error) {
 	set := settings(c)
-	s.wired(c, j.wire)
+	s.applyWire(c, j.wire)
 	req, err := chat.NewRequest(*j.ask, &set.Chat)
 	if err != nil {
 		return nil, nil, err
@@ -104,24 +104,24 @@ func (s *Server) start(ctx context.Context, c echo.Context, svc *chat.Service, j
 		return nil, nil, err
 	}
 	j.ask.Chat, j.ask.Prompts = nil, nil
-	holds(c).release()
+	reservationOf(c).release()
 	s.bodies.settle()
 	m := c.Get(meterKey).(*meter)
 	return run, func() {
-		s.used(set, m, run)
+		s.countUsage(set, m, run)
 		run.Close()
 	}, nil
 }
 
-// used counts what a request has used, whichever way it ended.
-func (s *Server) used(set *live, m *meter, run *chat.Run) {
+// countUsage counts a run's tokens against the limits of its key, and its completion.
+func (s *Server) countUsage(set *live, m *meter, run *chat.Run) {
 	now, u := s.cfg.Now(), run.Usage()
-	s.pace.ended(now)
+	s.completions.add(now)
 	m.charge(now, set.PerKey, u.Prompt+u.Completion)
 }
 
-// next is run.Next, with an error in place of what the engine says of a reply that it
-// aborted because its client ended the connection.
+// next calls run.Next. It returns the context's error in place of a delta that ends a
+// reply as aborted because the client closed the connection.
 func next(ctx context.Context, run *chat.Run) ([]chat.Delta, error) {
 	deltas, err := run.Next(ctx)
 	for _, d := range deltas {
@@ -132,7 +132,7 @@ func next(ctx context.Context, run *chat.Run) ([]chat.Delta, error) {
 	return deltas, err
 }
 
-// wait is run.Wait likewise.
+// wait calls run.Wait, with the same error for an aborted reply.
 func wait(ctx context.Context, run *chat.Run) ([]chat.Reply, error) {
 	replies, err := run.Wait(ctx)
 	for _, r := range replies {
@@ -145,18 +145,19 @@ func wait(ctx context.Context, run *chat.Run) ([]chat.Reply, error) {
 
 const aborted = "abort"
 
-// replyID is the client's own, from the header or else the body, or a fresh one.
+// replyID returns the prefix and the request's id: from the header X-Request-Id, else
+// from the body, else a new one.
 func (s *Server) replyID(c echo.Context, j job) string {
 	id := c.Get(idKey).(string)
-	if own := j.ask.ID; usable(own) && c.Request().Header.Get(echo.HeaderXRequestID) == "" {
+	if own := j.ask.ID; validID(own) && c.Request().Header.Get(echo.HeaderXRequestID) == "" {
 		id = own
 	}
 	return j.prefix + id
 }
 
-// wired adds what the server says of the reply's form, and logs which fields had no
-// effect, and which have a newer name.
-func (s *Server) wired(c echo.Context, w *openai.Wire) {
+// applyWire applies the server's settings to the form of the reply. It logs the fields
+// that are unknown or deprecated.
+func (s *Server) applyWire(c echo.Context, w *openai.Wire) {
 	set := settings(c)
 	w.IncludeUsage = w.IncludeUsage || set.ForceIncludeUsage
 	w.ReasoningContent = set.ReasoningContent

@@ -35,7 +35,7 @@ type state struct {
 func (s *state) Phase() string          { return s.phase }
 func (s *state) Service() *chat.Service { return s.svc }
 
-// testSettings are usual ones.
+// testSettings returns common settings.
 func testSettings() Settings {
 	return Settings{
 		MaxBodyBytes: 1 << 20, CORS: CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}},
@@ -43,7 +43,7 @@ func testSettings() Settings {
 	}
 }
 
-// testServer serves a model under fixed ids and time.
+// testServer returns a server of a model with fixed ids and time.
 func testServer(m *chattest.Model, set Settings) *Server { return New(testConfig(m), set) }
 
 func testConfig(m *chattest.Model) Config {
@@ -56,7 +56,7 @@ func testConfig(m *chattest.Model) Config {
 	}
 }
 
-// knobs are the lines a golden's settings may hold.
+// knobs maps the lines of a golden's settings to their effects.
 var knobs = map[string]func(*Settings, *chattest.Model){
 	"embeds":           func(_ *Settings, m *chattest.Model) { m.Pooling = chattest.Embeds() },
 	"classifies":       func(_ *Settings, m *chattest.Model) { m.Pooling = chattest.Classifies("bad", "good") },
@@ -113,8 +113,8 @@ var knobs = map[string]func(*Settings, *chattest.Model){
 	},
 }
 
-// TestGolden sends the requests of testdata: each file holds what the model says
-// ("say", one line a choice), settings, and pairs of request and reply.
+// TestGolden sends the requests of testdata. Each file has the model's text ("say", one
+// line for each choice), settings, and pairs of request and reply.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -179,8 +179,8 @@ func runGolden(t *testing.T, file string, a *txtar.Archive) {
 	}
 }
 
-// send sends "METHOD path", headers, an empty line and a body; a body without
-// headers is JSON.
+// send sends a request of the form "METHOD path", headers, an empty line and a body. A
+// body without headers is JSON.
 func send(t *testing.T, s *Server, text []byte) []byte {
 	head, body, _ := strings.Cut(string(text), "\n\n")
 	lines := strings.Split(strings.TrimSpace(head), "\n")

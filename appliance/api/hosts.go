@@ -11,23 +11,23 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Hosts are the names under which clients may reach the server. Without the check a page
-// of another site could change the address of its own name to the server's (DNS
-// rebinding), and ask as if it were the server's own page.
+// Hosts are the host names that clients may use for the server. The check prevents DNS
+// rebinding: another site's page could point its own name at the server's address, and
+// its requests would look like those of the server's own page.
 type Hosts struct {
 	Allowed  []string // exact names, ".example.com" for all names below example.com, "*" for every name
-	Listen   string   // the address of the profile, which may be a name
+	Listen   string   // the profile's listen address, which may be a name
 	Loopback bool     // the server listens on a loopback address
 }
 
-// checked reports whether Host headers are checked: where pages of other sites are kept
-// out, and where the profile names hosts.
+// checked reports whether Host headers are checked: on a loopback address, when the
+// profile names hosts, and when CORS does not allow every origin.
 func (l *live) checked() bool {
 	return l.Hosts.Loopback || len(l.Hosts.Allowed) > 0 || !slices.Contains(l.CORS.Origins, "*")
 }
 
-// allows reports whether a Host header names the server. An IP address always does: no
-// name server can change where it leads. So does an empty one: browsers send a host.
+// allows reports whether a Host header may be used for the server. An IP address always
+// may, since DNS cannot change it. So may an empty header, since browsers send one.
 func (h Hosts) allows(host string) bool {
 	name := hostname(host)
 	if _, err := netip.ParseAddr(name); err == nil || name == "" {
@@ -44,7 +44,7 @@ func (h Hosts) allows(host string) bool {
 	})
 }
 
-// hostname returns a host in lower case without port, brackets and the dot at its end.
+// hostname returns a host in lower case without port, brackets and final dot.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -53,7 +53,7 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// hosts refuses requests that were sent to a name which is not the server's.
+// hosts refuses requests whose Host header does not name this server.
 func (s *Server) hosts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		host, l := c.Request().Host, settings(c)

@@ -8,8 +8,7 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// TestHosts: where pages of other sites are kept out, a name that leads to the server by
-// chance is no name of it.
+// TestHosts checks which Host headers are accepted, with and without the check.
 func TestHosts(t *testing.T) {
 	public, local, restricted, named := testSettings(), testSettings(), testSettings(), testSettings()
 	local.Hosts.Loopback = true
@@ -54,7 +53,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestRebinding: a page that made its own name lead to the server is not its own page.
+// TestRebinding checks that a page whose host name resolves to the server is refused.
 func TestRebinding(t *testing.T) {
 	set := testSettings()
 	set.CORS.Origins = []string{"https://app.example"}

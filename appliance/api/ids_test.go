@@ -14,8 +14,8 @@ import (
 	"vapp.dev/appliance/responses"
 )
 
-// TestOneIDAtOnce: of requests at the same time with one id each is a response of its
-// own, wherever it is while the others start.
+// TestOneIDAtOnce checks that concurrent requests with the same id get responses with
+// different ids.
 func TestOneIDAtOnce(t *testing.T) {
 	const n = 8
 	h, s, g, store := gatedServer(t, "")
@@ -26,7 +26,7 @@ func TestOneIDAtOnce(t *testing.T) {
 		all.Go(func() {
 			body := `{"input":"hi","background":true}`
 			if i%2 == 1 {
-				body = `{"input":"hi"}` // its reply comes when the model has ended
+				body = `{"input":"hi"}` // the reply comes when the model has finished
 			}
 			ready.Done()
 			ready.Wait()
@@ -56,7 +56,7 @@ func TestOneIDAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedFreesID: the id of a request that was refused can be used again.
+// TestRefusedFreesID checks that the id of a refused request can be used again.
 func TestRefusedFreesID(t *testing.T) {
 	s, _ := storingServer(t, &chattest.Model{}, testSettings())
 	h := httptest.NewServer(s.Handler())
@@ -71,7 +71,7 @@ func TestRefusedFreesID(t *testing.T) {
 	}
 }
 
-// named sends a request for a response under a request id and returns the reply's.
+// named sends a request with a request id and returns the response's id.
 func named(t *testing.T, h *httptest.Server, body, requestID string) string {
 	r, err := http.NewRequest("POST", h.URL+"/v1/responses", strings.NewReader(body))
 	if err != nil {
@@ -97,8 +97,8 @@ func named(t *testing.T, h *httptest.Server, body, requestID string) string {
 	return o.ID
 }
 
-// TestEveryIDIsReachable: whatever a client chose for an id, what it got can be read,
-// listed, cancelled and deleted, with and without escaping it.
+// TestEveryIDIsReachable checks that a response can be read, listed, cancelled and
+// deleted for any id that a client chose, with and without escaping.
 func TestEveryIDIsReachable(t *testing.T) {
 	s, _ := storingServer(t, &chattest.Model{}, testSettings())
 	h := httptest.NewServer(s.Handler())
@@ -134,8 +134,8 @@ func TestEveryIDIsReachable(t *testing.T) {
 	}
 }
 
-// TestOldIDs: a response whose id has a slash, stored by an earlier version, is found by
-// its escaped id.
+// TestOldIDs checks that a response whose id has a slash, stored by an earlier version,
+// is found by its escaped id.
 func TestOldIDs(t *testing.T) {
 	s, store := storingServer(t, &chattest.Model{}, testSettings())
 	h := httptest.NewServer(s.Handler())
@@ -153,7 +153,8 @@ func TestOldIDs(t *testing.T) {
 	}
 }
 
-// TestChosenIDs: what is not printable ASCII does not come back in headers and ids.
+// TestChosenIDs checks that an id with other characters than printable ASCII is not used
+// in headers and ids.
 func TestChosenIDs(t *testing.T) {
 	set := testSettings()
 	set.RequestIDHeaders = true

@@ -14,7 +14,7 @@ import (
 // models lists every served name.
 func (s *Server) models(c echo.Context, svc *chat.Service) error {
 	var list []openai.Model
-	for _, name := range listed(c, settings(c).Chat.Models, svc.ModelRoot()) {
+	for _, name := range servedNames(c, settings(c).Chat.Models, svc.ModelRoot()) {
 		list = append(list, s.describe(c, name, svc))
 	}
 	return c.JSONBlob(http.StatusOK, openai.ModelList(list))
@@ -31,12 +31,12 @@ func (s *Server) model(c echo.Context, svc *chat.Service) error {
 
 func (s *Server) describe(c echo.Context, name string, svc *chat.Service) openai.Model {
 	return openai.NewModel(name, s.cfg.NewID(), openai.ModelFacts{
-		Root: rootOf(c, svc.ModelRoot()), ModelLen: svc.ModelLen(), Created: svc.Now().Unix(),
+		Root: modelRoot(c, svc.ModelRoot()), ModelLen: svc.ModelLen(), Created: svc.Now().Unix(),
 	})
 }
 
 func (s *Server) tokenize(c echo.Context, svc *chat.Service) error {
-	ask, err := decoded(c, s.body, openai.DecodeTokenize)
+	ask, err := decodeBody(c, s.body, openai.DecodeTokenize)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *Server) tokenize(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) detokenize(c echo.Context, svc *chat.Service) error {
-	ask, err := decoded(c, s.body, openai.DecodeDetokenize)
+	ask, err := decodeBody(c, s.body, openai.DecodeDetokenize)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *Server) detokenize(c echo.Context, svc *chat.Service) error {
 	return c.JSONBlob(http.StatusOK, openai.DetokenizeReply(text))
 }
 
-// health is empty when requests are answered.
+// health answers 200 without a body when requests can be answered, else 503.
 func (s *Server) health(c echo.Context) error {
 	if s.cfg.State.Service() == nil {
 		return s.notReady()
@@ -67,21 +67,21 @@ func (s *Server) health(c echo.Context) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// alive is that there is a process at all.
-func (s *Server) alive(c echo.Context) error { return s.phase(c, http.StatusOK) }
+// livez handles GET /livez: always 200.
+func (s *Server) livez(c echo.Context) error { return s.sendPhase(c, http.StatusOK) }
 
-// readiness is whether requests are answered.
-func (s *Server) readiness(c echo.Context) error {
+// readyz handles GET /readyz: 200 when requests can be answered, else 503.
+func (s *Server) readyz(c echo.Context) error {
 	if s.cfg.State.Service() == nil {
-		return s.phase(c, http.StatusServiceUnavailable)
+		return s.sendPhase(c, http.StatusServiceUnavailable)
 	}
-	return s.phase(c, http.StatusOK)
+	return s.sendPhase(c, http.StatusOK)
 }
 
-// phase answers with the phase, and with why it is that to whom guarded routes tell as much: an error
-// names the device and the call that failed.
-func (s *Server) phase(c echo.Context, status int) error {
-	return answer(c, status, phase{s.cfg.State.Phase(), s.whyOf(c)})
+// sendPhase answers with the startup phase. Clients that may read guarded routes also
+// get the reason, since an error names the device and the call that failed.
+func (s *Server) sendPhase(c echo.Context, status int) error {
+	return answer(c, status, phase{s.cfg.State.Phase(), s.phaseReason(c)})
 }
 
 func (s *Server) version(c echo.Context) error {

@@ -10,17 +10,18 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// bodyKey is where a body is that was read already.
+// bodyKey is the context key of a body that was already read.
 const bodyKey = "body"
 
-// invocable is a task that /invocations dispatches to.
+// invocable is a handler that /invocations dispatches to.
 type invocable struct {
 	request string   // vLLM's name for its body
-	needs   []string // fields that are there and not null; of "a|b" one of them
+	needs   []string // fields that must be present and not null; "a|b": one of them
 	answer  func(echo.Context, *chat.Service) error
 }
 
-// invocables are the tasks that are served, in the order in which they are tried.
+// invocables returns the handlers for the model's tasks, in the order in which they
+// are tried.
 func (s *Server) invocables(tasks []string) []invocable {
 	if tasks == nil {
 		return []invocable{
@@ -43,7 +44,7 @@ func (s *Server) invocables(tasks []string) []invocable {
 	return append(out, invocable{"PoolingRequest", input, s.pooling})
 }
 
-// invocations is SageMaker's one route for all tasks.
+// invocations handles SageMaker's single route for all tasks.
 func (s *Server) invocations(c echo.Context, svc *chat.Service) error {
 	b, err := s.body(c)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Server) invocations(c echo.Context, svc *chat.Service) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil && !json.Valid(b) {
 		return chat.Errorf(chat.Malformed, "", "JSON decode error: %v.", err)
-	} // what is no object fits nothing
+	} // a body that is not an object fits no handler
 	c.Set(bodyKey, b)
 	var names []string
 	for _, i := range s.invocables(svc.Tasks()) {

@@ -11,25 +11,25 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// messagesPath is where Anthropic's protocol begins.
+// messagesPath is the root of the routes of Anthropic's protocol.
 const messagesPath = "/v1/messages"
 
-// messageDialect is a message's request in the terms of generate.
-type messageDialect struct{ *anthropic.Request }
+// messageWriter adapts a request of Anthropic's protocol to replyWriter.
+type messageWriter struct{ *anthropic.Request }
 
-func (d messageDialect) Stream(run *chat.Run) openai.Stream { return d.Events(run) }
+func (d messageWriter) Stream(run *chat.Run) openai.Stream { return d.Events(run) }
 
 func (s *Server) messages(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.messageBody, anthropic.Decode)
+	r, err := decodeBody(c, s.messageBody, anthropic.Decode)
 	if err != nil {
 		return err
 	}
 	wire := &openai.Wire{Stream: r.Stream, Unknown: r.Unknown}
-	return s.generate(c, svc, job{messageDialect{r}, &r.Ask, wire, "chatcmpl-"})
+	return s.generate(c, svc, job{messageWriter{r}, &r.Ask, wire, "chatcmpl-"})
 }
 
 func (s *Server) countTokens(c echo.Context, svc *chat.Service) error {
-	ask, err := decoded(c, s.messageBody, anthropic.DecodeCount)
+	ask, err := decodeBody(c, s.messageBody, anthropic.DecodeCount)
 	if err != nil {
 		return err
 	}
@@ -41,43 +41,43 @@ func (s *Server) countTokens(c echo.Context, svc *chat.Service) error {
 	return c.JSONBlob(http.StatusOK, anthropic.CountReply(t.Count))
 }
 
-// messageBody reads the body; Anthropic's clients look for the id under a name of
-// their own.
+// messageBody reads the body and sets the header Request-Id, which Anthropic's clients
+// read.
 func (s *Server) messageBody(c echo.Context) ([]byte, error) {
 	c.Response().Header().Set("Request-Id", c.Get(idKey).(string))
 	return s.body(c)
 }
 
-// wording is how a protocol writes errors: one with a Kind, a bare status, and one
-// that comes in the midst of a stream.
+// wording writes errors in a protocol's form: error for an error with a Kind, status
+// for a bare HTTP status, streamError for an error within a stream.
 type wording struct {
-	failed func(*chat.Error) []byte
-	status func(status int, message string) []byte
-	broken func(*chat.Error) []byte
+	error       func(*chat.Error) []byte
+	status      func(status int, message string) []byte
+	streamError func(*chat.Error) []byte
 }
 
-// isMessages says that a path is of Anthropic's protocol.
+// isMessages reports whether a path belongs to Anthropic's protocol.
 func isMessages(path string) bool {
 	return path == messagesPath || strings.HasPrefix(path, messagesPath+"/")
 }
 
-// wording is that of the path's protocol.
+// wording returns the wording of the path's protocol.
 func (s *Server) wording(c echo.Context) wording {
 	if isMessages(c.Request().URL.Path) {
 		return wording{
-			failed: func(e *chat.Error) []byte { return anthropic.Error(openai.Status(e), e.Message) },
-			status: anthropic.Error,
-			broken: func(e *chat.Error) []byte { return anthropic.Broken(nil, openai.Status(e), e.Message) },
+			error:       func(e *chat.Error) []byte { return anthropic.Error(openai.Status(e), e.Message) },
+			status:      anthropic.Error,
+			streamError: func(e *chat.Error) []byte { return anthropic.StreamError(nil, openai.Status(e), e.Message) },
 		}
 	}
 	if isResponses(c.Request().URL.Path) {
 		return responsesWording
 	}
 	return wording{
-		failed: openai.Error,
+		error: openai.Error,
 		status: func(status int, message string) []byte {
 			return openai.ErrorOf(status, http.StatusText(status), "", message)
 		},
-		broken: func(e *chat.Error) []byte { return openai.Broken(nil, e) },
+		streamError: func(e *chat.Error) []byte { return openai.StreamError(nil, e) },
 	}
 }

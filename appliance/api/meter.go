@@ -12,14 +12,14 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// PerKey limits each key by itself; 0: no limit.
+// PerKey limits each key separately; 0: no limit.
 type PerKey struct {
-	MaxConcurrent     int   // POST requests that may be open
+	MaxConcurrent     int   // open POST requests
 	RequestsPerMinute int   // POST requests
-	TokensPerMinute   int64 // of prompts and replies, counted when a reply ends
+	TokensPerMinute   int64 // tokens of prompts and replies, counted when a reply ends
 }
 
-// meter is what one key uses. It outlives changes of the settings.
+// meter counts the usage of one key. It survives changes of the settings.
 type meter struct {
 	mu       sync.Mutex
 	open     int
@@ -27,21 +27,20 @@ type meter struct {
 	tokens   bucket
 }
 
-// bucket is what was used, less what has run off since: a minute's worth of the
-// limit in a minute.
+// bucket is a leaky bucket: usage that decreases by perMinute each minute.
 type bucket struct {
 	used float64
 	at   time.Time
 }
 
-// drain brings the bucket to now.
+// drain updates the bucket to the current time.
 func (b *bucket) drain(now time.Time, perMinute float64) {
 	if d := now.Sub(b.at).Minutes(); d > 0 {
 		b.used, b.at = max(0, b.used-d*perMinute), now
 	}
 }
 
-// wait is how long it takes until there is room for n more within the limit.
+// wait returns the time until n more fit within the limit.
 func (b *bucket) wait(n, perMinute float64) time.Duration {
 	over := b.used + n - perMinute
 	if over <= 0 {
@@ -50,13 +49,14 @@ func (b *bucket) wait(n, perMinute float64) time.Duration {
 	return time.Duration(math.Ceil(over / perMinute * float64(time.Minute)))
 }
 
-// overLimit is how far a key is over one of its limits.
+// overLimit describes an exceeded limit of a key.
 type overLimit struct {
-	what string
-	wait time.Duration
+	what string        // the limit
+	wait time.Duration // until a request fits again
 }
 
-// begin counts a request in, or says why not; limits that are off count nothing.
+// begin counts a request as open. It returns the limit that the request exceeds, nil
+// for none. Limits of 0 count nothing.
 func (m *meter) begin(now time.Time, l PerKey) *overLimit {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +65,7 @@ func (m *meter) begin(now time.Time, l PerKey) *overLimit {
 	}
 	if per := float64(l.TokensPerMinute); per > 0 {
 		m.tokens.drain(now, per)
-		// A key in debt, or just at its limit, waits until a token is free.
+		// A key at or over its limit waits until one token is free.
 		if w := m.tokens.wait(1, per); w > 0 {
 			return &overLimit{strconv.FormatInt(l.TokensPerMinute, 10) + " tokens per minute", w}
 		}
@@ -81,21 +81,21 @@ func (m *meter) begin(now time.Time, l PerKey) *overLimit {
 	return nil
 }
 
-// hold counts in what goes on after its request was answered.
+// hold counts a background response as open after its request was answered.
 func (m *meter) hold() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open++
 }
 
-// end counts a request out.
+// end counts a request as closed.
 func (m *meter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open--
 }
 
-// charge counts the tokens of a reply that has ended.
+// charge counts the tokens of a completed reply.
 func (m *meter) charge(now time.Time, l PerKey, tokens int) {
 	if l.TokensPerMinute <= 0 {
 		return
@@ -108,11 +108,11 @@ func (m *meter) charge(now time.Time, l PerKey, tokens int) {
 
 const meterKey = "meter"
 
-// metered holds a key to its limits, on every route that computes.
-func (s *Server) metered(next echo.HandlerFunc) echo.HandlerFunc {
+// limitKeys applies the limits of the request's key to POST routes that need a key.
+func (s *Server) limitKeys(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		l := settings(c)
-		if c.Request().Method != http.MethodPost || isOpen(c.Request().URL.Path, l) {
+		if c.Request().Method != http.MethodPost || isPublic(c.Request().URL.Path, l) {
 			return next(c)
 		}
 		m := c.Get(meterKey).(*meter)
@@ -125,7 +125,7 @@ func (s *Server) metered(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// retryAfter is a time as the header has it: whole seconds, at least one.
+// retryAfter formats a duration for the header Retry-After: whole seconds, at least 1.
 func retryAfter(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64(math.Ceil(d.Seconds()))), 10)
 }

@@ -19,18 +19,18 @@ const (
 	idKey       = "id"
 )
 
-// settings are those the request began with.
+// settings returns the settings that the request started with.
 func settings(c echo.Context) *live { return c.Get(settingsKey).(*live) }
 
-// watch is around everything: it fixes settings and id, and tells log and metrics
-// how the request ended.
+// watch is the outermost middleware: it sets the request's settings and id, and
+// reports the finished request to the log and the metrics.
 func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start, l := time.Now(), s.settings.Load()
 		c.Set(settingsKey, l)
 		r := c.Request()
 		id := r.Header.Get(echo.HeaderXRequestID)
-		if !usable(id) {
+		if !validID(id) {
 			id = s.cfg.NewID()
 		}
 		c.Set(idKey, id)
@@ -39,16 +39,16 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		counted := &counter{ReadCloser: r.Body, length: r.ContentLength, out: http.NewResponseController(c.Response().Writer)}
 		r.Body = counted
-		bound(c, l, counted.out)
+		setDeadlines(c, l, counted.out)
 		closeUnread(c, counted)
 		defer func() {
-			holds(c).release()
+			reservationOf(c).release()
 			s.bodies.settle()
 		}()
 		if err := next(c); err != nil {
 			s.fail(err, c)
 		}
-		holds(c).release()
+		reservationOf(c).release()
 		defer s.drain(c, counted, l.MaxBodyBytes)
 		o := Observation{
 			Method: r.Method, Handler: c.Path(), Status: c.Response().Status, Duration: time.Since(start),
@@ -64,10 +64,10 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// bound gives the client its time: to send the body, and to take the reply. An
-// error here is a writer without deadlines, as in tests.
-func bound(c echo.Context, l *live, out *http.ResponseController) {
-	_ = out.SetWriteDeadline(time.Time{}) // that of the connection's last reply
+// setDeadlines limits the time that the client has to send the body and to read the
+// reply. It ignores the errors of writers without deadlines, which only tests use.
+func setDeadlines(c echo.Context, l *live, out *http.ResponseController) {
+	_ = out.SetWriteDeadline(time.Time{}) // reset the deadline of the connection's previous reply
 	if l.BodyTimeout > 0 && c.Request().ContentLength != 0 {
 		_ = out.SetReadDeadline(time.Now().Add(l.BodyTimeout))
 	}
@@ -76,8 +76,8 @@ func bound(c echo.Context, l *live, out *http.ResponseController) {
 	}
 }
 
-// recovered turns a panic into an error of this request alone.
-func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
+// recoverPanics turns a panic into an error of this request only.
+func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {
 			p := recover()
@@ -94,7 +94,8 @@ func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// ready refuses requests while there is no service.
+// ready passes requests on to the service; it refuses them while there is none, or
+// when the model does not have the route's task.
 func (s *Server) ready(next func(echo.Context, *chat.Service) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		svc := s.cfg.State.Service()
@@ -102,7 +103,7 @@ func (s *Server) ready(next func(echo.Context, *chat.Service) error) echo.Handle
 			c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 			return s.notReady()
 		}
-		if err := serves(c.Path(), svc); err != nil {
+		if err := checkTask(c.Path(), svc); err != nil {
 			return err
 		}
 		return next(c, svc)
@@ -113,20 +114,20 @@ func (s *Server) notReady() error {
 	return chat.Errorf(chat.Unavailable, "", "The server is not ready: %s.", s.cfg.State.Phase())
 }
 
-// fail answers an error, in a stream that has begun with a record. A client that has
-// ended its side of the connection may still read: it gets one too, and the connection
-// is closed.
+// fail answers with an error; in a stream that has started, with a record. A client
+// that closed its side of the connection may still read: it gets the error too, and
+// the connection is closed.
 func (s *Server) fail(err error, c echo.Context) {
 	w := c.Response()
 	if h, ok := err.(*echo.HTTPError); ok && !w.Committed {
-		_ = whole(c, h.Code, s.wording(c).status(h.Code, fmt.Sprint(h.Message)))
+		_ = sendJSON(c, h.Code, s.wording(c).status(h.Code, fmt.Sprint(h.Message)))
 		return
 	}
 	e := chat.AsError(err)
-	s.explain(c, e)
+	s.logError(c, e)
 	if w.Committed {
 		if w.Header().Get(echo.HeaderContentType) == eventStream {
-			_ = s.flush(w, s.wording(c).broken(e))
+			_ = s.flush(w, s.wording(c).streamError(e))
 		}
 		return
 	}
@@ -135,16 +136,17 @@ func (s *Server) fail(err error, c echo.Context) {
 	}
 	switch {
 	case e.Kind == chat.Overloaded:
-		w.Header().Set(echo.HeaderRetryAfter, retryAfter(s.retry()))
+		w.Header().Set(echo.HeaderRetryAfter, retryAfter(s.retryDelay()))
 	case e.Kind == chat.Unavailable && w.Header().Get(echo.HeaderRetryAfter) == "":
 		w.Header().Set(echo.HeaderRetryAfter, "1")
 	}
-	_ = whole(c, openai.Status(e), s.wording(c).failed(e))
+	_ = sendJSON(c, openai.Status(e), s.wording(c).error(e))
 }
 
-// whole answers with a body of known length, so that the client has all of it while the
-// rest of its own is drained.
-func whole(c echo.Context, status int, body []byte) error {
+// sendJSON answers with a JSON body. If the connection closes after the reply, it sets
+// Content-Length, so that the client has the whole reply while the rest of the
+// request's body is drained.
+func sendJSON(c echo.Context, status int, body []byte) error {
 	c.Response().Before(func() {
 		if c.Response().Header().Get(echo.HeaderConnection) == "close" {
 			c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
@@ -153,8 +155,8 @@ func whole(c echo.Context, status int, body []byte) error {
 	return c.JSONBlob(status, body)
 }
 
-// explain logs what the client is not told.
-func (s *Server) explain(c echo.Context, e *chat.Error) {
+// logError logs the cause of an error, which the client does not get.
+func (s *Server) logError(c echo.Context, e *chat.Error) {
 	if e.Kind == chat.Internal || e.Kind == chat.Unavailable && e.Cause != nil {
 		s.cfg.Log.ErrorContext(context.WithoutCancel(c.Request().Context()), "request failed", "id", c.Get(idKey), "error", e.Error())
 	}

@@ -14,13 +14,13 @@ import (
 	"vapp.dev/tests/mutate"
 )
 
-var mutations = flag.Int("mutations", 1000, "how many requests TestMutated sends; above 1000 with bombs too")
+var mutations = flag.Int("mutations", 1000, "number of requests that TestMutated sends; above 1000 also very large ones")
 
-// faults keeps what a server logs as an error: a panic, a failed request.
+// faults records what a server logs at level error: panics and failed requests.
 type faults struct {
 	slog.Handler
-	mu   sync.Mutex
-	told []string
+	mu     sync.Mutex
+	errors []string
 }
 
 func (f *faults) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
@@ -30,19 +30,19 @@ func (f *faults) Handle(_ context.Context, r slog.Record) error {
 	defer f.mu.Unlock()
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	f.told = append(f.told, text)
+	f.errors = append(f.errors, text)
 	return nil
 }
 
 func (f *faults) take() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := f.told
-	f.told = nil
+	out := f.errors
+	f.errors = nil
 	return out
 }
 
-// mutant is a server of every route that keeps its faults.
+// mutant returns a server with all routes, and the record of its errors.
 func mutant(t *testing.T) (*Server, *faults) {
 	log := &faults{Handler: slog.DiscardHandler}
 	s := docsServer(t)
@@ -55,15 +55,15 @@ func mutant(t *testing.T) (*Server, *faults) {
 	return New(c, set), log
 }
 
-// unavailable are the routes that only say that they are not available.
+// unavailable returns the paths of the routes that answer 501.
 func unavailable() (list []string) {
-	for _, r := range refused {
+	for _, r := range unsupported {
 		list = append(list, r.methods[0]+" "+r.path)
 	}
 	return list
 }
 
-// sendMutated sends one request, and waits so long for its reply.
+// sendMutated sends one request and waits for its reply, up to a limit.
 func sendMutated(s *Server, m mutate.Request, patience time.Duration) *httptest.ResponseRecorder {
 	done := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
@@ -86,8 +86,8 @@ func sendMutated(s *Server, m mutate.Request, patience time.Duration) *httptest.
 	}
 }
 
-// TestMutated: whatever a request holds, its answer is no fault of the server, comes,
-// and has the form of errors.
+// TestMutated checks that the server answers every mutated request in time, without an
+// internal error, and that refusals have the form of errors.
 func TestMutated(t *testing.T) {
 	s, log := mutant(t)
 	m, err := mutate.New(fetch(s, "GET", "/openapi.json").Body.Bytes(), unavailable(), 1)
@@ -116,6 +116,6 @@ func TestMutated(t *testing.T) {
 	}
 	t.Logf("statuses: %v", statuses)
 	if statuses[200] == 0 || statuses[400] == 0 {
-		t.Error("the requests are not of both kinds")
+		t.Error("got only answered or only refused requests, want both")
 	}
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// The header by which a gateway asks for load figures, and that of the answer: ORCA's
-// (Open Request Cost Aggregation), as Envoy and Kubernetes' inference gateway read them.
+// The request header that asks for load metrics, and the reply's header: ORCA (Open
+// Request Cost Aggregation), as Envoy and Kubernetes' inference gateway use them.
 const (
 	loadFormatHeader = "endpoint-load-metrics-format"
 	loadHeader       = "endpoint-load-metrics"
 )
 
-// tellLoad adds the load to a reply that is not streamed, when the client asks for it.
-func (s *Server) tellLoad(c echo.Context) {
+// addLoadHeader adds the load metrics to a reply that is not streamed, if the request
+// asks for them.
+func (s *Server) addLoadHeader(c echo.Context) {
 	format := strings.ToUpper(c.Request().Header.Get(loadFormatHeader))
 	if format == "" || s.cfg.Load == nil {
 		return
@@ -32,7 +33,7 @@ func (s *Server) tellLoad(c echo.Context) {
 	}
 }
 
-// decimal writes a share as Python does, with a digit behind the point.
+// decimal formats a number as Python does, with at least one digit after the point.
 func decimal(v float64) string {
 	text := strconv.FormatFloat(v, 'f', -1, 64)
 	if !strings.Contains(text, ".") {

@@ -9,18 +9,18 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// keyed marks the context of a request that showed a key.
+// keyed is the context key that marks a request with a valid key.
 type keyed struct{}
 
-// HasKey reports whether a request showed one of the server's keys. Without keys
-// every client is anonymous.
+// HasKey reports whether a request has one of the server's keys. On a server without
+// keys no request has one.
 func HasKey(r *http.Request) bool { return r.Context().Value(keyed{}) != nil }
 
-// hasKey is HasKey in a handler of this package.
+// hasKey is HasKey for a handler of this package.
 func hasKey(c echo.Context) bool { return c.Get(ownerKey) != nil }
 
-// wrapped serves by a handler that may ask HasKey.
-func wrapped(h http.Handler) echo.HandlerFunc {
+// passKey adapts a handler that calls HasKey.
+func passKey(h http.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if hasKey(c) {
@@ -31,25 +31,25 @@ func wrapped(h http.Handler) echo.HandlerFunc {
 	}
 }
 
-// folders are those of an absolute path in a text.
+// folders matches the directories of an absolute path in a text.
 var folders = regexp.MustCompile("(^|[\\s\"'`=(\\[,:])(?:file://)?/(?:[^\\s/\"'`,:;()\\[\\]]+/)+")
 
-// WithoutFolders returns a text with the last element in place of each absolute path: what
-// clients without a key may read.
+// WithoutFolders returns a text in which each absolute path is replaced by its last
+// element, for clients without a key.
 func WithoutFolders(text string) string { return folders.ReplaceAllString(text, "$1") }
 
-// rootOf returns where the model came from, of an absolute path the last element unless the
-// request showed a key.
-func rootOf(c echo.Context, root string) string {
+// modelRoot returns the model's source. Without a key, an absolute path is replaced by
+// its last element.
+func modelRoot(c echo.Context, root string) string {
 	if filepath.IsAbs(root) && !hasKey(c) {
 		return filepath.Base(root)
 	}
 	return root
 }
 
-// listed returns the served names. The model's absolute path, where it is a second
-// name of its last element, is left out unless the request showed a key.
-func listed(c echo.Context, names []string, root string) (list []string) {
+// servedNames returns the served names. Without a key, it omits the model's absolute
+// path, which is served as a second name of its last element.
+func servedNames(c echo.Context, names []string, root string) (list []string) {
 	for i, name := range names {
 		if i == 0 || name != root || !filepath.IsAbs(name) || hasKey(c) {
 			list = append(list, name)
@@ -58,8 +58,9 @@ func listed(c echo.Context, names []string, root string) (list []string) {
 	return list
 }
 
-// whyOf returns the reason of a phase as the request may read it.
-func (s *Server) whyOf(c echo.Context) string {
+// phaseReason returns the reason for the phase, without directories or empty where
+// the request may not read it.
+func (s *Server) phaseReason(c echo.Context) string {
 	l := settings(c)
 	if s.cfg.Why == nil || !l.trusted(c.Request()) {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"vapp.dev/appliance/chat/pooling"
 )
 
-// poolingRoutes are those of models that pool.
+// poolingRoutes returns the routes of pooling models.
 func (s *Server) poolingRoutes() []route {
 	const (
 		tag   = "Pooling"
@@ -19,12 +19,12 @@ func (s *Server) poolingRoutes() []route {
 		pair  = `{"text_1":"Which one is a fruit?","text_2":["An apple.","A brick."]}`
 		rank  = `{"query":"Which one is a fruit?","documents":["A brick.","An apple."]}`
 	)
-	score := tells(tag, "How well texts go together", openai.ScoreShape(), pair)
-	rerank := tells(tag, "Documents by how well they go with a query, the best first", openai.RerankShape(), rank)
+	score := describe(tag, "Score the similarity of texts", openai.ScoreShape(), pair)
+	rerank := describe(tag, "Rank documents by their relevance to a query", openai.RerankShape(), rank)
 	return []route{
-		{"POST", "/v1/embeddings", s.ready(s.embeddings), tells(tag, "A vector of each text", openai.EmbeddingShape(), input)},
-		{"POST", "/pooling", s.ready(s.pooling), tells(tag, "Any task of a model that pools", openai.PoolingShape(), input)},
-		{"POST", "/classify", s.ready(s.classify), tells(tag, "The class of each text", openai.ClassifyShape(), input)},
+		{"POST", "/v1/embeddings", s.ready(s.embeddings), describe(tag, "Embed texts", openai.EmbeddingShape(), input)},
+		{"POST", "/pooling", s.ready(s.pooling), describe(tag, "Any task of a pooling model", openai.PoolingShape(), input)},
+		{"POST", "/classify", s.ready(s.classify), describe(tag, "Classify texts", openai.ClassifyShape(), input)},
 		{"POST", "/score", s.ready(s.score), score},
 		{"POST", "/v1/score", s.ready(s.score), score},
 		{"POST", "/rerank", s.ready(s.rerank), rerank},
@@ -33,8 +33,8 @@ func (s *Server) poolingRoutes() []route {
 	}
 }
 
-// apis are the names of the routes that only models of one kind serve, and the task they
-// need: "" is text. A path below one of them is that one's.
+// apis lists the routes that only some models serve: vLLM's name of the API, and the
+// task that the model needs ("": generate). A row includes the paths below its path.
 var apis = []struct{ path, name, task string }{
 	{"/v1/chat/completions", "Chat Completions API", ""},
 	{"/v1/completions", "Completions API", ""},
@@ -51,8 +51,8 @@ var apis = []struct{ path, name, task string }{
 	{"/v2/rerank", "Rerank (Score) API", chat.TaskScore},
 }
 
-// serves refuses a route of the other kind of model, or of a task that this one lacks.
-func serves(path string, svc *chat.Service) error {
+// checkTask returns an error for a route whose task the model does not have.
+func checkTask(path string, svc *chat.Service) error {
 	for _, a := range apis {
 		if path != a.path && !strings.HasPrefix(path, a.path+"/") {
 			continue
@@ -72,7 +72,7 @@ func serves(path string, svc *chat.Service) error {
 }
 
 func (s *Server) embeddings(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeEmbedding)
+	r, err := decodeBody(c, s.body, openai.DecodeEmbedding)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Server) embeddings(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) pooling(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodePooling)
+	r, err := decodeBody(c, s.body, openai.DecodePooling)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *Server) pooling(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) classify(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeClassify)
+	r, err := decodeBody(c, s.body, openai.DecodeClassify)
 	if err != nil {
 		return err
 	}
@@ -108,15 +108,15 @@ func (s *Server) classify(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) score(c echo.Context, svc *chat.Service) error {
-	return s.scored(c, svc, openai.DecodeScore, "score-", func(_ *openai.ScoreRequest, p *pooling.Output) []byte { return openai.Scores(p) })
+	return s.scoreWith(c, svc, openai.DecodeScore, "score-", func(_ *openai.ScoreRequest, p *pooling.Output) []byte { return openai.Scores(p) })
 }
 
 func (s *Server) rerank(c echo.Context, svc *chat.Service) error {
-	return s.scored(c, svc, openai.DecodeRerank, "rerank-", (*openai.ScoreRequest).Ranking)
+	return s.scoreWith(c, svc, openai.DecodeRerank, "rerank-", (*openai.ScoreRequest).Ranking)
 }
 
-func (s *Server) scored(c echo.Context, svc *chat.Service, decode func([]byte) (*openai.ScoreRequest, error), prefix string, reply func(*openai.ScoreRequest, *pooling.Output) []byte) error {
-	r, err := decoded(c, s.body, decode)
+func (s *Server) scoreWith(c echo.Context, svc *chat.Service, decode func([]byte) (*openai.ScoreRequest, error), prefix string, reply func(*openai.ScoreRequest, *pooling.Output) []byte) error {
+	r, err := decodeBody(c, s.body, decode)
 	if err != nil {
 		return err
 	}
@@ -135,9 +135,9 @@ func (s *Server) pool(c echo.Context, svc *chat.Service, a *pooling.Params, unkn
 	})
 }
 
-// open names a request and counts what it used.
+// open sets a request's id, runs answer, and counts the tokens used.
 func (s *Server) open(c echo.Context, id *string, unknown []string, prefix string, answer func() (*pooling.Output, error)) (*pooling.Output, error) {
-	s.wired(c, &openai.Wire{Unknown: unknown})
+	s.applyWire(c, &openai.Wire{Unknown: unknown})
 	own := job{ask: &chat.RequestParams{ID: *id}, prefix: prefix}
 	*id = s.replyID(c, own)
 	p, err := answer()
@@ -145,12 +145,12 @@ func (s *Server) open(c echo.Context, id *string, unknown []string, prefix strin
 		return nil, err
 	}
 	now := s.cfg.Now()
-	s.pace.ended(now)
+	s.completions.add(now)
 	c.Get(meterKey).(*meter).charge(now, settings(c).PerKey, p.Usage.Prompt)
 	return p, nil
 }
 
-// vectors writes JSON or bytes.
+// vectors answers with JSON or bytes.
 func vectors(c echo.Context, b openai.PoolBody) error {
 	if b.JSON != nil {
 		return c.JSONBlob(http.StatusOK, b.JSON)

@@ -9,9 +9,9 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// generateTokens takes tokens and answers tokens.
+// generateTokens handles POST /inference/v1/generate: token ids in, token ids out.
 func (s *Server) generateTokens(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeGenerate)
+	r, err := decodeBody(c, s.body, openai.DecodeGenerate)
 	if err != nil {
 		return err
 	}
@@ -19,24 +19,24 @@ func (s *Server) generateTokens(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) renderChat(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeChat)
+	r, err := decodeBody(c, s.body, openai.DecodeChat)
 	if err != nil {
 		return err
 	}
-	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "chatcmpl-"}, r.Rendered)
+	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "chatcmpl-"}, r.RenderReply)
 }
 
 func (s *Server) renderCompletion(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeCompletion)
+	r, err := decodeBody(c, s.body, openai.DecodeCompletion)
 	if err != nil {
 		return err
 	}
-	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "cmpl-"}, r.Rendered)
+	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "cmpl-"}, r.RenderReply)
 }
 
-// render answers with what generateTokens would take.
+// render answers with the request that generateTokens would take.
 func (s *Server) render(c echo.Context, svc *chat.Service, j job, write func([]chat.RenderedRequest) []byte) error {
-	s.wired(c, j.wire)
+	s.applyWire(c, j.wire)
 	j.ask.ID = s.replyID(c, j)
 	req, err := chat.NewRequest(*j.ask, &settings(c).Chat)
 	if err != nil {
@@ -49,9 +49,9 @@ func (s *Server) render(c echo.Context, svc *chat.Service, j job, write func([]c
 	return c.JSONBlob(http.StatusOK, write(ready))
 }
 
-// batch answers several conversations with one reply.
+// batch answers several conversations in one reply.
 func (s *Server) batch(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeBatch)
+	r, err := decodeBody(c, s.body, openai.DecodeBatch)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Server) batch(c echo.Context, svc *chat.Service) error {
 	id := s.replyID(c, job{ask: &r.Requests[0].Ask, prefix: "chatcmpl-"})
 	var runs []*chat.Run
 	for _, one := range r.Requests {
-		s.wired(c, &one.Wire)
+		s.applyWire(c, &one.Wire)
 		one.Ask.ID = id
 		req, err := chat.NewRequest(one.Ask, &set.Chat)
 		if err != nil {
@@ -74,10 +74,10 @@ func (s *Server) batch(c echo.Context, svc *chat.Service) error {
 		}
 		one.Ask.Chat = nil
 		defer run.Close()
-		defer s.used(set, c.Get(meterKey).(*meter), run)
+		defer s.countUsage(set, c.Get(meterKey).(*meter), run)
 		runs = append(runs, run)
 	}
-	holds(c).release()
+	reservationOf(c).release()
 	var replies []chat.Reply
 	for _, run := range runs {
 		one, err := wait(ctx, run)

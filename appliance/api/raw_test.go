@@ -12,8 +12,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// TestRenderThenGenerate: what …/render makes of a request gives the engine the same
-// request as the request itself does.
+// TestRenderThenGenerate checks that a rendered request gives the same engine request as
+// the original.
 func TestRenderThenGenerate(t *testing.T) {
 	const user = `"messages":[{"role":"user","content":"hi"}]`
 	temperature := 0.25
@@ -61,8 +61,8 @@ func TestRenderThenGenerate(t *testing.T) {
 	}
 }
 
-// TestBatchDefaults: every conversation is a request of its own, with the defaults of a
-// batch where the body leaves a parameter open.
+// TestBatchDefaults checks that each conversation of a batch is a separate request, with
+// the batch's defaults for absent parameters.
 func TestBatchDefaults(t *testing.T) {
 	m := &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script {
 		return chattest.Script{Text: string(rune(r.Prompt[len("[user]")]))}
@@ -76,7 +76,7 @@ func TestBatchDefaults(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || len(reply.Choices) != 3 {
-		t.Fatal(w.Code, w.Body, err)
+		t.Fatalf("got %d %s (%v), want 3 choices", w.Code, w.Body, err)
 	}
 	for i, r := range m.Requests() {
 		p, c := r.Params, reply.Choices[i]
@@ -86,13 +86,14 @@ func TestBatchDefaults(t *testing.T) {
 	}
 }
 
-// TestBeamsStream: a stream of a beam search says what the plain reply does.
+// TestBeamsStream checks that a streamed beam search has the same text as one that is
+// not streamed.
 func TestBeamsStream(t *testing.T) {
 	s := testServer(&chattest.Model{}, testSettings())
 	const body = `{"prompt":"x","use_beam_search":true,"n":2,"max_tokens":3`
 	var whole struct{ Choices []struct{ Text string } }
 	if err := json.Unmarshal(post(s, "/v1/completions", body+"}").Body.Bytes(), &whole); err != nil || len(whole.Choices) != 2 {
-		t.Fatal(whole, err)
+		t.Fatalf("got %+v (%v), want 2 choices", whole, err)
 	}
 	var texts [2]string
 	for line := range strings.SplitSeq(post(s, "/v1/completions", body+`,"stream":true}`).Body.String(), "\n\n") {

@@ -9,13 +9,13 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// refusal is a request that is refused, and how.
+// refusal is a request that must be refused, with the expected error.
 type refusal struct {
-	body   string // of a chat when it starts with c, of a completion when with t
+	body   string // starts with c for a chat, with t for a completion
 	status int
 	kind   string
 	param  string // "" for null
-	text   string // the message, or its part where it begins with …
+	text   string // the message; a part of it if it begins with …
 }
 
 const (
@@ -23,7 +23,7 @@ const (
 	late  = "BadRequestError"
 )
 
-var refusals = map[string][]refusal{
+var unsupportedFields = map[string][]refusal{
 	"decoding": {
 		{`c{`, 400, early, "", "…JSON decode error"},
 		{`c[]`, 400, early, "", "The body must be a JSON object."},
@@ -183,7 +183,7 @@ var refusals = map[string][]refusal{
 	},
 }
 
-// spell writes out the short forms of a refusal's body.
+// spell expands the short forms in a refusal's body.
 func spell(body string) (path, text string) {
 	path = map[byte]string{'c': "/v1/chat/completions", 't': "/v1/completions"}[body[0]]
 	text = body[1:]
@@ -207,7 +207,7 @@ func spell(body string) (path, text string) {
 
 func TestRefusals(t *testing.T) {
 	s := testServer(&chattest.Model{}, testSettings())
-	for group, list := range refusals {
+	for group, list := range unsupportedFields {
 		for _, want := range list {
 			path, body := spell(want.body)
 			r := httptest.NewRequest("POST", path, strings.NewReader(body))

@@ -10,21 +10,21 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// responsesPath is where OpenAI's newer protocol begins.
+// responsesPath is the root of the routes of OpenAI's Responses protocol.
 const responsesPath = "/v1/responses"
 
 func isResponses(path string) bool {
 	return path == responsesPath || strings.HasPrefix(path, responsesPath+"/")
 }
 
-// responses answers a request for a response.
+// responses handles POST /v1/responses.
 func (s *Server) responses(c echo.Context, svc *chat.Service) error {
-	r, err := decoded(c, s.body, openai.DecodeResponses)
+	r, err := decodeBody(c, s.body, openai.DecodeResponses)
 	if err != nil {
 		return err
 	}
 	if s.cfg.Responses != nil {
-		return s.storing(c, svc, r)
+		return s.respondStored(c, svc, r)
 	}
 	if r.Background {
 		return chat.Errorf(chat.Invalid, "background", "`background` is not supported: this server stores no responses. Leave the field out, and read the reply or its stream; or let the operator set serve.responses.")
@@ -39,8 +39,8 @@ func (s *Server) responses(c echo.Context, svc *chat.Service) error {
 	return s.respond(c, svc, r, nil)
 }
 
-// respond runs a request in the foreground; keep, where there is one, stores the
-// reply before the client is told of its end.
+// respond runs a request in the foreground. keep, unless nil, stores the reply before
+// the client gets its end.
 func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest, keep func(*openai.ResponsesReply)) error {
 	ctx, j := c.Request().Context(), job{nil, &r.Ask, &r.Wire, "resp_"}
 	if keep == nil {
@@ -71,21 +71,21 @@ func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 	}
 	reply.Close(nil)
 	keep(reply)
-	s.tellLoad(c)
+	s.addLoadHeader(c)
 	return c.JSONBlob(http.StatusOK, reply.Final())
 }
 
-// decoder is the text of tokens of a run.
+// decoder returns a function that detokenizes tokens of a run.
 func (s *Server) decoder(c echo.Context, svc *chat.Service, run *chat.Run) func([]int32) string {
 	set := &settings(c).Chat
 	return func(ids []int32) string {
-		text, _ := svc.Detokenize(run.Model, ids, set) // ids that the service itself has made
+		text, _ := svc.Detokenize(run.Model, ids, set) // no error: the service made these ids
 		return text
 	}
 }
 
-// streamResponse writes the events. Until the first delta an error has a status of
-// its own; one after that ends the response as failed.
+// streamResponse streams the events of a reply. An error before the first delta has
+// its own HTTP status; a later one ends the response as failed.
 func (s *Server) streamResponse(c echo.Context, run *chat.Run, reply *openai.ResponsesReply, keep func()) error {
 	ctx := c.Request().Context()
 	deltas, err := next(ctx, run)
@@ -108,7 +108,7 @@ func (s *Server) streamResponse(c echo.Context, run *chat.Run, reply *openai.Res
 		if e.Kind == chat.Gone {
 			return e
 		}
-		s.explain(c, e)
+		s.logError(c, e)
 		reply.Fail(e)
 	}
 	buf = reply.Close(buf)
@@ -117,9 +117,9 @@ func (s *Server) streamResponse(c echo.Context, run *chat.Run, reply *openai.Res
 }
 
 var responsesWording = wording{
-	failed: openai.ResponsesError,
+	error: openai.ResponsesError,
 	status: func(status int, message string) []byte {
 		return openai.ErrorOf(status, http.StatusText(status), "", message)
 	},
-	broken: openai.ResponsesBroken,
+	streamError: openai.ResponsesStreamError,
 }

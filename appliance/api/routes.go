@@ -13,19 +13,19 @@ import (
 	"vapp.dev/appliance/api/openapi"
 )
 
-// statusRoute is what the page asks for each second.
+// statusRoute is the route that the page requests each second.
 const statusRoute = "/admin/status"
 
-// route is one row of the table: what is served, by whom, and what /openapi.json
-// tells of it. Its operation's Path may be left out where it is the route's own.
+// route is one row of the route table: the methods and path, the handler, and the
+// entry of /openapi.json. An empty Path of the entry stands for the route's path.
 type route struct {
-	methods string // with spaces between
-	path    string // as echo writes it
-	serve   echo.HandlerFunc
-	tells   openapi.Operation
+	methods   string // with spaces between
+	path      string // as echo writes it
+	serve     echo.HandlerFunc
+	operation openapi.Operation
 }
 
-// table is every route that does something.
+// table returns every supported route.
 func (s *Server) table() []route {
 	return slices.Concat(s.openaiRoutes(), s.responsesRoutes(), s.anthropicRoutes(), s.poolingRoutes(), s.infoRoutes(), s.docsRoutes(), s.ownRoutes())
 }
@@ -37,28 +37,28 @@ func (s *Server) openaiRoutes() []route {
 		upon  = `{"prompt":"Once upon a time","max_tokens":32}`
 	)
 	return []route{
-		{"POST", "/v1/chat/completions", s.ready(s.chat), tells(tag, "Answer a conversation", openai.ChatShape(), hello)},
-		{"POST", "/v1/completions", s.ready(s.completion), tells(tag, "Go on with a text", openai.CompletionShape(), upon)},
-		{"POST", "/v1/chat/completions/render", s.ready(s.renderChat), tells(tag, "The tokens and parameters that a conversation becomes", openai.RenderChatShape(), hello)},
-		{"POST", "/v1/chat/completions/batch", s.ready(s.batch), tells(tag, "Answer several conversations", openai.BatchShape(),
+		{"POST", "/v1/chat/completions", s.ready(s.chat), describe(tag, "Answer a conversation", openai.ChatShape(), hello)},
+		{"POST", "/v1/completions", s.ready(s.completion), describe(tag, "Continue a text", openai.CompletionShape(), upon)},
+		{"POST", "/v1/chat/completions/render", s.ready(s.renderChat), describe(tag, "Render a conversation as tokens and parameters", openai.RenderChatShape(), hello)},
+		{"POST", "/v1/chat/completions/batch", s.ready(s.batch), describe(tag, "Answer several conversations", openai.BatchShape(),
 			`{"messages":[[{"role":"user","content":"Say hello."}],[{"role":"user","content":"Say goodbye."}]],"max_tokens":32}`)},
-		{"POST", "/v1/completions/render", s.ready(s.renderCompletion), tells(tag, "The tokens and parameters that texts become", openai.RenderCompletionShape(), upon)},
-		{"POST", "/inference/v1/generate", s.ready(s.generateTokens), tells(tag, "Tokens to tokens", openai.GenerateShape(),
+		{"POST", "/v1/completions/render", s.ready(s.renderCompletion), describe(tag, "Render texts as tokens and parameters", openai.RenderCompletionShape(), upon)},
+		{"POST", "/inference/v1/generate", s.ready(s.generateTokens), describe(tag, "Continue tokens with tokens", openai.GenerateShape(),
 			`{"token_ids":[1,2,3],"sampling_params":{"max_tokens":32}}`)},
-		{"POST", "/invocations", s.ready(s.invocations), tells(tag, "Any of the requests above, told by its fields", openai.InvocationsShape(), hello)},
-		{"GET", "/v1/models", s.ready(s.models), tells(tag, "List the served names", openai.ModelsShape(), "")},
+		{"POST", "/invocations", s.ready(s.invocations), describe(tag, "Any of the requests above, recognized by its fields", openai.InvocationsShape(), hello)},
+		{"GET", "/v1/models", s.ready(s.models), describe(tag, "List the served names", openai.ModelsShape(), "")},
 		{"GET", "/v1/models/*", s.ready(s.model), openapi.Operation{
 			Path: "/v1/models/{model}", Tag: tag, Summary: "Describe a served name", Reply: openai.Model{},
 			Params: struct {
-				Model string `path:"model" description:"It may hold slashes."`
+				Model string `path:"model" description:"The name may contain slashes."`
 			}{},
 		}},
-		{"POST", "/tokenize", s.ready(s.tokenize), tells(tag, "Text or a conversation to tokens", openai.TokenizeShape(), `{"prompt":"Hello!"}`)},
-		{"POST", "/detokenize", s.ready(s.detokenize), tells(tag, "Tokens to text", openai.DetokenizeShape(), `{"tokens":[1,2,3]}`)},
+		{"POST", "/tokenize", s.ready(s.tokenize), describe(tag, "Tokenize a text or a conversation", openai.TokenizeShape(), `{"prompt":"Hello!"}`)},
+		{"POST", "/detokenize", s.ready(s.detokenize), describe(tag, "Detokenize", openai.DetokenizeShape(), `{"tokens":[1,2,3]}`)},
 	}
 }
 
-// responseID is in a path.
+// responseID is the path parameter of a response.
 type responseID struct {
 	ID string `path:"id"`
 }
@@ -66,28 +66,28 @@ type responseID struct {
 func (s *Server) responsesRoutes() []route {
 	const tag = "Responses"
 	return []route{
-		{"POST", responsesPath, s.ready(s.responses), tells(tag, "Answer a text or items", openai.ResponsesShape(), `{"input":"Say hello.","max_output_tokens":32}`)},
-		{"GET", responsesPath + "/:id", s.stored(s.storedResponse), openapi.Operation{
-			Path: responsesPath + "/{id}", Tag: tag, Summary: "A stored response, or the events of its stream",
+		{"POST", responsesPath, s.ready(s.responses), describe(tag, "Answer a text or items", openai.ResponsesShape(), `{"input":"Say hello.","max_output_tokens":32}`)},
+		{"GET", responsesPath + "/:id", s.withStored(s.storedResponse), openapi.Operation{
+			Path: responsesPath + "/{id}", Tag: tag, Summary: "Read a stored response, or the events of its stream",
 			Params: struct {
 				responseID
-				Stream        bool `query:"stream" description:"Of a response that was created in the background and streamed: its events."`
-				StartingAfter int  `query:"starting_after" description:"Those with a greater sequence_number."`
+				Stream        bool `query:"stream" description:"Return the events of a background response that was created with stream."`
+				StartingAfter int  `query:"starting_after" description:"Return only events with a greater sequence_number."`
 			}{}, Reply: openai.ResponsesShape().Reply, Record: openai.ResponsesShape().Record,
 		}},
-		{"DELETE", responsesPath + "/:id", s.stored(s.deleteResponse), openapi.Operation{
-			Path: responsesPath + "/{id}", Tag: tag, Summary: "Forget a stored response", Params: responseID{}, Reply: openai.DeletionShape().Reply,
+		{"DELETE", responsesPath + "/:id", s.withStored(s.deleteResponse), openapi.Operation{
+			Path: responsesPath + "/{id}", Tag: tag, Summary: "Delete a stored response", Params: responseID{}, Reply: openai.DeletionShape().Reply,
 		}},
-		{"POST", responsesPath + "/:id/cancel", s.stored(s.cancelResponse), openapi.Operation{
-			Path: responsesPath + "/{id}/cancel", Tag: tag, Summary: "End a response that runs in the background", Params: responseID{}, Reply: openai.ResponsesShape().Reply,
+		{"POST", responsesPath + "/:id/cancel", s.withStored(s.cancelResponse), openapi.Operation{
+			Path: responsesPath + "/{id}/cancel", Tag: tag, Summary: "Cancel a background response", Params: responseID{}, Reply: openai.ResponsesShape().Reply,
 		}},
-		{"GET", responsesPath + "/:id/input_items", s.stored(s.inputItems), openapi.Operation{
-			Path: responsesPath + "/{id}/input_items", Tag: tag, Summary: "What a stored response answers, what came before it included",
+		{"GET", responsesPath + "/:id/input_items", s.withStored(s.inputItems), openapi.Operation{
+			Path: responsesPath + "/{id}/input_items", Tag: tag, Summary: "List the input items of a stored response, those of previous responses included",
 			Params: struct {
 				responseID
 				Limit int    `query:"limit" default:"20" minimum:"1" maximum:"100"`
 				Order string `query:"order" default:"desc" enum:"asc,desc"`
-				After string `query:"after" description:"The id of an item: those behind it."`
+				After string `query:"after" description:"An item's id: return the items after it."`
 			}{}, Reply: openai.ItemPageShape().Reply,
 		}},
 	}
@@ -113,11 +113,11 @@ func (s *Server) infoRoutes() []route {
 	list := []route{
 		{"GET", "/health", s.health, openapi.Operation{Tag: tag, Summary: health, Open: true}},
 		{"GET POST", "/ping", s.health, openapi.Operation{Tag: tag, Summary: health, Open: true}},
-		{"GET", "/livez", s.alive, openapi.Operation{Tag: tag, Summary: "Whether there is a process at all", Reply: phase{}, Open: true}},
-		{"GET", "/readyz", s.readiness, openapi.Operation{Tag: tag, Summary: "Whether requests are answered: 200 or 503", Reply: phase{}, Open: true}},
+		{"GET", "/livez", s.livez, openapi.Operation{Tag: tag, Summary: "Whether the process is alive: 200", Reply: phase{}, Open: true}},
+		{"GET", "/readyz", s.readyz, openapi.Operation{Tag: tag, Summary: "Whether requests are answered: 200 or 503", Reply: phase{}, Open: true}},
 		{"GET", "/version", s.version, openapi.Operation{Tag: tag, Summary: "The server's version", Reply: version{}, Open: true}},
-		{"GET", "/load", s.load, openapi.Operation{Tag: tag, Summary: "How many requests are in flight", Reply: load{}, Open: true}},
-		{"POST", "/is_scaling_elastic_ep", s.notScaling, openapi.Operation{Tag: tag, Summary: "Whether a scaling is under way: never", Reply: scaling{}}},
+		{"GET", "/load", s.load, openapi.Operation{Tag: tag, Summary: "The number of requests in flight", Reply: load{}, Open: true}},
+		{"POST", "/is_scaling_elastic_ep", s.notScaling, openapi.Operation{Tag: tag, Summary: "Whether the number of replicas is changing: always false", Reply: scaling{}}},
 	}
 	if s.cfg.Metrics != nil {
 		h := echo.WrapHandler(s.cfg.Metrics)
@@ -129,16 +129,16 @@ func (s *Server) infoRoutes() []route {
 	return list
 }
 
-// ownRoutes are vapp's own.
+// ownRoutes returns the routes that only vapp has.
 func (s *Server) ownRoutes() (list []route) {
 	const tag = "Appliance"
 	if s.cfg.Reloads != nil {
-		list = append(list, route{"GET", "/admin/reloads", wrapped(s.cfg.Reloads),
-			openapi.Operation{Tag: tag, Summary: "What became of each reload of the profile", Reply: []any{}}})
+		list = append(list, route{"GET", "/admin/reloads", passKey(s.cfg.Reloads),
+			openapi.Operation{Tag: tag, Summary: "The outcome of each reload of the profile", Reply: []any{}}})
 	}
 	if s.cfg.Status != nil {
-		list = append(list, route{"GET", statusRoute, wrapped(s.cfg.Status),
-			openapi.Operation{Tag: tag, Summary: "Plan, reality and load, as the page at / shows them", Reply: map[string]any{}}})
+		list = append(list, route{"GET", statusRoute, passKey(s.cfg.Status),
+			openapi.Operation{Tag: tag, Summary: "Plan, actual memory and load, as shown by the page at /", Reply: map[string]any{}}})
 	}
 	if s.cfg.Page != nil {
 		list = append(list, route{"GET", "/", echo.WrapHandler(s.cfg.Page),
@@ -147,32 +147,32 @@ func (s *Server) ownRoutes() (list []route) {
 	return list
 }
 
-// tells is the operation of a shape.
-func tells(tag, summary string, s openai.Shape, example string) openapi.Operation {
+// describe returns the operation of a route with the given shape.
+func describe(tag, summary string, s openai.Shape, example string) openapi.Operation {
 	return openapi.Operation{Tag: tag, Summary: summary, Request: s.Request, Reply: s.Reply, Record: s.Record, Example: example}
 }
 
 func (s *Server) routes() {
 	for _, r := range s.table() {
-		if len(r.tells.Request) > 0 {
-			r.serve = s.admitted(r.serve)
+		if len(r.operation.Request) > 0 {
+			r.serve = s.admit(r.serve)
 		}
 		s.echo.Match(strings.Fields(r.methods), r.path, r.serve)
 	}
-	for _, r := range refused {
+	for _, r := range unsupported {
 		s.echo.Match(r.methods, r.path, s.refuse)
 	}
 }
 
-// operations are what the document tells, in the table's order.
+// operations returns the entries of the OpenAPI document, in the table's order.
 func (s *Server) operations() (list []openapi.Operation) {
 	for _, r := range s.table() {
 		for _, method := range strings.Fields(r.methods) {
-			op := r.tells
+			op := r.operation
 			if op.Method = method; op.Path == "" {
 				op.Path = r.path
 			}
-			if method != http.MethodHead { // as GET, without the body
+			if method != http.MethodHead { // GET is documented
 				list = append(list, op)
 			}
 		}
@@ -186,8 +186,7 @@ type Route struct {
 	Methods []string
 }
 
-// Routes lists what is served, by path; routes that only say that they are not
-// available are left out.
+// Routes returns the supported routes, sorted by path.
 func (s *Server) Routes() []Route {
 	methods := map[string][]string{}
 	for _, r := range s.echo.Routes() {
@@ -195,7 +194,7 @@ func (s *Server) Routes() []Route {
 			methods[r.Path] = append(methods[r.Path], r.Method)
 		}
 	}
-	for _, r := range refused {
+	for _, r := range unsupported {
 		delete(methods, r.path)
 	}
 	var out []Route
@@ -207,7 +206,7 @@ func (s *Server) Routes() []Route {
 	return out
 }
 
-// LogRoutes writes the table as vLLM does.
+// LogRoutes logs the routes in vLLM's format.
 func (s *Server) LogRoutes() {
 	s.cfg.Log.Info("Available routes are:")
 	for _, r := range s.Routes() {

@@ -1,6 +1,6 @@
 package api
 
-// moreRules are the rows about the other routes.
+// moreRules are the rows about further routes.
 var moreRules = []rule{
 	{"4", textPath, "prompt", "missing: 400", `{}`, "", "", "", 400, `Either prompt or prompt_embeds must be provided and non-empty.`, ""},
 	{"4", textPath, "prompt", "array of strings: a choice each", `{"prompt":["a","b"]}`, "", "", "", 200, `"index":0,"text":"Hello!"¦"index":1,"text":"Hello!"`, ""},
@@ -22,7 +22,7 @@ var moreRules = []rule{
 	{"5.3", chatPath, "stop", "the text ends before the string", `{M,"stop":"lo"}`, "", "", "", 200, `"content":"Hel"`, ""},
 	{"5.3", chatPath, "include_stop_str_in_output", "and after it", `{M,"stop":"lo","include_stop_str_in_output":true}`, "", "", "", 200, `"content":"Hello"`, ""},
 	{"5.3", chatPath, "stop", "held back while streaming", `{M,"stop":"lo!","stream":true}`, "", "", "", 200, `"stop_reason":"lo!"`, `"content":"l"},"logprobs":null,"finish_reason":null}]}` + "\n\ndata: " + `{"id":"chatcmpl-id1","object":"chat.completion.chunk","created":1700000000,"model":"test","choices":[{"index":0,"delta":{"content":"o"`},
-	{"5.4", "POST /v1/chat/completions/render", "temperature", "neutral where nobody says otherwise", `{M}`, "", "", "", 200, `"temperature":1,"top_p":1,"top_k":0,"min_p":0`, ""},
+	{"5.4", "POST /v1/chat/completions/render", "temperature", "neutral by default", `{M}`, "", "", "", 200, `"temperature":1,"top_p":1,"top_k":0,"min_p":0`, ""},
 
 	{"6.2", chatPath, "tool_choice", "auto: the parser's calls", `{M,T}`, "", "hermes|fixed ids", `<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>`, 200, `"tool_calls":[{"id":"chatcmpl-tool-0","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]¦"finish_reason":"tool_calls"`, ""},
 	{"6.2", chatPath, "tool_choice", "none: no calls", `{M,T,"tool_choice":"none"}`, "", "hermes", `<think>a</think>hello`, 200, `"content":"hello"¦"tool_calls":[]¦"finish_reason":"stop"`, ""},
@@ -39,7 +39,7 @@ var moreRules = []rule{
 
 	{"8", "POST /tokenize", "prompt", "count, max_model_len, tokens", `{"prompt":"hi"}`, "", "", "", 200, `{"count":3,"max_model_len":200,"tokens":[257,104,105],"token_strs":null}`, ""},
 	{"8", "POST /tokenize", "add_special_tokens", "false", `{"prompt":"hi","add_special_tokens":false}`, "", "", "", 200, `"count":2`, ""},
-	{"8", "POST /tokenize", "return_token_strs", "tells the spellings", `{"prompt":"h","add_special_tokens":false,"return_token_strs":true}`, "", "", "", 200, `"token_strs":["t104"]`, ""},
+	{"8", "POST /tokenize", "return_token_strs", "returns the text of each token", `{"prompt":"h","add_special_tokens":false,"return_token_strs":true}`, "", "", "", 200, `"token_strs":["t104"]`, ""},
 	{"8", "POST /tokenize", "messages", "the chat form", `{M}`, "", "", "", 200, `"count":19`, ""},
 	{"8", "POST /tokenize", "", "neither: 400", `{}`, "", "", "", 400, "`prompt` or `messages`", ""},
 	{"8", "POST /tokenize", "model", "unknown: 404", `{"prompt":"x","model":"X"}`, "", "", "", 404, `does not exist`, ""},

@@ -1,7 +1,7 @@
 package api
 
-// protocolRules are the rows about models that pool, stored or not stored responses,
-// calls in streams and a full queue.
+// protocolRules are the rows about pooling models, stored and unstored responses, calls
+// in streams, and a full queue.
 var protocolRules = []rule{
 	{"12", "POST /v1/embeddings", "input", "a text", `{"input":"ab"}`, "", "embeds", "", 200, `"id":"embd-¦"object":"list"¦"object":"embedding","embedding":[¦"completion_tokens":0`, ""},
 	{"12", "POST /v1/embeddings", "input", "several texts", `{"input":["ab","c"]}`, "", "embeds", "", 200, `"index":0¦"index":1¦"prompt_tokens":5`, ""},

@@ -52,7 +52,7 @@ var rules = append([]rule{
 	{"2.5", chatPath, "", "more than may wait: 503 with Retry-After", `{M}`, "", "overloaded", "", 503, `Retry-After: ¦"code":503`, ""},
 	{"2.5", "POST /is_scaling_elastic_ep", "", "never scaling", "", "", "", "", 200, `{"is_scaling_elastic_ep":false}`, ""},
 	{"2.6", chatPath, "usage", "counts prompt, completion and both", `{M}`, "", "", "", 200, `"usage":{"prompt_tokens":19,"total_tokens":26,"completion_tokens":7,"prompt_tokens_details":null}`, ""},
-	{"2.6", chatPath, "usage", "cached tokens where the server tells them", `{M}`, "", "cached details", "", 200, `"prompt_tokens_details":{"cached_tokens":4}`, ""},
+	{"2.6", chatPath, "usage", "cached tokens if the server reports them", `{M}`, "", "cached details", "", 200, `"prompt_tokens_details":{"cached_tokens":4}`, ""},
 	{"2.6", chatPath, "usage", "is summed over choices", `{M,"n":2}`, "", "", "", 200, `"completion_tokens":14`, ""},
 
 	{"3.2", chatPath, "messages.content", "array of parts joined by line breaks", `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},"b"]}],"return_token_ids":true}`, "", "", "", 200, `97,10,98`, ""},

@@ -1,5 +1,8 @@
-// Package api is HTTP: routes, keys, limits, server-sent events, and the status
-// of every error. What is in the bodies is converted elsewhere.
+// Package api serves HTTP: routes, keys, limits, server-sent events, and the status
+// of every error. It must not know the fields of request bodies and replies, which
+// its packages openai and anthropic convert, nor how a model runs, which chat hides.
+// Start reading at Server and its route table in routes.go; generate in generate.go
+// answers a request for tokens.
 package api
 
 import (
@@ -17,16 +20,16 @@ import (
 	"vapp.dev/appliance/responses"
 )
 
-// State is how far the appliance is.
+// State reports the startup phase of the appliance.
 type State interface {
-	// Phase says in a few words what it is doing, such as "loading weights".
+	// Phase describes the current phase in a few words, such as "loading weights".
 	Phase() string
-	// Service answers requests; nil while it cannot.
+	// Service returns what answers requests; nil while no model is loaded.
 	Service() *chat.Service
 }
 
-// Config is what a Server stands on. Nil handlers have no route, nil functions
-// are not called.
+// Config holds what a Server depends on. A nil handler has no route, a nil function
+// is not called.
 type Config struct {
 	State   State
 	Version string
@@ -34,30 +37,30 @@ type Config struct {
 	Reloads http.Handler // GET /admin/reloads
 	Status  http.Handler // GET /admin/status, what Page shows
 	Page    http.Handler // GET /
-	// Responses stores those of /v1/responses; nil: none are stored. Close the
-	// Server before it.
+	// Responses stores the responses of /v1/responses; nil: none are stored. Close
+	// the Server before the store.
 	Responses *responses.Store
 	Observe   func(Observation)
 	Log       *slog.Logger     // nil: slog.Default
 	NewID     func() string    // 32 hex digits; nil: random ones
 	Now       func() time.Time // nil: time.Now
-	// Why is why the phase is what it is, in a line, "" where the phase says it; nil: it
-	// always does.
+	// Why returns the reason for the current phase in one line, "" when the phase
+	// needs none; nil: no phase has a reason.
 	Why func() string
-	// Load is how busy the engine is: the used share of the KV cache, 0 to 1, and the
-	// requests that wait; nil: nobody can ask.
+	// Load returns the load of the engine: the used share of the KV cache, 0 to 1, and
+	// the number of waiting requests; nil: load headers are not sent.
 	Load func() (used float64, waiting int)
-	// BodyBytes is the plan's budget of request bodies in memory; 0: BodyBudget of the
+	// BodyBytes is the plan's memory budget for request bodies; 0: BodyBudget of the
 	// first settings.
 	BodyBytes int64
 }
 
-// Observation is one request that has been answered, for metrics.
+// Observation describes one answered request, for metrics.
 type Observation struct {
 	Method, Handler string // Handler is the route, "" for an unknown path
 	Status          int
 	Duration        time.Duration
-	In, Out         int64 // bytes of the bodies
+	In, Out         int64 // bytes of request and reply bodies
 }
 
 // Server answers HTTP requests.
@@ -68,14 +71,14 @@ type Server struct {
 	echo     *echo.Echo
 	docs     docs
 
-	pace     pace
-	untraced sync.Once // the warning that nobody traces
-	tasks    *background
-	bodies   *bodies
-	drains   drains
+	completions completionRate
+	untraced    sync.Once // the warning that trace headers are ignored
+	tasks       *background
+	bodies      *bodies
+	drains      drains
 }
 
-// New makes a server; it answers from now on, with 503 until State has a Service.
+// New returns a server. It answers 503 until State has a Service.
 func New(c Config, s Settings) *Server {
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -92,19 +95,19 @@ func New(c Config, s Settings) *Server {
 	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground(), bodies: newBodies(c.BodyBytes), drains: newDrains()}
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
-	out.echo.Use(out.watch, out.recovered, out.hosts, out.cors, out.guard, out.metered)
+	out.echo.Use(out.watch, out.recoverPanics, out.hosts, out.cors, out.guard, out.limitKeys)
 	out.routes()
 	return out
 }
 
-// SetSettings changes all settings at once, for requests that begin from now on.
-// One goroutine calls it.
+// SetSettings replaces all settings at once, for requests that begin afterwards.
+// Only one goroutine may call it.
 func (s *Server) SetSettings(n Settings) { s.settings.Store(newLive(n, s.settings.Load())) }
 
-// Handler answers the requests.
+// Handler returns the HTTP handler of all routes.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// InFlight is how many requests with a body are open.
+// InFlight returns the number of requests with a body that are in progress.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
 func randomID() string {

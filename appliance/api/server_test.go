@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -47,7 +48,7 @@ func TestNotReady(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 		if want == 503 && !strings.Contains(w.Body.String(), "loading weights") {
-			t.Errorf("%s does not tell the phase: %s", path, w.Body)
+			t.Errorf("%s: got no phase in %s", path, w.Body)
 		}
 	}
 	w := post(s, "/v1/chat/completions", hello)
@@ -60,11 +61,12 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestWhy: what failed is told to whoever may read guarded routes, and the phase to all.
+// TestWhy checks that all clients get the phase, and those that may read guarded routes
+// also the reason.
 func TestWhy(t *testing.T) {
 	set := testSettings()
-	s := New(Config{State: &state{nil, "failed"}, Why: func() string { return "a kernel went astray" }, Log: slog.New(slog.DiscardHandler)}, set)
-	const told, withheld = `{"phase":"failed","why":"a kernel went astray"}`, `{"phase":"failed"}`
+	s := New(Config{State: &state{nil, "failed"}, Why: func() string { return "a kernel failed" }, Log: slog.New(slog.DiscardHandler)}, set)
+	const full, withheld = `{"phase":"failed","why":"a kernel failed"}`, `{"phase":"failed"}`
 	ask := func(path, key, want string) {
 		t.Helper()
 		r := httptest.NewRequest("GET", path, nil)
@@ -76,24 +78,24 @@ func TestWhy(t *testing.T) {
 			t.Errorf("%s with key %q: %d %s, want %s", path, key, w.Code, w.Body, want)
 		}
 	}
-	ask("/readyz", "", told) // there are no keys: nothing is guarded
+	ask("/readyz", "", full) // without keys nothing is guarded
 	set.Keys = []string{"k"}
 	s.SetSettings(set)
 	for _, path := range []string{"/readyz", "/livez"} {
 		ask(path, "", withheld)
 		ask(path, "other", withheld)
-		ask(path, "k", told)
+		ask(path, "k", full)
 	}
 }
 
-// TestDisconnect: the client of a stream, and of a plain reply, leaves; the
-// engine is told at once.
+// TestDisconnect checks that the engine cancels all choices of a request when its client
+// disconnects, whether the reply is streamed or not.
 func TestDisconnect(t *testing.T) {
-	for _, stream := range []string{"true", "false"} {
-		for _, n := range []string{"1", "3"} {
+	for _, stream := range []bool{true, false} {
+		for _, n := range []int{1, 3} {
 			ctx, leave := context.WithCancel(context.Background())
 			m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
-				if stream == "false" {
+				if !stream {
 					leave()
 				}
 				return chattest.Script{Text: "abc ", Endless: true}
@@ -102,45 +104,38 @@ func TestDisconnect(t *testing.T) {
 			cfg.ModelLen = 1 << 30 // an endless reply
 			s := New(Config{State: &state{chat.New(cfg), "ready"}, Log: slog.New(slog.DiscardHandler)}, testSettings())
 			srv := httptest.NewServer(s.Handler())
-			body := `{"messages":[{"role":"user","content":"x"}],"stream":` + stream + `,"n":` + n + `}`
+			body := fmt.Sprintf(`{"messages":[{"role":"user","content":"x"}],"stream":%v,"n":%d}`, stream, n)
 			r, _ := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/chat/completions", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			if resp, err := http.DefaultClient.Do(r); err == nil {
 				_, _ = resp.Body.Read(make([]byte, 1))
-				leave() // in the middle of a stream
+				leave() // within the stream
 				resp.Body.Close()
 			}
-			for m.Cancelled() < int(n[0]-'0') || s.InFlight() > 0 { // the test's own timeout ends a failure
-				time.Sleep(time.Millisecond)
-			}
+			what := fmt.Sprintf("stream %v, n %d: ", stream, n)
+			eventually(t, what+"cancelled choices", m.Cancelled, n)
+			eventually(t, what+"open requests", s.InFlight, 0)
 			srv.Close()
 		}
 	}
 }
 
-// TestSettingsChange: a running stream keeps its settings, the next request has
-// the new ones, all of them.
+// TestSettingsChange checks that a running stream keeps its settings, and that the next
+// request has all new ones.
 func TestSettingsChange(t *testing.T) {
-	release := make(chan struct{})
-	m := &chattest.Model{}
+	m, started, release := blockedModel()
 	set := testSettings()
 	s := testServer(m, set)
-	m.Say = func(engine.Request, int) chattest.Script {
-		<-release
-		return chattest.Script{Text: "x"}
-	}
 	var old *httptest.ResponseRecorder
 	var wg sync.WaitGroup
 	wg.Go(func() { old = post(s, "/v1/completions", `{"prompt":"a","model":"also","stream":true}`) })
-	for s.InFlight() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-started
 	set.Chat.Models, set.Keys = []string{"new"}, []string{"k"}
 	s.SetSettings(set)
 	if w := get(s, "/v1/models"); w.Code != 401 {
 		t.Errorf("without the new key: %d", w.Code)
 	}
-	close(release)
+	release()
 	wg.Wait()
 	if old.Code != 200 || !strings.Contains(old.Body.String(), `"model":"also"`) || !strings.HasSuffix(old.Body.String(), "data: [DONE]\n\n") {
 		t.Errorf("the stream that ran: %d %s", old.Code, old.Body)
@@ -155,19 +150,13 @@ func TestSettingsChange(t *testing.T) {
 }
 
 func TestConcurrencyLimit(t *testing.T) {
-	release := make(chan struct{})
-	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
-		<-release
-		return chattest.Script{Text: "x"}
-	}}
+	m, started, release := blockedModel()
 	set := testSettings()
 	set.MaxConcurrent = 1
 	s := testServer(m, set)
 	var wg sync.WaitGroup
 	wg.Go(func() { post(s, "/v1/chat/completions", hello) })
-	for s.InFlight() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-started
 	if w := get(s, "/load"); w.Body.String() != `{"server_load":1}` {
 		t.Errorf("load: %s", w.Body)
 	}
@@ -175,15 +164,14 @@ func TestConcurrencyLimit(t *testing.T) {
 	if w.Code != 503 || !strings.Contains(w.Body.String(), "1 requests are open") {
 		t.Errorf("over the limit: %d %s", w.Code, w.Body)
 	}
-	close(release)
+	release()
 	wg.Wait()
 	if w := post(s, "/v1/completions", `{"prompt":"x"}`); w.Code != 200 {
 		t.Errorf("afterwards: %d %s", w.Code, w.Body)
 	}
 }
 
-// TestPanic: one request fails, with its stack in the log, and the next is
-// answered.
+// TestPanic checks that a panic fails one request only, and that the log has its stack.
 func TestPanic(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { panic("boom at 0xc000123456") }}
 	var out bytes.Buffer
@@ -271,8 +259,8 @@ func TestGuardMetrics(t *testing.T) {
 	}
 }
 
-// TestClientHangs: a client that reads nothing cannot hold a goroutine for ever:
-// its connection ends and the engine is told.
+// TestClientHangs checks that a client which reads nothing is disconnected after the
+// write timeout, and that its request is cancelled.
 func TestClientHangs(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
 		return chattest.Script{Text: strings.Repeat("x", 1000), Endless: true}
@@ -294,15 +282,13 @@ func TestClientHangs(t *testing.T) {
 	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
 		"52\r\n\r\n"+body)
 	if err != nil || len(body) != 52 {
-		t.Fatal(err, len(body))
+		t.Fatalf("%v; the body has %d bytes, want 52", err, len(body))
 	}
-	for m.Cancelled() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "cancelled choices", m.Cancelled, 1)
 }
 
-// TestKeyOfMessages: Anthropic's clients send the key under a name of their own, which
-// opens their routes alone, and are refused in their words.
+// TestKeyOfMessages checks that the header X-Api-Key is accepted on the routes of
+// Anthropic's protocol only, and that refusals there have its form.
 func TestKeyOfMessages(t *testing.T) {
 	set := testSettings()
 	set.Keys = []string{"k"}

@@ -9,45 +9,46 @@ import (
 	"vapp.dev/appliance/responses"
 )
 
-// Settings are what may change while the server runs. They are one value behind
-// one pointer: a request keeps those it began with, those of the conversation
-// included. Treat a Settings as read-only once given.
+// Settings are the options that can change while the server runs. A request keeps the
+// Settings that it started with, Chat included. Do not modify a Settings after passing
+// it to the Server.
 type Settings struct {
 	Keys          []string // bearer tokens; none: no guard, unless Guarded
-	Guarded       bool     // a key is required even where there is none: all have been revoked
-	GuardMetrics  bool     // /metrics asks for a key too
+	Guarded       bool     // a key is required even if Keys is empty, since all were revoked
+	GuardMetrics  bool     // /metrics requires a key too
 	MaxBodyBytes  int64
-	MaxConcurrent int // requests that may be open; 0: no limit
+	MaxConcurrent int // open requests; 0: no limit
 	PerKey        PerKey
 	BodyTimeout   time.Duration // for a client to send a body; 0: none
-	WriteTimeout  time.Duration // for a client to take something of a reply; 0: none
+	WriteTimeout  time.Duration // for a client to read a part of the reply; 0: none
 	CORS          CORS
 	Hosts         Hosts
-	AccessLog     bool // a line for each request that was answered
+	AccessLog     bool // a line for each answered request
 	LogRequests   bool // a line for each request for tokens before it is answered
-	NoDocs        bool // no /openapi.json, no pages that show it
+	NoDocs        bool // no /openapi.json and no pages of it
 	Chat          chat.Settings
 
 	RequestIDHeaders  bool // replies carry X-Request-Id
-	ForceIncludeUsage bool // streams end with usage, asked for or not
-	ReasoningContent  bool // the thinking part has its older name too
+	ForceIncludeUsage bool // streams always end with the usage
+	ReasoningContent  bool // replies also have the reasoning under its older name
 }
 
-// live are the settings in the form that requests need.
+// live holds the settings in the form that requests need.
 type live struct {
 	Settings
-	keys   [][sha256.Size]byte
-	meters []*meter // of the keys
-	owners []responses.Owner
-	nobody *meter // of all clients where there are no keys
+	keys      [][sha256.Size]byte
+	meters    []*meter // one for each key
+	owners    []responses.Owner
+	anonymous *meter // of all clients, when there are no keys
 }
 
-// newLive keeps the meters of the keys that stay; old may be nil.
+// newLive returns the live form of s. Keys that were in old, which may be nil, keep
+// their meters.
 func newLive(s Settings, old *live) *live {
-	l := &live{Settings: s, nobody: &meter{}}
+	l := &live{Settings: s, anonymous: &meter{}}
 	known := map[[sha256.Size]byte]*meter{}
 	if old != nil {
-		l.nobody = old.nobody
+		l.anonymous = old.anonymous
 		for i, k := range old.keys {
 			known[k] = old.meters[i]
 		}
@@ -58,14 +59,14 @@ func newLive(s Settings, old *live) *live {
 			known[sum] = &meter{}
 		}
 		l.keys, l.meters = append(l.keys, sum), append(l.meters, known[sum])
-		own := sha256.Sum256(append([]byte("vapp responses "), sum[:]...)) // the file holds no hash of a key itself
+		own := sha256.Sum256(append([]byte("vapp responses "), sum[:]...)) // the store's file must not contain the key's own hash
 		l.owners = append(l.owners, responses.Owner(own[:16]))
 	}
 	return l
 }
 
-// find is the index of a key, -1 for none. It compares with every key, in a time
-// that does not tell which fits.
+// find returns the index of a key, -1 for none. It compares all keys in constant time,
+// so that the time does not reveal a match.
 func (l *live) find(key string) int {
 	sum := sha256.Sum256([]byte(key))
 	found := -1

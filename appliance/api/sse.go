@@ -12,8 +12,8 @@ import (
 
 const eventStream = "text/event-stream; charset=utf-8"
 
-// stream answers with server-sent events. What has come since the last write
-// leaves in one write. Until the first delta an error has a status of its own.
+// stream answers with server-sent events. It writes all deltas that have arrived since
+// the last write at once. An error before the first delta has its own HTTP status.
 func (s *Server) stream(c echo.Context, run *chat.Run, to openai.Stream) error {
 	ctx := c.Request().Context()
 	deltas, err := next(ctx, run)
@@ -37,7 +37,7 @@ func (s *Server) stream(c echo.Context, run *chat.Run, to openai.Stream) error {
 	return s.flush(w, to.End(buf))
 }
 
-// openStream writes the head of a stream.
+// openStream writes the HTTP header of a stream.
 func (s *Server) openStream(c echo.Context) *echo.Response {
 	w := c.Response()
 	h := w.Header()
@@ -48,13 +48,13 @@ func (s *Server) openStream(c echo.Context) *echo.Response {
 	return w
 }
 
-// flush sends what is in buf now, to a client that still takes something.
+// flush sends buf within the write timeout.
 func (s *Server) flush(w *echo.Response, buf []byte) error {
 	if len(buf) == 0 {
 		return nil
 	}
 	out := http.NewResponseController(w)
-	// a writer without deadlines, as in tests, has no client that hangs
+	// The error of a writer without deadlines, which only tests use, is ignored.
 	if t := s.settings.Load().WriteTimeout; t > 0 {
 		_ = out.SetWriteDeadline(time.Now().Add(t))
 	}

@@ -15,13 +15,14 @@ import (
 
 const ownerKey = "owner"
 
-// ownerOf is who asks: the key, or everybody where there are none.
+// ownerOf returns the owner of a request's responses: its key, or the zero Owner
+// shared by all clients when there are no keys.
 func ownerOf(c echo.Context) responses.Owner {
 	o, _ := c.Get(ownerKey).(responses.Owner)
 	return o
 }
 
-// storeError gives an error of the store a Kind.
+// storeError returns an error of the store as an internal *chat.Error.
 func storeError(err error) error {
 	var known *chat.Error
 	var m missing
@@ -42,7 +43,7 @@ func (s *Server) put(own ownID, reply *openai.ResponsesReply, body []byte, input
 	return storeError(s.cfg.Responses.Put(own.owner, rec))
 }
 
-// history is what a response goes on from: the items of the one before it.
+// history returns the items of the previous response: its input, then its output.
 func (s *Server) history(owner responses.Owner, previous string) ([]responses.Item, error) {
 	if previous == "" {
 		return nil, nil
@@ -54,7 +55,7 @@ func (s *Server) history(owner responses.Owner, previous string) ([]responses.It
 	return append(input, output...), storeError(notFound(err, previous))
 }
 
-// notFound tells which id is not there.
+// notFound adds the id to responses.ErrNotFound.
 func notFound(err error, id string) error {
 	if errors.Is(err, responses.ErrNotFound) {
 		return missing(id)
@@ -62,12 +63,12 @@ func notFound(err error, id string) error {
 	return err
 }
 
-// missing is the id of a response that there is not.
+// missing is the error for the id of a response that does not exist.
 type missing string
 
 func (m missing) Error() string { return "Response with id '" + string(m) + "' not found." }
 
-// answerMissing answers for a response that there is not.
+// answerMissing answers 404 for a missing response, and returns other errors.
 func answerMissing(c echo.Context, err error) error {
 	var m missing
 	if errors.As(err, &m) {
@@ -76,8 +77,8 @@ func answerMissing(c echo.Context, err error) error {
 	return storeError(err)
 }
 
-// freshID reserves an id that none of the owner's responses has: the request's own,
-// where it is free and can stand in a path, or a new one.
+// freshID reserves an id that none of the owner's responses has: the request's own id
+// if it is free and valid in a path, else a new one.
 func (s *Server) freshID(c echo.Context, owner responses.Owner, r *openai.ResponsesRequest) (ownID, error) {
 	own := ownID{owner, s.replyID(c, job{nil, &r.Ask, &r.Wire, "resp_"})}
 	r.ItemBase = s.cfg.NewID()
@@ -99,11 +100,11 @@ func (s *Server) freshID(c echo.Context, owner responses.Owner, r *openai.Respon
 	}
 }
 
-// storing answers requests where responses are stored.
-func (s *Server) storing(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest) error {
+// respondStored answers a request on a server that stores responses.
+func (s *Server) respondStored(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest) error {
 	owner, store := ownerOf(c), s.cfg.Responses
 	if r.Background && !r.Store {
-		return chat.Errorf(chat.Invalid, "background", "`background` needs `store`: a response that nobody waits for is read from the store.")
+		return chat.Errorf(chat.Invalid, "background", "`background` needs `store`: the client reads a background response from the store.")
 	}
 	items, err := s.history(owner, r.Previous)
 	if err != nil {
@@ -134,20 +135,20 @@ func (s *Server) storing(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 	}
 	r.Ask.ID = own.id
 	if r.Background {
-		return s.inBackground(c, svc, r, own, items)
+		return s.startBackground(c, svc, r, own, items)
 	}
 	defer s.tasks.remove(own)
 	return s.respond(c, svc, r, func(reply *openai.ResponsesReply) {
 		if err := s.put(own, reply, reply.Final(), items, nil, false); err != nil {
 			s.cfg.Log.Error("response not stored", "id", own.id, "error", err.Error())
-			reply.Unstored()
+			reply.MarkUnstored()
 		}
 	})
 }
 
-// stored hands the response that a path names to answer; where none are stored there
-// is none.
-func (s *Server) stored(answer func(echo.Context, ownID) error) echo.HandlerFunc {
+// withStored passes the response id of the path to answer. On a server that stores no
+// responses it answers 404.
+func (s *Server) withStored(answer func(echo.Context, ownID) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		own := ownID{ownerOf(c), pathParam(c, "id")}
 		if s.cfg.Responses == nil {
@@ -157,7 +158,7 @@ func (s *Server) stored(answer func(echo.Context, ownID) error) echo.HandlerFunc
 	}
 }
 
-// storedResponse answers with a response, or with the events of its stream.
+// storedResponse answers with a stored response or the events of its stream.
 func (s *Server) storedResponse(c echo.Context, own ownID) error {
 	stream, n, err := s.resumption(c)
 	if err != nil {
@@ -182,11 +183,11 @@ func (s *Server) storedResponse(c echo.Context, own ownID) error {
 	return s.replay(c, own, n)
 }
 
-// maxResumption bounds the body of a GET, in bytes.
+// maxResumption is the maximum size of a GET request's body, in bytes.
 const maxResumption = 4 << 10
 
-// resumption reads whether and from where a stream is asked for. OpenAI's Go client
-// asks for it in a body without a type.
+// resumption reads whether a stream is requested, and after which event: n is −1 for
+// all events. OpenAI's Go client sends stream in a body without a Content-Type.
 func (s *Server) resumption(c echo.Context) (stream bool, n int, err error) {
 	n = -1
 	if c.Request().ContentLength > 0 {
@@ -213,10 +214,10 @@ func (s *Server) resumption(c echo.Context) (stream bool, n int, err error) {
 }
 
 func notStreamed(id string) error {
-	return chat.Errorf(chat.Invalid, "stream", "Response with id '%s' has no stream to go on with: it was not created with both `background` and `stream`.", id)
+	return chat.Errorf(chat.Invalid, "stream", "Response with id '%s' has no stream to continue: it was not created with both `background` and `stream`.", id)
 }
 
-// replay writes the events of a response that has ended.
+// replay streams the stored events of a completed response after sequence number n.
 func (s *Server) replay(c echo.Context, own ownID, n int) error {
 	b, err := s.cfg.Responses.Events(own.owner, own.id)
 	if err != nil {
@@ -227,13 +228,12 @@ func (s *Server) replay(c echo.Context, own ownID, n int) error {
 	}
 	w, leave := s.openStream(c), n+1
 	return storeError(segments(b, func(events []byte) error {
-		events, leave = behind(events, leave)
+		events, leave = skipEvents(events, leave)
 		return s.flush(w, events)
 	}))
 }
 
-// cancelResponse ends a response in the background. One that has ended stays as it
-// is.
+// cancelResponse cancels a background response. It does not change a completed one.
 func (s *Server) cancelResponse(c echo.Context, own ownID) error {
 	if err := s.tasks.end(c.Request().Context(), own); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *Server) cancelResponse(c echo.Context, own ownID) error {
 	return c.JSONBlob(http.StatusOK, rec.Body)
 }
 
-// deleteResponse takes a response away; one that runs is cancelled first.
+// deleteResponse deletes a response. It first cancels one that is running.
 func (s *Server) deleteResponse(c echo.Context, own ownID) error {
 	if err := s.tasks.end(c.Request().Context(), own); err != nil {
 		return err
@@ -256,10 +256,10 @@ func (s *Server) deleteResponse(c echo.Context, own ownID) error {
 	if err := s.cfg.Responses.Delete(own.owner, own.id); err != nil {
 		return answerMissing(c, notFound(err, own.id))
 	}
-	return c.JSONBlob(http.StatusOK, openai.ResponseDeleted(own.id))
+	return c.JSONBlob(http.StatusOK, openai.DeletionBody(own.id))
 }
 
-// inputItems lists what a response answers.
+// inputItems lists the input items of a response, those of previous responses included.
 func (s *Server) inputItems(c echo.Context, own ownID) error {
 	input, _, err := s.cfg.Responses.Items(own.owner, own.id)
 	if err != nil {

@@ -26,7 +26,7 @@ func openStore(t *testing.T, path string) *responses.Store {
 		path = filepath.Join(t.TempDir(), "responses.db")
 	}
 	store, err := responses.Open(responses.Config{
-		Path: path, Limits: responses.Limits{MaxAge: time.Hour, MaxBytes: 1 << 20}, Orphan: openai.ResponseOrphan,
+		Path: path, Limits: responses.Limits{MaxAge: time.Hour, MaxBytes: 1 << 20}, Interrupted: openai.InterruptedResponse,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func openStore(t *testing.T, path string) *responses.Store {
 	return store
 }
 
-// storingServer stores responses.
+// storingServer returns a server that stores responses.
 func storingServer(t *testing.T, m *chattest.Model, set Settings) (*Server, *responses.Store) {
 	t.Helper()
 	c := testConfig(m)
@@ -45,11 +45,11 @@ func storingServer(t *testing.T, m *chattest.Model, set Settings) (*Server, *res
 	return s, c.Responses
 }
 
-// gated is an engine whose replies go on when they are told to: each text that comes
-// is said, a closed channel is the end.
+// gated is an engine whose replies consist of the texts sent on say, and end when say is
+// closed.
 type gated struct {
 	say     chan string
-	started chan struct{} // one for each request
+	started chan struct{} // receives a value for each request
 	mu      sync.Mutex
 	prompts []string
 }
@@ -87,7 +87,7 @@ func (g *gated) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, e
 	return []*engine.Stream{st}, nil
 }
 
-// gatedServer is a server over a gated engine, behind real HTTP.
+// gatedServer returns an HTTP server with a gated engine.
 func gatedServer(t *testing.T, path string) (*httptest.Server, *Server, *gated, *responses.Store) {
 	t.Helper()
 	g, store := newGated(), openStore(t, path)
@@ -102,7 +102,7 @@ func gatedServer(t *testing.T, path string) (*httptest.Server, *Server, *gated, 
 	return h, s, g, store
 }
 
-// call sends a request and reads the whole answer.
+// call sends a request and returns the whole reply.
 func call(t *testing.T, h *httptest.Server, method, path, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, h.URL+path, strings.NewReader(body))
@@ -137,7 +137,7 @@ func readAll(t *testing.T, resp *http.Response) string {
 	}
 }
 
-// status is that of a response.
+// status returns the status of a response.
 func status(t *testing.T, body string) (id, status string) {
 	t.Helper()
 	var o struct{ ID, Status string }
@@ -147,21 +147,21 @@ func status(t *testing.T, body string) (id, status string) {
 	return o.ID, o.Status
 }
 
-// until asks until a response has a status.
+// until polls a response until it has a status, for at most a minute.
 func until(t *testing.T, h *httptest.Server, id, want string) string {
 	t.Helper()
-	for {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		code, body := call(t, h, "GET", "/v1/responses/"+id, "")
 		if code != 200 {
-			t.Fatal(code, body)
+			t.Fatalf("response %s: got %d %s, want 200", id, code, body)
 		}
-		if _, got := status(t, body); got == want {
+		_, got := status(t, body)
+		if got == want {
 			return body
 		}
-		if err := t.Context().Err(); err != nil {
-			t.Fatalf("waiting for %s: %s", want, body)
+		if time.Now().After(deadline) {
+			t.Fatalf("response %s: got status %s after a minute, want %s: %s", id, got, want, body)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -170,23 +170,23 @@ func TestBackground(t *testing.T) {
 	code, body := call(t, h, "POST", "/v1/responses", `{"input":"hi","background":true}`)
 	id, got := status(t, body)
 	if code != 200 || got != "queued" || !strings.Contains(body, `"background":true`) {
-		t.Fatal(code, body)
+		t.Fatalf("got %d %s, want 200 with a queued background response", code, body)
 	}
 	if code, body := call(t, h, "POST", "/v1/responses", `{"input":"x","previous_response_id":"`+id+`"}`); code != 400 || !strings.Contains(body, "has not ended yet") {
-		t.Fatal(code, body)
+		t.Fatalf("got %d %s, want 400 since the previous response runs", code, body)
 	}
 	g.say <- "Hel"
 	until(t, h, id, "in_progress")
 	close(g.say)
 	if body := until(t, h, id, "completed"); !strings.Contains(body, `"text":"Hel"`) {
-		t.Fatal(body)
+		t.Fatalf("got %s, want the text Hel", body)
 	}
-	// one that has ended stays as it is
+	// Cancelling a completed response does not change it.
 	if code, body := call(t, h, "POST", "/v1/responses/"+id+"/cancel", ""); code != 200 || !strings.Contains(body, `"completed"`) {
-		t.Fatal(code, body)
+		t.Fatalf("cancel after the end: got %d %s, want 200 with status completed", code, body)
 	}
-	if code, body := call(t, h, "GET", "/v1/responses/"+id+"?stream=true", ""); code != 400 || !strings.Contains(body, "no stream to go on with") {
-		t.Fatal(code, body)
+	if code, body := call(t, h, "GET", "/v1/responses/"+id+"?stream=true", ""); code != 400 || !strings.Contains(body, "no stream to continue") {
+		t.Fatalf("got %d %s, want 400 since the response was not streamed", code, body)
 	}
 }
 
@@ -198,24 +198,24 @@ func TestCancel(t *testing.T) {
 	until(t, h, id, "in_progress")
 	code, body := call(t, h, "POST", "/v1/responses/"+id+"/cancel", "")
 	if _, got := status(t, body); code != 200 || got != "cancelled" || !strings.Contains(body, `"text":"Hel"`) {
-		t.Fatal(code, body)
+		t.Fatalf("cancel: got %d %s, want 200 with status cancelled and the text Hel", code, body)
 	}
 	if n := s.InFlight(); n != 0 {
 		t.Errorf("%d requests are open", n)
 	}
 	if code, again := call(t, h, "POST", "/v1/responses/"+id+"/cancel", ""); code != 200 || again != body {
-		t.Fatal(code, again)
+		t.Fatalf("cancel again: got %d %s, want 200 %s", code, again, body)
 	}
 	if code, body := call(t, h, "DELETE", "/v1/responses/"+id, ""); code != 200 || body != `{"id":"`+id+`","object":"response","deleted":true}` {
-		t.Fatal(code, body)
+		t.Fatalf("delete: got %d %s, want 200 and the deletion", code, body)
 	}
 	if code, _ := call(t, h, "GET", "/v1/responses/"+id, ""); code != 404 {
-		t.Fatal(code)
+		t.Fatalf("after the deletion: got %d, want 404", code)
 	}
 }
 
-// TestFollow: the events of a response in the background come to whoever asks for
-// them, from any event on, while it runs and after; its first reader may leave.
+// TestFollow checks that any client can read the events of a background response from
+// any event on, while it runs and afterwards, also when its first reader disconnects.
 func TestFollow(t *testing.T) {
 	h, _, g, _ := gatedServer(t, "")
 	ctx, leave := context.WithCancel(t.Context())
@@ -261,7 +261,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%d events %s", n, kind)
 		}
 	}
-	// OpenAI's Go client asks so
+	// OpenAI's Go client sends stream in the body.
 	if _, got := call(t, h, "GET", "/v1/responses/resp_id1?starting_after=4", `{"stream":true}`); got != part {
 		t.Errorf("asked for in a body: %s", got)
 	}
@@ -273,8 +273,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestStopped: what runs when the server ends is stored as failed, by the server
-// itself or by the next one.
+// TestStopped checks that a response which runs when the server stops is stored as
+// failed, by the server itself or by the next one.
 func TestStopped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.db")
 	h, s, g, store := gatedServer(t, path)
@@ -283,7 +283,7 @@ func TestStopped(t *testing.T) {
 	<-g.started
 	s.Close()
 	if _, body := call(t, h, "GET", "/v1/responses/"+id, ""); !strings.Contains(body, `"status":"failed"`) || !strings.Contains(body, "server was stopped") {
-		t.Error(body)
+		t.Errorf("got %s, want status failed since the server was stopped", body)
 	}
 	rec := responses.Record{ID: "resp_x", Background: true, Running: true, Body: json.RawMessage(`{"id":"resp_x","status":"queued","error":null}`)}
 	if err := store.Put(responses.Owner{}, rec); err != nil {
@@ -292,11 +292,11 @@ func TestStopped(t *testing.T) {
 	store.Close()
 	h, _, _, _ = gatedServer(t, path)
 	if _, body := call(t, h, "GET", "/v1/responses/resp_x", ""); !strings.Contains(body, `"status":"failed"`) || !strings.Contains(body, "server was stopped") {
-		t.Error(body)
+		t.Errorf("got %s, want status failed since the server was stopped", body)
 	}
 }
 
-// TestTwoKeys: a key does not see the responses of another, in no route.
+// TestTwoKeys checks that no route gives a key access to another key's responses.
 func TestTwoKeys(t *testing.T) {
 	set := testSettings()
 	set.Keys = []string{"one", "two"}
@@ -316,7 +316,7 @@ func TestTwoKeys(t *testing.T) {
 		First string `json:"first_id"`
 	}
 	if json.Unmarshal([]byte(list), &page) != nil || page.First == "" {
-		t.Fatal(list)
+		t.Fatalf("got the list %s, want one with first_id", list)
 	}
 	for _, r := range [][3]string{
 		{"GET", "/v1/responses/" + id, ""}, {"GET", "/v1/responses/" + id + "/input_items", ""}, {"GET", "/v1/responses/" + id + "?stream=true", ""},
@@ -333,7 +333,7 @@ func TestTwoKeys(t *testing.T) {
 	}
 }
 
-// TestStoreFails: a reply that cannot be stored is a reply, and says so.
+// TestStoreFails checks that a reply that cannot be stored is sent with store false.
 func TestStoreFails(t *testing.T) {
 	s, store := storingServer(t, &chattest.Model{}, testSettings())
 	send := func(body string) string {
@@ -358,7 +358,7 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// TestOneIDTwice: a client that sends one request id twice gets two responses.
+// TestOneIDTwice checks that a client which sends a request id twice gets two responses.
 func TestOneIDTwice(t *testing.T) {
 	s, store := storingServer(t, &chattest.Model{}, testSettings())
 	var ids []string

@@ -11,8 +11,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// streamRule is one row of the section on streams: what holds of the records of a
-// stream of a model that says "a stop é", one byte a token.
+// streamRule is one row of the section on streams: a property of the records of a stream.
+// The model says "a stop é", one byte for each token.
 type streamRule struct {
 	section, route string
 	field, rule    string
@@ -20,7 +20,7 @@ type streamRule struct {
 	holds          func([]map[string]any) bool
 }
 
-// first is the first choice of a record.
+// first returns the first choice of a record.
 func first(r map[string]any) map[string]any {
 	list, _ := r["choices"].([]any)
 	if len(list) == 0 {
@@ -37,7 +37,7 @@ func delta(r map[string]any) map[string]any {
 
 func has(m map[string]any, key string) bool { _, is := m[key]; return is }
 
-// every says that all records but the last ones hold.
+// every returns a check that holds for all records but the last ones.
 func every(skip int, f func(map[string]any) bool) func([]map[string]any) bool {
 	return func(list []map[string]any) bool {
 		for _, r := range list[:len(list)-skip] {
@@ -49,7 +49,7 @@ func every(skip int, f func(map[string]any) bool) func([]map[string]any) bool {
 	}
 }
 
-// content joins what the choice of that index says.
+// content returns the joined text of a choice.
 func content(list []map[string]any, index float64) (text string, pieces []string) {
 	for _, r := range list {
 		c := first(r)
@@ -92,7 +92,7 @@ var streamRules = []streamRule{
 	{"3.4", "c", "return_token_ids", "the prompt's are in the first record alone", `,"return_token_ids":true`, func(l []map[string]any) bool {
 		return has(l[0], "prompt_token_ids") && every(0, func(r map[string]any) bool { return !has(r, "prompt_token_ids") })(l[1:])
 	}},
-	{"3.4", "c", "return_token_ids", "tells every token", `,"return_token_ids":true`, func(l []map[string]any) bool {
+	{"3.4", "c", "return_token_ids", "returns every token", `,"return_token_ids":true`, func(l []map[string]any) bool {
 		n := 0
 		for _, r := range l {
 			ids, _ := first(r)["token_ids"].([]any)
@@ -142,7 +142,7 @@ var streamRules = []streamRule{
 		text, _ := content(l, 0)
 		return text == "a " && first(l[len(l)-1])["stop_reason"] == "stop"
 	}},
-	{"3.4", "ct", "n", "choices are told apart", `,"n":2`, func(l []map[string]any) bool {
+	{"3.4", "ct", "n", "choices have their index", `,"n":2`, func(l []map[string]any) bool {
 		one, _ := content(l, 0)
 		two, _ := content(l, 1)
 		return one == "a stop é" && two == one
@@ -160,12 +160,12 @@ var streamRules = []streamRule{
 		lp, is := first(r)["logprobs"].(map[string]any)
 		return is && len(lp["tokens"].([]any)) > 0
 	})},
-	{"13", "g", "token_ids", "come as they are made", ``, func(l []map[string]any) bool {
+	{"13", "g", "token_ids", "come as they are generated", ``, func(l []map[string]any) bool {
 		return len(l) == len("a stop é")+1 && first(l[len(l)-1])["finish_reason"] == "stop" && first(l[0])["finish_reason"] == nil
 	}},
 }
 
-// TestStreams: the rows above, named as in TestFields.
+// TestStreams checks the rows above. Its subtests have names as in TestFields.
 func TestStreams(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a stop é"} }}
 	s := testServer(m, testSettings())
@@ -186,7 +186,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// records are those of a stream, which has its header and its last record.
+// records returns the records of a stream, and checks its header and last record.
 func records(t *testing.T, w *httptest.ResponseRecorder) (out []map[string]any) {
 	t.Helper()
 	if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/event-stream; charset=utf-8" {
@@ -207,8 +207,8 @@ func records(t *testing.T, w *httptest.ResponseRecorder) (out []map[string]any) 
 	return out
 }
 
-// TestStreamBreaks: an error behind the first record is a record, and one before it a
-// reply of its own.
+// TestStreamBreaks checks that an error after the first record is a record, and one
+// before it a reply with its own status.
 func TestStreamBreaks(t *testing.T) {
 	for said, want := range map[string]int{"ab": 200, "": 500} {
 		m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {

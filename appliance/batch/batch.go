@@ -1,5 +1,7 @@
-// Package batch answers a list of prompts with one loaded model: it reads them as
-// text or JSON Lines, keeps the engine full, and gives results in their order.
+// Package batch answers a list of prompts with one loaded model: it reads them as text
+// or JSON Lines, keeps the engine busy, and returns results in the order of the prompts.
+// It must not import the engine or HTTP: it needs only a Starter. Start reading at
+// Runner.All in this file; item.go reads prompts, line.go writes results.
 package batch
 
 import (
@@ -9,7 +11,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// Starter begins to answer a request; *chat.Service is one.
+// Starter starts the run of a request; *chat.Service implements it.
 type Starter interface {
 	Start(context.Context, *chat.Request) (*chat.Run, error)
 }
@@ -18,27 +20,27 @@ type Starter interface {
 type Runner struct {
 	Service  Starter
 	Settings *chat.Settings
-	// Slots is how many sequences the engine runs at once; the Runner keeps twice
-	// as many prompts with it.
+	// Slots is the number of sequences that the engine runs at once. The Runner
+	// keeps twice as many prompts in the engine.
 	Slots int
 }
 
-// Result is what became of an Item.
+// Result is the result of an Item.
 type Result struct {
 	Item    Item
-	At      int          // its place in the list, from 0
-	Replies []chat.Reply // what there is; Finish is "abort" where it was cut off
+	At      int          // index of the item in the list
+	Replies []chat.Reply // possibly incomplete; Finish is "abort" for an interrupted reply
 	Usage   chat.Usage
-	Err     *chat.Error // why there is no reply, or no whole one
+	Err     *chat.Error // why the reply is missing or incomplete
 
 	run *chat.Run
 }
 
-// Interrupted reports that the reply was cut off because the caller's context
-// ended.
+// Interrupted reports whether the reply is incomplete because the caller's context was
+// cancelled.
 func (r Result) Interrupted() bool { return r.Err != nil && r.Err.Kind == chat.Gone }
 
-// Start begins to answer one item. Its errors are *chat.Error.
+// Start starts the run of one item. Its errors are *chat.Error.
 func (r Runner) Start(ctx context.Context, it Item) (*chat.Run, error) {
 	if it.err != nil {
 		return nil, it.err
@@ -53,11 +55,11 @@ func (r Runner) Start(ctx context.Context, it Item) (*chat.Run, error) {
 // Answer waits for the whole reply to one item.
 func (r Runner) Answer(ctx context.Context, it Item) Result {
 	run, err := r.Start(ctx, it)
-	return whole(ctx, it, run, err)
+	return waitResult(ctx, it, run, err)
 }
 
-// whole waits for the reply of a run, or says why there is none.
-func whole(ctx context.Context, it Item, run *chat.Run, err error) Result {
+// waitResult waits for the reply of a run; err is the error of starting it.
+func waitResult(ctx context.Context, it Item, run *chat.Run, err error) Result {
 	out := Result{Item: it, run: run}
 	if err != nil {
 		out.Err = chat.AsError(err)
@@ -76,64 +78,65 @@ func whole(ctx context.Context, it Item, run *chat.Run, err error) Result {
 	return out
 }
 
-// All answers the items, many at a time, and calls tell once for each, never twice
-// at once. They are begun in their order and told in it. One that fails does not
-// stop the others. When ctx ends nothing more is begun, what runs is cut off, and All
-// returns ctx's error once tell has had all that was begun. An error of tell ends it
-// too.
-func (r Runner) All(ctx context.Context, items []Item, tell func(Result) error) error {
+// All answers the items, many at a time. It starts them in order, and calls yield for
+// each result in the same order, one call at a time. A failed item does not stop the
+// others. When ctx is cancelled, All starts no more items, aborts the running ones, yields
+// the results of all started items, and returns ctx's error. It also stops at an error of
+// yield.
+func (r Runner) All(ctx context.Context, items []Item, yield func(Result) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	held, at, whole := map[int]Result{}, 0, 0
+	waiting, at, complete := map[int]Result{}, 0, 0
 	var failed error
-	told := func(res Result) {
+	pass := func(res Result) {
 		if !res.Interrupted() {
-			whole++
+			complete++
 		} else if res.run == nil {
 			return
 		}
-		if failed = tell(res); failed != nil {
+		if failed = yield(res); failed != nil {
 			stop(failed)
 		}
 	}
 	for n := range r.answers(ctx, items) {
-		held[n.At] = n
-		for res, ok := held[at]; ok && failed == nil; res, ok = held[at] {
-			delete(held, at)
+		waiting[n.At] = n
+		for res, ok := waiting[at]; ok && failed == nil; res, ok = waiting[at] {
+			delete(waiting, at)
 			at++
-			told(res)
+			pass(res)
 		}
 	}
 	switch {
 	case failed != nil:
 		return failed
-	case whole == len(items):
+	case complete == len(items):
 		return nil
 	}
 	return context.Cause(ctx)
 }
 
-// answers gives results as they come; the channel is closed after the last one.
+// answers returns a channel of results in the order of their completion. It is closed
+// after the last one.
 func (r Runner) answers(ctx context.Context, items []Item) <-chan Result {
 	done := make(chan Result)
 	go func() {
 		defer close(done)
 		var begun sync.WaitGroup
 		defer begun.Wait()
-		room := make(chan struct{}, max(1, 2*r.Slots))
+		slots := make(chan struct{}, max(1, 2*r.Slots))
 		for i, it := range items {
 			select {
-			case room <- struct{}{}:
+			case slots <- struct{}{}:
 			case <-ctx.Done():
 			}
 			if ctx.Err() != nil {
 				return
 			}
-			run, err := r.Start(ctx, it) // one after the other: the engine serves who came first
+			run, err := r.Start(ctx, it) // in order, since the engine schedules first come first served
 			begun.Go(func() {
-				res := whole(ctx, it, run, err)
+				res := waitResult(ctx, it, run, err)
 				res.At = i
-				<-room
+				<-slots
 				done <- res
 			})
 		}

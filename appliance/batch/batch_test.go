@@ -13,11 +13,11 @@ import (
 	"vapp.dev/engine"
 )
 
-// parrot answers as say does to a prompt's text.
+// parrot returns a model whose reply to a prompt's text is given by say.
 func parrot(say func(prompt string) chattest.Script) *chattest.Model {
 	return &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script {
 		var b []byte
-		for _, t := range r.Prompt[1:] { // the first one is added by the tokenizer
+		for _, t := range r.Prompt[1:] { // without the token that the tokenizer adds
 			b = append(b, byte(t))
 		}
 		return say(string(b))
@@ -28,7 +28,7 @@ func runner(m *chattest.Model) Runner {
 	return Runner{Service: chattest.Service(m), Settings: new(chattest.Settings()), Slots: 3}
 }
 
-// long is a runner of a model so long that what is endless does not end.
+// long returns a runner of a model with a huge context, whose endless replies do not end.
 func long(m *chattest.Model) Runner {
 	r, c := runner(m), chattest.Config(m)
 	c.ModelLen = 2_000_000_000
@@ -36,7 +36,7 @@ func long(m *chattest.Model) Runner {
 	return r
 }
 
-// results are what All told.
+// results returns the results that All yields.
 func results(t *testing.T, r Runner, ctx context.Context, items []Item) ([]Result, error) {
 	t.Helper()
 	var out []Result
@@ -61,8 +61,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestBegun: prompts come to the engine in their order; with few seats it is the first
-// ones that sit.
+// TestBegun checks that prompts reach the engine in their order.
 func TestBegun(t *testing.T) {
 	m := parrot(func(string) chattest.Script { return chattest.Script{Text: "x"} })
 	var text strings.Builder
@@ -74,12 +73,12 @@ func TestBegun(t *testing.T) {
 	}
 	for i, r := range m.Requests() {
 		if len(r.Prompt) != i+2 { // the tokenizer adds one
-			t.Fatalf("request %d is of %d tokens", i, len(r.Prompt))
+			t.Fatalf("request %d has %d tokens, want %d", i, len(r.Prompt), i+2)
 		}
 	}
 }
 
-// TestOthersGoOn: one prompt whose generation fails takes nobody with it.
+// TestOthersGoOn checks that a prompt whose generation fails does not stop the others.
 func TestOthersGoOn(t *testing.T) {
 	m := parrot(func(p string) chattest.Script {
 		if p == "bad" {
@@ -99,7 +98,8 @@ func TestOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what was begun is told as far as it came, the rest is not.
+// TestInterrupted checks that after an interrupt All yields the partial results of started
+// prompts only.
 func TestInterrupted(t *testing.T) {
 	m := parrot(func(p string) chattest.Script {
 		return chattest.Script{Text: "word ", Endless: p != "a"}
@@ -122,8 +122,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestTellFails: results that cannot be written end the run.
-func TestTellFails(t *testing.T) {
+// TestYieldFails checks that All stops when a result cannot be written.
+func TestYieldFails(t *testing.T) {
 	full := errors.New("disk full")
 	m := parrot(func(string) chattest.Script { return chattest.Script{Text: "x", Endless: true} })
 	err := runner(m).All(t.Context(), Form{Raw: true, Params: map[string]any{"max_tokens": 3}}.Lines([]byte(strings.Repeat("a\n", 50))), func(Result) error { return full })
@@ -132,8 +132,8 @@ func TestTellFails(t *testing.T) {
 	}
 }
 
-// TestReasoning: where the settings name a parser, a line tells thoughts and answer
-// apart.
+// TestReasoning checks that a line has reasoning and text separately if the settings name
+// a reasoning parser.
 func TestReasoning(t *testing.T) {
 	r := runner(parrot(func(string) chattest.Script { return chattest.Script{Text: "hm</think>yes"} }))
 	r.Settings.Reasoning = "deepseek_r1"
@@ -196,8 +196,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// FuzzJSONL: whatever a line holds, it becomes one item, and its result one line
-// of JSON or one a choice.
+// FuzzJSONL checks that every line becomes one item, and its result valid JSON lines.
 func FuzzJSONL(f *testing.F) {
 	for _, s := range []string{
 		`{"prompt":"hi","n":2}`, `{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}`, `[[[[`,

@@ -12,32 +12,32 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// Item is one prompt, read and decoded. One that could not be read is an Item
-// too, and its Result says why.
+// Item is one decoded prompt. A prompt that could not be decoded is an Item too, and its
+// Result has the error.
 type Item struct {
-	CustomID string // of the line, "" where it has none
-	Prompt   string // the text, "" where it is no plain text
+	CustomID string // the line's custom_id, "" for none
+	Prompt   string // the text, "" for messages or token ids
 
-	line  int // of the input, from 1; for errors
+	line  int // line number in the input, from 1, for errors
 	ask   *chat.RequestParams
-	reply func(*chat.Run, []chat.Reply) []byte // of OpenAI's batch form; nil: plain
-	batch bool                                 // the line is of OpenAI's batch form
+	reply func(*chat.Run, []chat.Reply) []byte // encodes the reply in OpenAI's batch form; nil: plain form
+	batch bool                                 // the line has OpenAI's batch form
 	err   *chat.Error
 }
 
-// Form says how prompts become requests.
+// Form describes how prompts become requests.
 type Form struct {
-	// Raw prompts are completed as they are; else each is a user's message and the
-	// model's chat template makes the text of it.
+	// Raw: prompts are completed without the chat template; else each prompt is a
+	// user message of a chat.
 	Raw bool
-	// System begins each chat that does not begin with a system message; "": none.
+	// System is the system message of chats that have none; "": none.
 	System string
-	// Params are fields of the API's bodies, such as max_tokens, in force where a
-	// line says nothing else.
+	// Params are fields of the API's bodies, such as max_tokens, for lines that do
+	// not set them.
 	Params map[string]any
 }
 
-// Text is the item of a prompt that is nothing but text.
+// Text returns the item of a text prompt.
 func (f Form) Text(prompt string) Item {
 	raw, err := json.Marshal(prompt)
 	if err != nil {
@@ -46,42 +46,42 @@ func (f Form) Text(prompt string) Item {
 	return f.plain(Item{Prompt: prompt}, map[string]json.RawMessage{"prompt": raw})
 }
 
-// Lines are the items of a text with one prompt a line; empty lines are none.
+// Lines returns the items of a text with one prompt in each line. It skips empty lines.
 func (f Form) Lines(text []byte) []Item {
 	var out []Item
 	for n, line := range lines(text) {
 		it := f.Text(line)
 		it.line = n
-		out = append(out, it.named(len(out)))
+		out = append(out, it.withID(len(out)))
 	}
 	return out
 }
 
-// JSONL are the items of JSON Lines. A line is the body of a request with
-// "prompt" or "messages", its parameters beside it and perhaps a custom_id, or a
-// request of OpenAI's batch form: custom_id, method, url, body.
+// JSONL returns the items of JSON Lines. A line is either the body of a request, with
+// "prompt" or "messages", parameters, and optionally custom_id; or a request in OpenAI's
+// batch form, with custom_id, method, url and body.
 func (f Form) JSONL(text []byte) []Item {
 	var out []Item
 	for n, line := range lines(text) {
 		it := f.json([]byte(line))
 		it.line = n
-		out = append(out, it.named(len(out)))
+		out = append(out, it.withID(len(out)))
 	}
 	return out
 }
 
-// named gives the request an id where it has none.
-func (it Item) named(index int) Item {
+// withID gives the request an id if it has none.
+func (it Item) withID(index int) Item {
 	if it.ask != nil && it.ask.ID == "" {
 		it.ask.ID = requestID(index)
 	}
 	return it
 }
 
-// requestID is the id of the request at a place of the list.
+// requestID returns the default id of the request at an index of the list.
 func requestID(index int) string { return fmt.Sprintf("batch_req_%d", index) }
 
-// lines are the lines of a text that are not empty, with their numbers.
+// lines returns the non-empty lines of a text with their numbers.
 func lines(text []byte) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		n := 0
@@ -119,7 +119,7 @@ func (f Form) json(line []byte) Item {
 		return f.request(it, fields)
 	}
 	if raw, ok := fields["prompt"]; ok {
-		_ = json.Unmarshal(raw, &it.Prompt) // tokens are no text
+		_ = json.Unmarshal(raw, &it.Prompt) // an error means token ids
 	}
 	return f.plain(it, fields)
 }
@@ -141,13 +141,13 @@ func (f Form) request(it Item, fields map[string]json.RawMessage) Item {
 	case it.err != nil:
 	case url == "/v1/chat/completions":
 		r, err := openai.DecodeChat(body)
-		if it.err = decoded(err); it.err == nil {
-			it.ask, it.reply, it.err = &r.Ask, r.Reply, unstreamed(r.Wire)
+		if it.err = decodeError(err); it.err == nil {
+			it.ask, it.reply, it.err = &r.Ask, r.Reply, refuseStream(r.Wire)
 		}
 	case url == "/v1/completions":
 		r, err := openai.DecodeCompletion(body)
-		if it.err = decoded(err); it.err == nil {
-			it.ask, it.reply, it.err = &r.Ask, r.Reply, unstreamed(r.Wire)
+		if it.err = decodeError(err); it.err == nil {
+			it.ask, it.reply, it.err = &r.Ask, r.Reply, refuseStream(r.Wire)
 		}
 	default:
 		it.err = chat.Errorf(chat.NotFound, "url", "`url` must be /v1/chat/completions or /v1/completions, got %q.", url)
@@ -155,7 +155,7 @@ func (f Form) request(it Item, fields map[string]json.RawMessage) Item {
 	return it
 }
 
-// over is the body of fields with f's parameters beneath them.
+// over returns a body with the fields, and f's parameters for absent fields.
 func (f Form) over(fields map[string]json.RawMessage) ([]byte, *chat.Error) {
 	whole := map[string]any{}
 	maps.Copy(whole, f.Params)
@@ -169,27 +169,27 @@ func (f Form) over(fields map[string]json.RawMessage) ([]byte, *chat.Error) {
 	return body, nil
 }
 
-func decoded(err error) *chat.Error {
+func decodeError(err error) *chat.Error {
 	if err == nil {
 		return nil
 	}
 	return chat.AsError(err)
 }
 
-// unstreamed refuses a stream: the reply is one line.
-func unstreamed(w openai.Wire) *chat.Error {
+// refuseStream returns an error for a streamed request, since a result is one line.
+func refuseStream(w openai.Wire) *chat.Error {
 	if w.Stream {
 		return chat.Errorf(chat.Invalid, "stream", "`stream` is not available here: the reply is one line of JSON. Leave the field out.")
 	}
 	return nil
 }
 
-// unsaid are the fields whose outcome a plain result has no place for.
-var unsaid = []string{"logprobs", "top_logprobs", "prompt_logprobs", "return_token_ids", "echo"}
+// plainUnsupported lists fields whose effect the plain form of a result cannot contain.
+var plainUnsupported = []string{"logprobs", "top_logprobs", "prompt_logprobs", "return_token_ids", "echo"}
 
-// plain makes the request of the fields of a body, with f's own beneath them.
+// plain decodes the fields of a body, with f's parameters for absent fields.
 func (f Form) plain(it Item, fields map[string]json.RawMessage) Item {
-	for _, name := range unsaid {
+	for _, name := range plainUnsupported {
 		if fields[name] != nil && string(fields[name]) != "null" && string(fields[name]) != "false" {
 			it.err = chat.Errorf(chat.Invalid, name, "`%s` needs the whole reply of the API: write the line as {\"custom_id\": …, \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {…}}.", name)
 			return it
@@ -205,13 +205,13 @@ func (f Form) plain(it Item, fields map[string]json.RawMessage) Item {
 	var w openai.Wire
 	if fields["messages"] != nil {
 		r, err := openai.DecodeChat(body)
-		if it.err = decoded(err); it.err != nil {
+		if it.err = decodeError(err); it.err != nil {
 			return it
 		}
 		it.ask, w = &r.Ask, r.Wire
 	} else {
 		r, err := openai.DecodeCompletion(body)
-		if it.err = decoded(err); it.err != nil {
+		if it.err = decodeError(err); it.err != nil {
 			return it
 		}
 		it.ask, w = &r.Ask, r.Wire
@@ -219,11 +219,11 @@ func (f Form) plain(it Item, fields map[string]json.RawMessage) Item {
 			it.err = malformed("prompt", "A line holds one prompt: a string or an array of token ids.")
 		}
 		if fields["max_tokens"] == nil && f.Params["max_tokens"] == nil {
-			it.ask.MaxTokens = nil // as long as there is room: this is no web page that waits
+			it.ask.MaxTokens = nil // as many as the context allows, not the API's default of 16
 		}
 	}
 	if it.err == nil {
-		it.err = unstreamed(w)
+		it.err = refuseStream(w)
 	}
 	if len(w.Unknown) > 0 && it.err == nil {
 		slices.Sort(w.Unknown)
@@ -239,7 +239,7 @@ func (f Form) shape(fields map[string]json.RawMessage) *chat.Error {
 	case (prompt == nil) == (messages == nil):
 		return malformed("", "A line needs either `prompt` or `messages`.")
 	case f.Raw && messages != nil:
-		return malformed("messages", "Messages need a chat template: this model has none, or the prompts are asked to be completed as they are (--raw).")
+		return malformed("messages", "Messages need a chat template: this model has none, or --raw is set.")
 	case f.Raw:
 		return nil
 	}
@@ -247,7 +247,7 @@ func (f Form) shape(fields map[string]json.RawMessage) *chat.Error {
 	if prompt != nil {
 		var text string
 		if json.Unmarshal(prompt, &text) != nil || string(prompt) == "null" {
-			return malformed("prompt", "`prompt` of a chat must be a string; token ids are for prompts that are completed as they are (--raw).")
+			return malformed("prompt", "`prompt` of a chat must be a string; token ids need --raw.")
 		}
 		list = append(list, json.RawMessage(fmt.Sprintf(`{"role":"user","content":%s}`, prompt)))
 		delete(fields, "prompt")
@@ -256,7 +256,7 @@ func (f Form) shape(fields map[string]json.RawMessage) *chat.Error {
 	}
 	var first struct{ Role string }
 	if len(list) > 0 {
-		_ = json.Unmarshal(list[0], &first) // what is wrong with it the decoder says
+		_ = json.Unmarshal(list[0], &first) // the decoder reports errors
 	}
 	if f.System != "" && first.Role != "system" && first.Role != "developer" {
 		text, err := json.Marshal(f.System)

@@ -8,11 +8,11 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// line is a plain result: one choice of one prompt.
+// line is a result in plain form: one choice of one prompt.
 type line struct {
 	Index        int             `json:"index"` // of the prompt, from 0
 	CustomID     string          `json:"custom_id,omitempty"`
-	Choice       *int            `json:"choice,omitempty"` // where a prompt has several
+	Choice       *int            `json:"choice,omitempty"` // for prompts with several choices
 	Prompt       string          `json:"prompt,omitempty"`
 	Reasoning    string          `json:"reasoning,omitempty"`
 	Text         *string         `json:"text,omitempty"`
@@ -23,7 +23,7 @@ type line struct {
 	Error        json.RawMessage `json:"error,omitempty"`
 }
 
-// lineCall is a call as the API has it.
+// lineCall is a call in the API's form.
 type lineCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
@@ -54,9 +54,8 @@ type batchResponse struct {
 	Body      json.RawMessage `json:"body"`
 }
 
-// Lines are the result as JSON Lines, in the form in which it was asked for:
-// plain, one line a choice, or as OpenAI's batches have it. index is its place in
-// the list of prompts.
+// Lines returns the result as JSON Lines in the form of its item: plain, with one line
+// for each choice, or OpenAI's batch form. index is the item's index in the list.
 func (r Result) Lines(index int) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -98,7 +97,7 @@ func (r Result) lines(index int) []any {
 	return out
 }
 
-// body is the reply as the API's own JSON.
+// body returns the status and body of the reply in the API's form.
 func (r Result) body() (status int, body []byte) {
 	if r.run == nil || r.Err != nil && !r.Interrupted() {
 		return openai.Status(r.Err), openai.Error(r.Err)
@@ -106,14 +105,14 @@ func (r Result) body() (status int, body []byte) {
 	return 200, r.Item.reply(r.run, r.Replies)
 }
 
-// reason is the API's error object, with the line of the input it is about.
+// reason returns the API's error object with the line number in the input.
 func reason(e *chat.Error, at int) json.RawMessage {
 	var body struct {
 		Error map[string]any `json:"error"`
 	}
-	told := *e
-	told.Message = e.Error() // the cause too: who reads it runs the engine
-	if err := json.Unmarshal(openai.Error(&told), &body); err != nil {
+	full := *e
+	full.Message = e.Error() // with the cause, since the reader runs the engine
+	if err := json.Unmarshal(openai.Error(&full), &body); err != nil {
 		panic("batch: " + err.Error())
 	}
 	if at > 0 {

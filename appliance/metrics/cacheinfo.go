@@ -6,21 +6,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// CacheConfig is what vllm:cache_config_info says of the KV cache.
+// CacheConfig holds the labels of vllm:cache_config_info.
 type CacheConfig struct {
 	BlockSize     int     // tokens of a page
 	Pages         int     // pages of the arena: num_gpu_blocks
 	Dtype         string  // cache_dtype, in vLLM's words
 	PrefixCaching bool    //
-	Utilization   float64 // of memory.utilization; 0: not given
-	Bytes         int64   // of memory.kvCache; 0: not given
+	Utilization   float64 // memory.utilization; 0: not set
+	Bytes         int64   // memory.kvCache; 0: not set
 	SlidingWindow int     // tokens; 0: none
 	SwapBytes     int64   // swap space for preempted sequences
 	SwapPages     int     // pages of it, counted as Pages: num_cpu_blocks
 }
 
-// cacheInfo is a gauge of 1 whose labels are settings in Python's spelling, as
-// vLLM's consumers expect. Labels that name nothing vapp has say None.
+// cacheInfo returns a gauge of 1 whose labels are the settings in Python's spelling, as
+// in vLLM. Labels for settings that vapp does not have are None.
 func cacheInfo(c Config) prometheus.Collector {
 	const none = "None"
 	k := c.Cache

@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// oldNames are collectors that show series once more, under the names they had
-// in older vLLM releases.
+// oldNames returns collectors that export series under their names in older vLLM
+// releases.
 func (m *Metrics) oldNames(g *gauges) []prometheus.Collector {
 	const cache = "Old name of a series of the prefix cache."
 	return []prometheus.Collector{
@@ -14,27 +14,27 @@ func (m *Metrics) oldNames(g *gauges) []prometheus.Collector {
 	}
 }
 
-// alias shows the one series of a collector under another name.
+// alias returns a collector of of's single series under another name.
 func alias(name, help string, of prometheus.Collector) prometheus.Collector {
-	return &aliased{prometheus.NewDesc(name, help, nil, nil), of}
+	return &aliasCollector{prometheus.NewDesc(name, help, nil, nil), of}
 }
 
-type aliased struct {
+type aliasCollector struct {
 	desc *prometheus.Desc
 	of   prometheus.Collector
 }
 
 // Describe implements prometheus.Collector.
-func (a *aliased) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
+func (a *aliasCollector) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
 
 // Collect implements prometheus.Collector.
-func (a *aliased) Collect(out chan<- prometheus.Metric) {
+func (a *aliasCollector) Collect(out chan<- prometheus.Metric) {
 	one := make(chan prometheus.Metric, 1)
 	a.of.Collect(one)
 	out <- renamed{<-one, a.desc}
 }
 
-// renamed is a metric with another description; its value and labels stay.
+// renamed is a metric with another description but the same value and labels.
 type renamed struct {
 	prometheus.Metric
 	desc *prometheus.Desc
@@ -43,7 +43,7 @@ type renamed struct {
 // Desc implements prometheus.Metric.
 func (r renamed) Desc() *prometheus.Desc { return r.desc }
 
-// usageOnly is the third of the gauges.
+// usageOnly collects only the usage of the gauges.
 type usageOnly struct{ *gauges }
 
 // Collect implements prometheus.Collector.

@@ -9,11 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Handler answers GET /metrics: the text format, or OpenMetrics when asked for.
+// Handler returns the handler of GET /metrics, which writes the text format or, if the
+// client accepts it, OpenMetrics.
 func (m *Metrics) Handler() http.Handler {
 	expose := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		EnableOpenMetrics:  true,
-		DisableCompression: true, // bounds are rewritten on the way out
+		DisableCompression: true, // floatBounds must read the text
 		ErrorHandling:      promhttp.HTTPErrorOnError,
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -23,14 +24,15 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// floatBounds writes the le values of buckets as Python's client does, 1.0 in
-// place of 1: queries and rules written for vLLM compare them as text.
+// floatBounds rewrites the le values of buckets in the form of Python's client, 1.0 for
+// 1, since queries and rules written for vLLM compare them as text.
 type floatBounds struct {
 	http.ResponseWriter
-	line []byte // begun and not ended
+	line []byte // the current incomplete line
 }
 
-// Write passes whole lines on. Formats that are not text pass as they are.
+// Write writes complete lines, and keeps the rest. It does not change formats other than
+// text.
 func (f *floatBounds) Write(p []byte) (int, error) {
 	if !isText(f.Header().Get("Content-Type")) {
 		return f.ResponseWriter.Write(p)
@@ -56,7 +58,7 @@ func (f *floatBounds) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// end passes on what no newline ended.
+// end writes the last line if it has no newline.
 func (f *floatBounds) end() {
 	if len(f.line) > 0 {
 		_, _ = f.ResponseWriter.Write(floatBound(f.line))
@@ -67,8 +69,8 @@ func isText(contentType string) bool {
 	return strings.HasPrefix(contentType, "text/plain") || strings.HasPrefix(contentType, "application/openmetrics-text")
 }
 
-// floatBound rewrites one line. The encoder puts le last among the labels, so
-// that the last `le="` is never part of another label's value.
+// floatBound rewrites one line. The encoder writes le as the last label, so that the last
+// `le="` is never part of another label's value.
 func floatBound(line []byte) []byte {
 	const label = `le="`
 	at := bytes.LastIndex(line, []byte(label))

@@ -8,14 +8,13 @@ import (
 	"vapp.dev/engine"
 )
 
-// Hooks feed the series from the engine's loop. They are called by that one
-// goroutine.
+// Hooks returns the hooks that update the series. Only the engine's loop calls them.
 func (m *Metrics) Hooks() engine.Hooks {
 	f := &finisher{series: m.engine, open: map[parent]longest{}}
 	return engine.Hooks{
 		Step: func(s engine.StepStats) {
 			if !m.cfg.Cache.PrefixCaching {
-				s.CacheQueries, s.CacheHits = 0, 0 // nothing was looked up
+				s.CacheQueries, s.CacheHits = 0, 0 // there were no lookups
 			}
 			m.engine.step(s)
 			m.swap.step(s)
@@ -28,12 +27,12 @@ func (m *Metrics) Hooks() engine.Hooks {
 			m.interval.add(s)
 			m.generated.Add(int64(max(0, s.GenerationTokens)))
 		},
-		Finished: f.finished,
+		Finished: f.finish,
 	}
 }
 
-// step counts prompt tokens as they are computed; those of the prefix cache
-// count when their prompt is first scheduled.
+// step counts prompt tokens when they are computed. Tokens from the prefix cache count
+// when their prompt is first scheduled.
 func (e *engineSeries) step(s engine.StepStats) {
 	add(e.promptTokens, s.PromptTokens+s.CacheHits)
 	add(e.localCompute, s.PromptTokens)
@@ -53,29 +52,30 @@ func (e *engineSeries) step(s engine.StepStats) {
 	e.iteration.Observe(float64(s.PromptTokens + s.GenerationTokens))
 }
 
-// add leaves out sums below zero: a counter would panic, and end the loop.
+// add adds n if it is positive: a counter panics on negative numbers, which would stop
+// the engine's loop.
 func add(c prometheus.Counter, n int) { c.Add(float64(max(0, n))) }
 
-// parent tells the choices of one request from those of another that has the
-// same id: clients choose ids.
+// parent identifies a request. Its arrival distinguishes requests with the same id, since
+// clients choose ids.
 type parent struct {
 	id      string
 	arrival time.Time
 }
 
-// longest is what is known of a request some of whose choices have ended.
+// longest is the state of a request of which some choices have finished.
 type longest struct {
-	left   int // choices that have not ended
+	left   int // choices that have not finished
 	tokens int // of the longest output so far
 }
 
-// finisher puts the choices of a request together.
+// finisher combines the choices of a request.
 type finisher struct {
 	series *engineSeries
-	open   map[parent]longest // requests with n > 1 of which some choice has ended
+	open   map[parent]longest // requests with n > 1 of which some choices have finished
 }
 
-func (f *finisher) finished(r engine.RequestStats) {
+func (f *finisher) finish(r engine.RequestStats) {
 	e := f.series
 	if c := e.success[r.Finish]; c != nil {
 		c.Inc()
@@ -88,11 +88,11 @@ func (f *finisher) finished(r engine.RequestStats) {
 	if r.Choice == 0 {
 		e.choices.Observe(float64(max(1, r.N)))
 	}
-	f.together(r)
+	f.observeLongest(r)
 }
 
-// times observes the phases that the choice went through; one that ended in
-// the queue was queued to its end.
+// times observes the time of each phase of a choice. For a choice that never ran, all its
+// time was queue time.
 func (e *engineSeries) times(r engine.RequestStats) {
 	e.endToEnd.Observe(seconds(r.Finished.Sub(r.Arrival)))
 	if r.Scheduled.IsZero() {
@@ -100,7 +100,7 @@ func (e *engineSeries) times(r engine.RequestStats) {
 		return
 	}
 	e.queued.Observe(seconds(r.Scheduled.Sub(r.Queued)))
-	if r.Pooled && r.Finish == engine.FinishStop { // all of it was the prompt's
+	if r.Pooled && r.Finish == engine.FinishStop { // a pooling request has a prefill only
 		e.prefill.Observe(seconds(r.Finished.Sub(r.Scheduled)))
 		e.inference.Observe(seconds(r.Finished.Sub(r.Scheduled)))
 	}
@@ -118,8 +118,8 @@ func (e *engineSeries) times(r engine.RequestStats) {
 	}
 }
 
-// together observes the longest choice once the last has ended.
-func (f *finisher) together(r engine.RequestStats) {
+// observeLongest observes the longest choice when the last one has finished.
+func (f *finisher) observeLongest(r engine.RequestStats) {
 	if r.N <= 1 {
 		f.series.longestChoice.Observe(float64(r.GenerationTokens))
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// httpSeries are the HTTP metrics of vLLM's server, names and buckets alike.
+// httpSeries are the HTTP metrics, with vLLM's names and buckets.
 type httpSeries struct {
 	requests        *prometheus.CounterVec
 	sizeIn, sizeOut *prometheus.SummaryVec
@@ -32,29 +32,30 @@ func newHTTPSeries(r prometheus.Registerer) *httpSeries {
 	}
 }
 
-// uncounted are the routes that probes, scrapers and the page call.
+// uncounted lists the routes that probes, scrapers and the page call.
 var uncounted = []string{"/metrics", "/metrics/", "/health", "/livez", "/readyz", "/load", "/ping", "/version", "/server_info", "/admin/status"}
 
-// methods that become a label as they are; clients may invent others.
+// methods lists the values of the label method. Others become "other", since clients can
+// send any method.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// Answered is one HTTP request and its answer.
-type Answered struct {
-	Method, Handler string // Handler is the route's pattern, of a closed set; "" for an unknown path
+// HTTPRequest describes one answered HTTP request.
+type HTTPRequest struct {
+	Method, Handler string // Handler is the route's pattern, "" for an unknown path
 	Status          int
 	Duration        time.Duration
-	In, Out         int64 // bytes of the bodies
+	In, Out         int64 // bytes of request and reply bodies
 }
 
-// Answered counts a request, unless it was a probe's or a scraper's.
-func (m *Metrics) Answered(a Answered) {
+// ObserveRequest counts a request, unless its route is one of probes and scrapers.
+func (m *Metrics) ObserveRequest(a HTTPRequest) {
 	if slices.Contains(uncounted, a.Handler) {
 		return
 	}
 	m.http.observe(a)
 }
 
-func (h *httpSeries) observe(a Answered) {
+func (h *httpSeries) observe(a HTTPRequest) {
 	if a.Handler == "" {
 		a.Handler = "none"
 	}

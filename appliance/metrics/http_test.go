@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-func TestAnswered(t *testing.T) {
+func TestObserveRequest(t *testing.T) {
 	m := New(testConfig())
-	for _, a := range []Answered{
+	for _, a := range []HTTPRequest{
 		{Method: "POST", Handler: "/v1/completions", Status: 200, In: 7, Out: 100, Duration: 400 * time.Millisecond},
 		{Method: "POST", Handler: "/v1/completions", Status: 201, In: 3, Out: 11, Duration: 2 * time.Second},
 		{Method: "POST", Handler: "/v1/completions", Status: 429, Duration: time.Millisecond},
@@ -19,7 +19,7 @@ func TestAnswered(t *testing.T) {
 		{Method: "GET", Handler: "/metrics", Status: 200},
 		{Method: "GET", Handler: "/v1/models/:model", Status: 500},
 	} {
-		m.Answered(a)
+		m.ObserveRequest(a)
 	}
 	text, _ := scrape(t, m, "")
 	var got strings.Builder

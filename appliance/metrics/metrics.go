@@ -1,8 +1,9 @@
-// Package metrics is the Prometheus view of engine.Stats and engine.Hooks, of
-// the HTTP side and of the ledger: the series of GET /metrics under vLLM's
-// names, what only vapp has under vapp_, and the periodic line of figures in
-// the log. It is fed by the loop and by HTTP goroutines, never blocks them for
-// longer than an addition, and holds nothing but sums.
+// Package metrics exports engine.Stats, engine.Hooks, HTTP requests and the plan's ledger
+// to Prometheus: the series of GET /metrics under vLLM's names, vapp's own series with the
+// prefix vapp_, and the periodic statistics line in the log. It must not import the
+// packages that it measures, except engine for its types, and must not block the engine's
+// loop: its methods only add numbers. Start reading at New in this file and Hooks in
+// hooks.go.
 package metrics
 
 import (
@@ -17,19 +18,18 @@ import (
 	"vapp.dev/engine"
 )
 
-// Config is what is known of a server before its engine is open.
+// Config describes a server before its engine is opened.
 type Config struct {
 	Model       string // label model_name: the first served name
 	Engine      int    // label engine: the index of the replica
-	MaxModelLen int    // tokens; bounds the buckets of lengths
+	MaxModelLen int    // tokens; the largest bucket of lengths
 	Version     string // of vapp
-	Compat      bool   // also expose the names of older vLLM releases
-	Drafts      int    // proposed tokens that a step verifies for a sequence; 0: no series of them
+	Compat      bool   // also export the names of older vLLM releases
+	Drafts      int    // draft tokens per sequence and step; 0: no series of speculative decoding
 	Cache       CacheConfig
 }
 
-// Metrics is one registry and the series in it. All methods may be called from
-// any goroutine.
+// Metrics is a registry and its series. It is safe for concurrent use.
 type Metrics struct {
 	cfg      Config
 	registry *prometheus.Registry
@@ -43,10 +43,10 @@ type Metrics struct {
 	generated atomic.Int64 // tokens
 }
 
-// Generated is how many tokens were generated since the start.
+// Generated returns the number of tokens generated since the start.
 func (m *Metrics) Generated() int64 { return m.generated.Load() }
 
-// New makes a registry in which every series stands at 0.
+// New returns a registry in which every series has the value 0.
 func New(c Config) *Metrics {
 	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
@@ -73,9 +73,9 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// Watch makes the gauges follow an engine: stats is called at each scrape and
-// for each line of figures, and must be cheap. Before the first call, and
-// after Watch(nil), an idle engine is shown.
+// Watch sets the source of the gauges. stats is called at each scrape and for each
+// statistics line, and must be cheap. Before the first call, and after Watch(nil), the
+// gauges show an idle engine.
 func (m *Metrics) Watch(stats func() engine.Stats) {
 	if stats == nil {
 		m.stats.Store(nil)
@@ -91,7 +91,8 @@ func (m *Metrics) snapshot() engine.Stats {
 	return engine.Stats{}
 }
 
-// gauges shows one snapshot of the engine, so that a scrape never mixes two.
+// gauges collects its values from one snapshot of the engine, so that a scrape is
+// consistent.
 type gauges struct {
 	stats                   func() engine.Stats
 	running, waiting, usage *prometheus.Desc
@@ -121,6 +122,5 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(g.usage, prometheus.GaugeValue, s.KVUsed)
 }
 
-// seconds is what histograms of time observe; clocks that ran backwards count
-// as no time.
+// seconds returns a duration for a histogram. Negative durations count as 0.
 func seconds(d time.Duration) float64 { return max(0, d.Seconds()) }

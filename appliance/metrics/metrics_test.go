@@ -26,7 +26,7 @@ func testConfig() Config {
 	}
 }
 
-// scrape is the answer of GET /metrics.
+// scrape returns the body of GET /metrics.
 func scrape(t *testing.T, m *Metrics, accept string) (string, http.Header) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
@@ -41,8 +41,8 @@ func scrape(t *testing.T, m *Metrics, accept string) (string, http.Header) {
 	return w.Body.String(), w.Header()
 }
 
-// ours leaves out the series of the Go runtime and of the process, and what
-// depends on the Go version.
+// ours removes the series of the Go runtime and the process, and values that depend on
+// the Go version.
 func ours(text string) string {
 	var b strings.Builder
 	for _, line := range strings.SplitAfter(text, "\n") {
@@ -72,10 +72,10 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestIdle says that every series exists, at 0, from the start.
+// TestIdle checks that every series exists with value 0 from the start.
 func TestIdle(t *testing.T) {
 	m := New(testConfig())
-	m.ExpectReloads([]string{"live", "structural"}, []string{"applied", "reported"})
+	m.InitReloads([]string{"live", "structural"}, []string{"applied", "reported"})
 	text, h := scrape(t, m, "")
 	golden(t, "idle.txt", ours(text))
 	if ct := h.Get("Content-Type"); !strings.HasPrefix(ct, "text/plain; version=") || !strings.Contains(ct, "charset=utf-8") {
@@ -88,8 +88,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// played is a short life: a prompt with a cache hit, a request of two choices,
-// one that is aborted in the queue, a reload, a ledger.
+// played returns metrics after a prompt with a cache hit, a request with two choices, one
+// aborted in the queue, a reload, and a ledger.
 func played(c Config) *Metrics {
 	m := New(c)
 	h := m.Hooks()
@@ -117,17 +117,17 @@ func played(c Config) *Metrics {
 	})
 	m.SetPlan("weights", 1<<27)
 	m.SetActual("weights", 1<<27)
-	m.Reloaded("live", "applied", at(500))
+	m.CountReload("live", "applied", at(500))
 	return m
 }
 
-// TestPlayed pins every value after a short life.
+// TestPlayed checks every value of played against the golden.
 func TestPlayed(t *testing.T) {
 	text, _ := scrape(t, played(testConfig()), "")
 	golden(t, "played.txt", ours(text))
 }
 
-// TestStale: the age of a difference grows, and is 0 where there is none.
+// TestStale checks that the age of a difference grows, and is 0 without one.
 func TestStale(t *testing.T) {
 	m := New(testConfig())
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -135,7 +135,7 @@ func TestStale(t *testing.T) {
 	m.SetStale(PartKeys, at)
 	m.SetStale(PartCertificate, at)
 	m.SetStale(PartCertificate, time.Time{})
-	m.ReadFailed(PartKeys)
+	m.CountReadFailure(PartKeys)
 	text, _ := scrape(t, m, "")
 	for _, want := range []string{
 		`vapp_profile_stale_seconds{part="keys"} 90`, `vapp_profile_stale_seconds{part="certificate"} 0`, `vapp_profile_stale_seconds{part="profile"} 0`,
@@ -147,7 +147,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestSpeculation says that the series of proposals are there only where some are made.
+// TestSpeculation checks that the series of speculative decoding exist only with draft
+// tokens.
 func TestSpeculation(t *testing.T) {
 	c := testConfig()
 	if text, _ := scrape(t, New(c), ""); strings.Contains(text, "spec_decode") {
@@ -190,8 +191,8 @@ func TestCompat(t *testing.T) {
 	golden(t, "compat.txt", strings.Join(added, "\n")+"\n")
 }
 
-// TestSwap: the series of swap space are there where there is some, under vLLM's old
-// names too where those are asked for.
+// TestSwap checks that the series of swap space exist only with swap space, and under
+// vLLM's old names only with Compat.
 func TestSwap(t *testing.T) {
 	c := testConfig()
 	plain, _ := scrape(t, played(c), "")
@@ -244,7 +245,7 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// TestHostileName says that a model's name cannot write lines or bounds.
+// TestHostileName checks that a model's name cannot inject lines or bounds.
 func TestHostileName(t *testing.T) {
 	c := testConfig()
 	c.Model = "x\",le=\"7\n} 1\nvllm:forged 1\n"
@@ -312,7 +313,7 @@ func TestSplitWrites(t *testing.T) {
 	}
 }
 
-// TestPooled: of a request that asks for no tokens all time on the device was its prompt's.
+// TestPooled checks that the time of a pooling request counts as prefill.
 func TestPooled(t *testing.T) {
 	m := New(testConfig())
 	h, at := m.Hooks(), func(ms int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(ms)) }

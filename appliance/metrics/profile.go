@@ -7,20 +7,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The parts of a profile that the gauge of staleness distinguishes.
+// Values of the label part.
 const (
 	PartProfile     = "profile"     // everything else
-	PartKeys        = "keys"        // serve.apiKeys and the files that it names
+	PartKeys        = "keys"        // serve.apiKeys and its files
 	PartCertificate = "certificate" // the files of serve.tls
 )
 
 var parts = []string{PartProfile, PartKeys, PartCertificate}
 
-// staleness is a gauge for each part of the profile: the seconds since when the files have
-// differed from what is in force.
+// staleness is a gauge for each part of the profile: the seconds for which its files have
+// differed from what is in effect.
 type staleness struct {
 	desc  *prometheus.Desc
-	since map[string]*atomic.Int64 // milliseconds; 0: they agree
+	since map[string]*atomic.Int64 // Unix time in milliseconds; 0: no difference
 	now   func() time.Time
 }
 
@@ -50,8 +50,8 @@ func (s *staleness) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// SetStale shows since when a part of the profile's files has differed from what is in
-// force; the zero time: it does not.
+// SetStale sets the time since when a part's files differ from what is in effect; the
+// zero time: no difference.
 func (m *Metrics) SetStale(part string, since time.Time) {
 	ms := int64(0)
 	if !since.IsZero() {
@@ -60,5 +60,5 @@ func (m *Metrics) SetStale(part string, since time.Time) {
 	m.vapp.stale.since[part].Store(ms)
 }
 
-// ReadFailed counts a file of a part of the profile that could not be read.
-func (m *Metrics) ReadFailed(part string) { m.vapp.readFailures.WithLabelValues(part).Inc() }
+// CountReadFailure counts a failure to read a file of a part.
+func (m *Metrics) CountReadFailure(part string) { m.vapp.readFailures.WithLabelValues(part).Inc() }

@@ -6,8 +6,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// The bucket bounds of vLLM 0.19, which dashboards and autoscalers rely on.
-// Seconds but for the last two.
+// The bucket bounds of vLLM 0.19, on which dashboards and autoscalers depend. All are in
+// seconds, except the last two.
 var (
 	latencyBuckets   = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 	firstBuckets     = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
@@ -16,11 +16,10 @@ var (
 	iterationBuckets = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 )
 
-// lengthBuckets are 1, 2, 5, 10, 20, 50, … up to the largest that is not above
-// the model length.
+// lengthBuckets returns 1, 2, 5, 10, 20, 50, … up to the model length.
 func lengthBuckets(maxModelLen int) []float64 {
 	longest := float64(maxModelLen)
-	out := []float64{1} // a histogram without bounds would get others
+	out := []float64{1} // never empty, which would select default bounds
 	for tens := 1.0; tens <= longest; tens *= 10 {
 		for _, m := range []float64{1, 2, 5} {
 			if b := m * tens; b > 1 && b <= longest {
@@ -31,8 +30,8 @@ func lengthBuckets(maxModelLen int) []float64 {
 	return out
 }
 
-// engineSeries are the series that hooks feed; model_name and engine are put on
-// by the registerer.
+// engineSeries are the series that the hooks update. The registerer adds the labels
+// model_name and engine.
 type engineSeries struct {
 	promptTokens, cachedTokens         prometheus.Counter
 	localCompute, localHit             prometheus.Counter // prompt tokens by source
@@ -46,10 +45,10 @@ type engineSeries struct {
 	promptLength, generationLength     prometheus.Histogram
 	longestChoice, maxTokens, computed prometheus.Histogram
 	choices, iteration                 prometheus.Histogram
-	spec                               *specSeries // nil: nothing is proposed
+	spec                               *specSeries // nil without speculative decoding
 }
 
-// finishReasons are the children of request_success.
+// finishReasons lists the values of the label finished_reason.
 var finishReasons = []engine.Finish{engine.FinishStop, engine.FinishLength, engine.FinishAbort, engine.FinishError}
 
 func newEngineSeries(r prometheus.Registerer, maxModelLen int) *engineSeries {
@@ -90,39 +89,39 @@ func newEngineSeries(r prometheus.Registerer, maxModelLen int) *engineSeries {
 	return s
 }
 
-// factory makes series and registers them.
+// factory creates and registers series.
 type factory struct{ prometheus.Registerer }
 
 func (f factory) counter(name, help string) prometheus.Counter {
-	return registered(f, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+	return register(f, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 }
 
 func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return registered(f, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+	return register(f, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 }
 
 func (f factory) gauge(name, help string) prometheus.Gauge {
-	return registered(f, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+	return register(f, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
 }
 
 func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return registered(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+	return register(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 }
 
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return registered(f, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}))
+	return register(f, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}))
 }
 
 func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return registered(f, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+	return register(f, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 }
 
 func (f factory) summaries(name, help string, labels ...string) *prometheus.SummaryVec {
-	return registered(f, prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help}, labels))
+	return register(f, prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help}, labels))
 }
 
-// registered is c, registered.
-func registered[C prometheus.Collector](f factory, c C) C {
+// register registers c and returns it.
+func register[C prometheus.Collector](f factory, c C) C {
 	f.MustRegister(c)
 	return c
 }

@@ -16,8 +16,8 @@ type specSeries struct {
 	position                   []prometheus.Counter
 }
 
-// newSpecSeries makes them for steps that verify up to n proposed tokens for a
-// sequence; nil for none.
+// newSpecSeries returns the series for up to n draft tokens per sequence and step; nil for
+// 0.
 func newSpecSeries(r prometheus.Registerer, n int) *specSeries {
 	if n == 0 {
 		return nil
@@ -47,13 +47,13 @@ func (e *specSeries) step(s engine.StepStats) {
 	}
 }
 
-// speculated is what became of the proposals since the last line of figures.
-type speculated struct {
+// speculation counts draft tokens since the last statistics line.
+type speculation struct {
 	drafts, proposed, accepted int
 	position                   []int
 }
 
-func (v *speculated) add(s engine.StepStats) {
+func (v *speculation) add(s engine.StepStats) {
 	v.drafts += s.Drafts
 	v.proposed += s.DraftTokens
 	v.accepted += s.AcceptedTokens
@@ -65,8 +65,8 @@ func (v *speculated) add(s engine.StepStats) {
 	}
 }
 
-// take is a copy of v, which begins anew.
-func (v *speculated) take() speculated {
+// take returns a copy of v and resets v.
+func (v *speculation) take() speculation {
 	out := *v
 	out.position = append([]int(nil), v.position...)
 	v.drafts, v.proposed, v.accepted = 0, 0, 0
@@ -74,9 +74,9 @@ func (v *speculated) take() speculated {
 	return out
 }
 
-// line is vLLM's wording, of a time of that many seconds; "" where nothing was
-// proposed.
-func (v speculated) line(seconds float64) string {
+// line returns the statistics line of a number of seconds in vLLM's wording; "" without
+// draft tokens.
+func (v speculation) line(seconds float64) string {
 	if v.drafts == 0 || v.proposed == 0 {
 		return ""
 	}

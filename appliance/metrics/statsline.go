@@ -11,20 +11,20 @@ import (
 	"vapp.dev/engine"
 )
 
-// recent is how many requests the hit rate of the line of figures looks back.
+// recent is the number of last requests that the hit rate covers.
 const recent = 1000
 
-// interval is what happened since the last line of figures.
+// interval counts what happened since the last statistics line.
 type interval struct {
 	mu                           sync.Mutex
 	prompt, generated, preempted int
-	window                       []lookups // the oldest first
-	sum                          lookups   // of window
-	spec                         speculated
+	window                       []lookups // for the hit rate, the oldest first
+	sum                          lookups   // sum of window
+	spec                         speculation
 }
 
-// lookups are what steps asked of the prefix cache. Requests are counted when
-// they have their first token, with the step that last looked up prompts.
+// lookups counts lookups of the prefix cache. A request counts when it has its first
+// token, in the entry of the last step with lookups.
 type lookups struct {
 	hits, queries, requests int
 }
@@ -50,22 +50,22 @@ func (i *interval) add(s engine.StepStats) {
 	last := &i.window[len(i.window)-1]
 	*last = last.plus(l, 1)
 	i.sum = i.sum.plus(l, 1)
-	// Every entry is at least one request, though it may end without a token.
+	// Each entry has lookups of at least one request, which may finish without a token.
 	for len(i.window) > recent || i.sum.requests-i.window[0].requests >= recent {
 		i.sum = i.sum.plus(i.window[0], -1)
 		i.window = append(i.window[:0], i.window[1:]...)
 	}
 }
 
-// figures are what one line says.
+// figures are the numbers of one statistics line.
 type figures struct {
 	prompt, generated float64 // tokens a second
 	preempted         int
 	hitRate           float64 // percent
-	spec              string  // the line of proposals; "": none
+	spec              string  // line of speculative decoding; "": none
 }
 
-// take reads the figures of the time since the last call, and begins anew.
+// take returns the figures since the last call and resets the counts.
 func (i *interval) take(since time.Duration) figures {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -82,7 +82,7 @@ func (i *interval) take(since time.Duration) figures {
 	return f
 }
 
-// line is vLLM's wording.
+// line returns the statistics line in vLLM's wording.
 func (f figures) line(index int, s engine.Stats) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Engine %03d: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, Waiting: %d reqs, ",
@@ -101,19 +101,18 @@ func (f figures) line(index int, s engine.Stats) string {
 	return b.String()
 }
 
-// busy tells whether anything was computed.
+// busy reports whether any token was computed.
 func (f figures) busy() bool { return f.prompt > 0 || f.generated > 0 }
 
-// LogFigures writes a line of figures each interval, and one of proposals if there were
-// some, until ctx ends: at info
-// while there was throughput in this interval or the one before, at debug
-// afterwards, so that an idle server is silent after one line of zeros. every
-// may change at any time; 0 or less: no line.
+// LogFigures logs a statistics line each interval, and one of speculative decoding if
+// there were draft tokens, until ctx is cancelled. The level is info if this or the
+// previous interval had throughput, else debug: an idle server logs one line of zeros at
+// info. every returns the interval, which may change at any time; 0 or less: no lines.
 func (m *Metrics) LogFigures(ctx context.Context, log *slog.Logger, every func() time.Duration) {
 	last, busy := time.Now(), false
 	for {
 		due := every()
-		pause := time.Second // until due may have changed
+		pause := time.Second // since the interval may change meanwhile
 		if due > 0 {
 			pause = min(pause, due-time.Since(last))
 		}

@@ -40,7 +40,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestSpecLine is vLLM's wording, with its digits.
+// TestSpecLine checks the line of speculative decoding against vLLM's form.
 func TestSpecLine(t *testing.T) {
 	var i interval
 	i.add(engine.StepStats{GenerationTokens: 1})
@@ -57,16 +57,16 @@ func TestSpecLine(t *testing.T) {
 		t.Errorf("\n got %s\nwant %s", f.spec, want)
 	}
 	if f := i.take(time.Second); f.spec != "" {
-		t.Errorf("after they were told: %q", f.spec)
+		t.Errorf("after the line was taken: got %q, want none", f.spec)
 	}
 }
 
-// TestHitRateWindow says that the rate forgets what is old: after as many
-// requests, or as many steps that looked prompts up.
+// TestHitRateWindow checks that the hit rate covers the last requests only, and a limited
+// number of steps with lookups.
 func TestHitRateWindow(t *testing.T) {
 	for name, requests := range map[string]int{"steps": 0, "requests": 4} {
 		var i interval
-		i.add(engine.StepStats{FirstTokens: make([]time.Duration, 3)}) // of no lookup that was seen
+		i.add(engine.StepStats{FirstTokens: make([]time.Duration, 3)}) // without earlier lookups
 		first := make([]time.Duration, requests)
 		i.add(engine.StepStats{CacheQueries: 50, CacheHits: 50, FirstTokens: first})
 		if f := i.take(time.Second); f.hitRate != 100 {
@@ -87,7 +87,7 @@ func TestHitRateWindow(t *testing.T) {
 	}
 }
 
-// logged are lines of a log.
+// logged collects the lines of a log.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -99,7 +99,7 @@ func (l *logged) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// take reads the lines since the last call.
+// take returns the lines since the last call.
 func (l *logged) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +110,8 @@ func (l *logged) take() []string {
 	return strings.Split(strings.TrimSuffix(l.buf.String(), "\n"), "\n")
 }
 
-// TestLogFigures runs on a fake clock: busy, one line of zeros, silence, busy
-// again, and an interval that changes.
+// TestLogFigures checks the lines on a fake clock: busy, one line of zeros, silence, busy
+// again, and a changed interval.
 func TestLogFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logged

@@ -6,13 +6,13 @@ import (
 	"vapp.dev/engine"
 )
 
-// swapSeries are there where the profile gives swap space. vLLM dropped its names for
-// them: they come back with the old ones.
+// swapSeries are the series of swap space, present if the profile has any. vLLM removed
+// its names for them: Config.Compat adds these.
 type swapSeries struct {
 	stats           func() engine.Stats
 	swapped, usage  *prometheus.Desc
 	out, back       prometheus.Counter
-	reqsOld, useOld *prometheus.Desc // nil without the old names
+	reqsOld, useOld *prometheus.Desc // nil without Compat
 }
 
 func newSwapSeries(r prometheus.Registerer, stats func() engine.Stats, old bool) *swapSeries {
@@ -32,7 +32,7 @@ func newSwapSeries(r prometheus.Registerer, stats func() engine.Stats, old bool)
 	return s
 }
 
-// step counts what a step moved; without swap space nothing is.
+// step counts the swapped requests of a step. s may be nil.
 func (s *swapSeries) step(r engine.StepStats) {
 	if s != nil {
 		add(s.out, r.SwappedOut)

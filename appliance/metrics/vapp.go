@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// vappSeries are the series that vLLM has no word for.
+// vappSeries are the series that vLLM does not have.
 type vappSeries struct {
 	plan, actual *prometheus.GaugeVec
 	reloads      *prometheus.CounterVec
@@ -40,21 +40,21 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 	return s
 }
 
-// SetPlan shows the bytes that the plan gives an item.
+// SetPlan sets the planned bytes of an item of the ledger.
 func (m *Metrics) SetPlan(item string, bytes int64) {
 	m.vapp.plan.WithLabelValues(item).Set(float64(bytes))
 }
 
-// SetActual shows the bytes that an item takes.
+// SetActual sets the allocated bytes of an item of the ledger.
 func (m *Metrics) SetActual(item string, bytes int64) {
 	m.vapp.actual.WithLabelValues(item).Set(float64(bytes))
 }
 
-// SetITLTarget shows the target for the time between two tokens; 0: none.
+// SetITLTarget sets the target of inter-token latency; 0: none.
 func (m *Metrics) SetITLTarget(d time.Duration) { m.vapp.itlTarget.Set(d.Seconds()) }
 
-// ExpectReloads makes series at 0 for every class with every outcome.
-func (m *Metrics) ExpectReloads(classes, outcomes []string) {
+// InitReloads creates a series with value 0 for every class and outcome.
+func (m *Metrics) InitReloads(classes, outcomes []string) {
 	for _, c := range classes {
 		for _, o := range outcomes {
 			m.vapp.reloads.WithLabelValues(c, o)
@@ -62,8 +62,8 @@ func (m *Metrics) ExpectReloads(classes, outcomes []string) {
 	}
 }
 
-// Reloaded counts a reload.
-func (m *Metrics) Reloaded(class, outcome string, at time.Time) {
+// CountReload counts a reload.
+func (m *Metrics) CountReload(class, outcome string, at time.Time) {
 	m.vapp.reloads.WithLabelValues(class, outcome).Inc()
 	m.vapp.lastReload.Set(float64(at.UnixMilli()) / 1000)
 }

@@ -2,8 +2,8 @@
 
 package page
 
-// Chromium drives the page, with a model that says what the test wants. With
-// SCREENSHOTS=DIR it leaves pictures there.
+// These tests open the page in Chromium, with a scripted model. With SCREENSHOTS=DIR they
+// write screenshots to DIR.
 
 import (
 	"context"
@@ -31,10 +31,10 @@ import (
 	"vapp.dev/engine"
 )
 
-// patience bounds every test; nothing in it is a measure.
+// patience is the time limit of every test.
 const patience = 2 * time.Minute
 
-// browse opens a tab that fails the test when the page complains of anything.
+// browse opens a tab. The test fails if the page logs an error.
 func browse(t *testing.T) context.Context {
 	t.Helper()
 	path := os.Getenv("CHROMIUM")
@@ -45,7 +45,7 @@ func browse(t *testing.T) context.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser's last writes may still come
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the error is ignored: the browser may still write
 	options := append([]chromedp.ExecAllocatorOption{}, chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
@@ -60,7 +60,7 @@ func browse(t *testing.T) context.Context {
 		case *runtime.EventExceptionThrown:
 			t.Errorf("the page threw: %s", ev.ExceptionDetails.Error())
 		case *log.EventEntryAdded:
-			// The browser itself reports every status that is no success.
+			// The browser logs every error status of a request.
 			if ev.Entry.Source != log.SourceNetwork {
 				t.Errorf("the browser says: %s %s", ev.Entry.Text, ev.Entry.URL)
 			}
@@ -85,14 +85,14 @@ func until(expression string) chromedp.Action {
 	return chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience), chromedp.WithPollingInterval(50*time.Millisecond))
 }
 
-// says waits until the text of the last element that matches holds a part.
+// says waits until the text of the last matching element contains a part.
 func says(selector, part string) chromedp.Action {
 	return until(`[...document.querySelectorAll('` + selector + `')].at(-1)?.textContent.includes(` + quoted(part) + `)`)
 }
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'" }
 
-// shoot leaves a picture where SCREENSHOTS says.
+// shoot writes a screenshot to the directory SCREENSHOTS.
 func shoot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	dir := os.Getenv("SCREENSHOTS")
@@ -117,7 +117,7 @@ type ready struct{ svc *chat.Service }
 func (ready) Phase() string            { return "ready" }
 func (r ready) Service() *chat.Service { return r.svc }
 
-// fixed is what GET /admin/status answers.
+// fixed is the reply of GET /admin/status.
 const fixed = `{"phase":"ready","models":["test","also"],"plan":{"model":"org/model","backend":"cpu","device":"a machine","total_bytes":1000,
 "segments":[{"name":"weights","bytes":600,"what":"weights"},{"name":"KV cache","bytes":400,"what":"kv"}],"lengths":[{"tokens":4096,"sequences":7,"running":5}]},
 "ledger":[{"item":"weights","plan_bytes":600,"actual_bytes":600},{"item":"kv","plan_bytes":400,"actual_bytes":464}],
@@ -126,7 +126,7 @@ const fixed = `{"phase":"ready","models":["test","also"],"plan":{"model":"org/mo
 
 const tool = `[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}]`
 
-// scripted is a server whose model says what say answers.
+// scripted starts a server whose model replies with the result of say.
 func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.Script) (string, *chattest.Model) {
 	t.Helper()
 	m := &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script { return say(r) }}
@@ -145,7 +145,7 @@ func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.S
 	return server.URL, m
 }
 
-// slow is a connection on which a model's tokens come one by one.
+// slow is a response writer that delays each write, so that tokens arrive one by one.
 type slow struct{ http.ResponseWriter }
 
 func (w slow) Write(b []byte) (int, error) {
@@ -153,11 +153,11 @@ func (w slow) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the interface of http.ResponseController.
 func (w slow) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// TestChat: reasoning is folded, markup of the model stays text, a tool is called and
-// answered, and the next turn holds all of it.
+// TestChat checks that reasoning is folded, that the model's markup is shown as text, that a
+// tool is called and answered, and that the next turn contains all of it.
 func TestChat(t *testing.T) {
 	var turn atomic.Int32
 	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
@@ -197,7 +197,8 @@ func TestChat(t *testing.T) {
 	do(t, ctx, "a new chat", chromedp.Click("#fresh", chromedp.ByQuery), until(`!document.querySelector('.message') && !document.querySelector('#welcome').hidden`))
 }
 
-// TestStop: Esc ends an endless reply, the engine is told, and the chat goes on.
+// TestStop checks that Esc cancels an endless reply in the engine, and that the chat
+// continues.
 func TestStop(t *testing.T) {
 	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
 		return chattest.Script{Text: "no </think>end ", Endless: true}
@@ -206,14 +207,16 @@ func TestStop(t *testing.T) {
 	do(t, ctx, "stop", chromedp.Navigate(url), says("#phase", "ready"), chromedp.SendKeys("#text", "go on"+kb.Enter, chromedp.ByQuery),
 		says(".content", "end"), until(`!document.querySelector('#stop').hidden`), chromedp.KeyEvent(kb.Escape),
 		says(".facts", "stopped"), until(`document.querySelector('#stop').hidden && !document.querySelector('#send').hidden`))
-	for m.Cancelled() == 0 { // the test's own timeout ends a failure
-		time.Sleep(time.Millisecond)
+	for deadline := time.Now().Add(patience); m.Cancelled() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got no cancelled choice within %s, want 1", patience)
+		}
 	}
 	do(t, ctx, "again, by the button", chromedp.SendKeys("#text", "more"+kb.Enter, chromedp.ByQuery), chromedp.WaitVisible("#stop", chromedp.ByQuery),
 		until(`document.querySelectorAll('.content').length === 2`), chromedp.Click("#stop", chromedp.ByQuery), says(".facts", "stopped"))
 }
 
-// TestKey: the page asks for the key, and works with it.
+// TestKey checks that the page asks for the key and works with it.
 func TestKey(t *testing.T) {
 	url, _ := scripted(t, []string{"secret"}, func(engine.Request) chattest.Script { return chattest.Script{Text: "</think>Yes."} })
 	ctx := browse(t)

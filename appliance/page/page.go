@@ -1,6 +1,7 @@
-// Package page is the page at the root of a server: a chat, and beside it the plan
-// and what the server does. It is one document with its style and script in it,
-// that loads nothing but the server's own API.
+// Package page serves the HTML page at the root of a server: a chat, the plan, and the
+// server's current figures. The page is one document with embedded style and script; it
+// loads nothing except the server's API. The package must not import other packages of
+// vapp. Start reading at Handler; talk.js is the chat, state.js the server's figures.
 package page
 
 import (
@@ -23,16 +24,16 @@ var (
 	state string
 )
 
-// document is frame with the style and the scripts in it.
+// document returns frame with the style and the scripts.
 func document() string {
 	return strings.NewReplacer("/*STYLE*/", style, "/*SCRIPT*/", script()).Replace(frame)
 }
 
-// script is one function, so that the page has no globals.
+// script returns the scripts within one function, so that the page has no globals.
 func script() string { return "'use strict';\n(() => {\n" + talk + state + "})();\n" }
 
-// policy lets the browser run this style and this script, ask this server, and do
-// nothing else.
+// policy returns the Content-Security-Policy, which allows this style, this script, and
+// requests to this server only.
 func policy() string {
 	return strings.Join([]string{
 		"default-src 'none'", "script-src " + digest(script()), "style-src " + digest(style), "connect-src 'self'",
@@ -45,8 +46,8 @@ func digest(s string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// Handler serves the page. It holds nothing that is secret: what it shows it asks
-// for with the reader's key.
+// Handler returns the handler of the page. The page contains no secrets: its script
+// requests the data with the key that the user enters.
 func Handler() http.Handler {
 	text, allowed := document(), policy()
 	sum := sha256.Sum256([]byte(text))
@@ -64,7 +65,7 @@ func Handler() http.Handler {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		// An error here is a client that has gone.
+		// An error means that the client has disconnected.
 		_, _ = w.Write([]byte(text))
 	})
 }

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// TestSelfContained: the document names nothing that a browser would fetch, and its
-// policy forbids it; style and script are in it as the policy's hashes say.
+// TestSelfContained checks that the document refers to no other resources, that its policy
+// forbids them, and that the policy's hashes match style and script.
 func TestSelfContained(t *testing.T) {
 	w := httptest.NewRecorder()
 	Handler().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	text, h := w.Body.String(), w.Header()
 	if m := regexp.MustCompile(`(?i)(?:src|href|action)\s*=\s*["'](?:https?:|//|/)|@import|url\(|\bimport\b|eval\(|innerHTML|\sstyle="|\son\w+="`).FindString(text); m != "" {
-		t.Errorf("the page says %q", m)
+		t.Errorf("the page contains %q, which loads a resource or code", m)
 	}
 	csp := h.Get("Content-Security-Policy")
 	for tag, source := range map[string]string{"style": "style-src", "script": "script-src"} {
@@ -47,7 +47,7 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
-// TestEveryElementIsThere: what the scripts look up by its id is in the page.
+// TestEveryElementIsThere checks that the page has every element that the scripts look up.
 func TestEveryElementIsThere(t *testing.T) {
 	ids := regexp.MustCompile(`\$\('([\w-]+)'\)`).FindAllStringSubmatch(talk+state, -1)
 	for _, m := range append(ids, regexp.MustCompile(`'(\w+)'`).FindAllStringSubmatch(strings.Split(talk, "const knobs = ")[1][:100], -1)...) {
@@ -56,6 +56,6 @@ func TestEveryElementIsThere(t *testing.T) {
 		}
 	}
 	if len(ids) < 30 {
-		t.Errorf("only %d look-ups", len(ids))
+		t.Errorf("got %d look-ups, want at least 30", len(ids))
 	}
 }

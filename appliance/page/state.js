@@ -1,4 +1,4 @@
-// What the server does, beside the chat.
+// The server's figures.
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 function size(n) {
   let i = 0;
@@ -8,7 +8,7 @@ function size(n) {
 const count = n => n.toLocaleString('en');
 const rates = [];
 let before = null;
-let drawn = ''; // what the parts that hardly change were drawn from
+let drawn = ''; // the data of the parts that rarely change, as last drawn
 
 function now(s) {
   $('running').textContent = count(s.running);
@@ -37,7 +37,7 @@ function plan(p) {
   $('where').textContent = p.model.replace(/^.*\/(?=[^/]+\.\w+$)/, '') + ' · ' + p.backend + ' · ' + p.device;
   $('where').title = p.model;
   const free = p.segments.filter(s => s.name === 'free').reduce((n, s) => n + s.bytes, 0);
-  // much that is free would leave no room for what is used
+  // leave free memory out of the bar if it is more than half
   const shown = p.segments.filter(s => s.name !== 'free' || free < p.total_bytes / 2);
   const whole = shown.reduce((n, s) => n + s.bytes, 0);
   $('planned').textContent = size(p.total_bytes - free) + ' of ' + size(p.total_bytes) + ' planned';
@@ -67,7 +67,7 @@ function ledger(lines) {
     cells(add($('ledger'), 'tr'), [l.item, size(l.plan_bytes), size(l.actual_bytes), off ? (off > 0 ? '+' : '−') + size(Math.abs(off)) : '0'],
       ['', 'n', 'n', 'n ' + (off ? 'off' : 'same')]);
   }
-  if (!lines.length) cells(add($('ledger'), 'tr'), ['nothing is taken yet'], ['soft']);
+  if (!lines.length) cells(add($('ledger'), 'tr'), ['nothing is allocated yet'], ['soft']);
 }
 
 function reloads(list) {
@@ -105,7 +105,7 @@ async function look() {
   const r = await fetch('admin/status', {headers: headers()});
   if (r.status === 401) {
     phase('needs a key', false);
-    trouble('This server wants an API key: give it under Settings.');
+    trouble('This server requires an API key: enter it under Settings.');
     return;
   }
   if (!r.ok) throw new Error(await refusal(r));

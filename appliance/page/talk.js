@@ -10,7 +10,7 @@ const add = (to, tag, cls, text) => {
 const knobs = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', 'max_tokens', 'seed'];
 const kept = [...knobs, 'key', 'system', 'tools'];
 let messages = [];
-let running = null; // the AbortController of the reply that is on its way
+let running = null; // the AbortController of the current reply
 
 const headers = () => {
   const h = {'Content-Type': 'application/json'};
@@ -23,14 +23,14 @@ for (const id of kept) {
   $(id).addEventListener('change', () => sessionStorage.setItem('vapp.' + id, $(id).value));
 }
 
-// What an answer that is no success says, in its own words.
+// refusal returns the message of an error reply.
 async function refusal(r) {
   const text = await r.text();
   let say = text || r.statusText;
   try {
     const e = JSON.parse(text).error;
     say = typeof e === 'string' ? e : e.message;
-  } catch { /* it is no JSON: the text says it */ }
+  } catch { /* not JSON: use the text */ }
   const after = r.headers.get('Retry-After');
   return r.status + ': ' + say + (after && !say.includes('second') ? ' Try again in ' + after + ' s.' : '');
 }
@@ -41,12 +41,12 @@ function request() {
   const system = $('system').value.trim();
   body.messages = system ? [{role: 'system', content: system}, ...messages] : messages;
   if ($('tools').value.trim()) {
-    try { body.tools = JSON.parse($('tools').value); } catch (e) { throw new Error('The tools are no JSON: ' + e.message); }
+    try { body.tools = JSON.parse($('tools').value); } catch (e) { throw new Error('The tools are not valid JSON: ' + e.message); }
   }
   return body;
 }
 
-// Text with its fenced code set apart; nothing of it becomes markup.
+// write shows text with fenced code as blocks, without interpreting markup.
 function write(to, text) {
   to.replaceChildren();
   text.split(/^```.*$/m).forEach((part, i) => {
@@ -55,7 +55,7 @@ function write(to, text) {
   });
 }
 
-// The records of a stream of server-sent events.
+// records yields the records of a stream of server-sent events.
 async function* records(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -69,7 +69,7 @@ async function* records(body) {
   }
 }
 
-// A reply as it grows on the page.
+// bubble adds the elements of a new reply.
 function bubble() {
   const root = add($('log'), 'article', 'message assistant');
   const think = add(root, 'details', 'reasoning');
@@ -105,7 +105,7 @@ function show(b, reply) {
     const e = add(b.calls, 'div', 'call');
     add(e, 'b', '', c.function.name);
     let args = c.function.arguments;
-    try { args = JSON.stringify(JSON.parse(args), null, 2); } catch { /* not whole yet */ }
+    try { args = JSON.stringify(JSON.parse(args), null, 2); } catch { /* incomplete */ }
     add(e, 'pre', '', args);
   }
   const n = reply.usage && reply.usage.completion_tokens;
@@ -162,12 +162,13 @@ async function answer() {
   busy(false);
   show(b, reply);
   if (failed) { b.facts.textContent = failed; b.facts.className = 'facts bad'; }
-  else if (!b.facts.textContent) b.facts.textContent = reply.finish || 'nothing came';
+  else if (!b.facts.textContent) b.facts.textContent = reply.finish || 'empty reply';
   remember(reply, b, failed);
   $('log').scrollTop = $('log').scrollHeight;
 }
 
-// A reply that failed with nothing takes its question back into the field.
+// remember adds a reply to the conversation. If it failed without content, its question
+// returns to the input field.
 function remember(reply, b, failed) {
   if (failed && !reply.content && !reply.calls.length) {
     const last = messages.at(-1);
@@ -183,7 +184,7 @@ function remember(reply, b, failed) {
   messages.push(m);
 }
 
-// Fields for what the tools answered; when all have, the model goes on.
+// ask adds input fields for the tools' answers. When all are given, the model continues.
 function ask(b, calls) {
   const left = new Set(calls.map(c => c.id));
   calls.forEach((c, i) => {

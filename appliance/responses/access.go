@@ -9,17 +9,17 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TooLargeError is a record that the limit leaves no room for, were it alone.
+// TooLargeError is the error of a record that exceeds the limit even in an empty store.
 type TooLargeError struct{ Bytes, Limit int64 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the response takes %d bytes and the store may hold %d", e.Bytes, e.Limit)
 }
 
-// Put stores a record in place of one under the same id, and makes room for it.
-// When it returns the record outlives the process and the machine.
+// Put stores a record, replaces one with the same id, and evicts old records to stay
+// within the limit. When it returns, the record is synced to disk.
 func (s *Store) Put(o Owner, rec Record) error {
-	return s.guarded(func() error {
+	return s.catchFaults(func() error {
 		return s.db.Update(func(tx *bolt.Tx) error {
 			key := keyOf(o, rec.ID)
 			was, err := load(tx, key)
@@ -44,7 +44,7 @@ func (s *Store) Put(o Owner, rec Record) error {
 	})
 }
 
-// evict takes the oldest away until the rest is within the limit; keep stays.
+// evict removes the oldest records, except keep, until the rest is within the limit.
 func (s *Store) evict(tx *bolt.Tx, keep []byte) error {
 	limit := s.limits.Load().MaxBytes
 	for total(tx) > limit {
@@ -59,18 +59,18 @@ func (s *Store) evict(tx *bolt.Tx, keep []byte) error {
 	return nil
 }
 
-// sweepAtOnce is how many records one transaction takes away.
+// sweepAtOnce is the maximum number of records that one transaction removes.
 const sweepAtOnce = 256
 
-// Sweep takes away what is too old or too much.
+// Sweep removes the records that exceed the limits of age and size.
 func (s *Store) Sweep() error {
 	for more := true; more; {
-		if err := s.guarded(func() error {
+		if err := s.catchFaults(func() error {
 			return s.db.Update(func(tx *bolt.Tx) error {
 				l := s.limits.Load()
 				for range sweepAtOnce {
 					key, created := oldest(tx, nil)
-					if more = key != nil && (s.aged(created) || total(tx) > l.MaxBytes); !more {
+					if more = key != nil && (s.expired(created) || total(tx) > l.MaxBytes); !more {
 						return nil
 					}
 					if err := remove(tx, key); err != nil {
@@ -86,15 +86,15 @@ func (s *Store) Sweep() error {
 	return nil
 }
 
-func (s *Store) aged(created time.Time) bool {
+func (s *Store) expired(created time.Time) bool {
 	return s.cfg.Now().Sub(created) >= s.limits.Load().MaxAge
 }
 
-// sweepEach is how often age is looked at when nothing is stored; whoever asks
-// for something too old does not find it in between.
+// sweepEach is the interval of sweeps. Between sweeps, reads treat expired records as
+// missing.
 const sweepEach = time.Minute
 
-func (s *Store) sweeping() {
+func (s *Store) sweepLoop() {
 	defer close(s.swept)
 	t := time.NewTicker(sweepEach)
 	defer t.Stop()
@@ -103,13 +103,13 @@ func (s *Store) sweeping() {
 		case <-s.stop:
 			return
 		case <-t.C:
-			// a file that fails says so to whoever stores or asks next
+			// The next read or write returns the error.
 			_ = s.Sweep()
 		}
 	}
 }
 
-// Get is a record without its items and events.
+// Get returns a record without its items and events.
 func (s *Store) Get(o Owner, id string) (rec Record, err error) {
 	err = s.view(o, id, func(_ *bolt.Tx, r *entry) error {
 		rec = Record{ID: id, Created: time.Unix(0, r.Created), Background: r.Background, Running: r.Running, Body: r.Body}
@@ -118,15 +118,15 @@ func (s *Store) Get(o Owner, id string) (rec Record, err error) {
 	return rec, err
 }
 
-// view reads one record that is not too old.
+// view reads one record that has not expired.
 func (s *Store) view(o Owner, id string, read func(*bolt.Tx, *entry) error) error {
-	return s.guarded(func() error {
+	return s.catchFaults(func() error {
 		return s.db.View(func(tx *bolt.Tx) error {
 			r, err := load(tx, keyOf(o, id))
 			if err != nil {
 				return err
 			}
-			if s.aged(time.Unix(0, r.Created)) {
+			if s.expired(time.Unix(0, r.Created)) {
 				return ErrNotFound
 			}
 			return read(tx, r)
@@ -134,7 +134,7 @@ func (s *Store) view(o Owner, id string, read func(*bolt.Tx, *entry) error) erro
 	})
 }
 
-// Items are those of a record: what it answers, and what it said.
+// Items returns the input and output items of a record.
 func (s *Store) Items(o Owner, id string) (input, output []Item, err error) {
 	err = s.view(o, id, func(tx *bolt.Tx, r *entry) (err error) {
 		if input, err = itemsOf(tx, o, r.Input); err == nil {
@@ -165,9 +165,9 @@ func itemOf(tx *bolt.Tx, o Owner, id string) (json.RawMessage, error) {
 	return append(json.RawMessage{}, v[4:]...), nil
 }
 
-// Item is one item of any record.
+// Item returns one item of any record.
 func (s *Store) Item(o Owner, id string) (text json.RawMessage, err error) {
-	err = s.guarded(func() error {
+	err = s.catchFaults(func() error {
 		return s.db.View(func(tx *bolt.Tx) (err error) {
 			text, err = itemOf(tx, o, id)
 			return err
@@ -176,7 +176,7 @@ func (s *Store) Item(o Owner, id string) (text json.RawMessage, err error) {
 	return text, err
 }
 
-// Events are those of a record; nil: it has none.
+// Events returns the events of a record; nil for none.
 func (s *Store) Events(o Owner, id string) (list []byte, err error) {
 	err = s.view(o, id, func(tx *bolt.Tx, _ *entry) error {
 		if v := tx.Bucket(events).Get(keyOf(o, id)); v != nil {
@@ -187,11 +187,11 @@ func (s *Store) Events(o Owner, id string) (list []byte, err error) {
 	return list, err
 }
 
-// Delete takes a record away.
+// Delete removes a record.
 func (s *Store) Delete(o Owner, id string) error {
-	return s.guarded(func() error {
+	return s.catchFaults(func() error {
 		return s.db.Update(func(tx *bolt.Tx) error {
-			if r, err := load(tx, keyOf(o, id)); err == nil && s.aged(time.Unix(0, r.Created)) {
+			if r, err := load(tx, keyOf(o, id)); err == nil && s.expired(time.Unix(0, r.Created)) {
 				return ErrNotFound
 			}
 			return remove(tx, keyOf(o, id))

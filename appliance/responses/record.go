@@ -10,8 +10,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// entry is a record in its bucket, as JSON with the body behind a zero byte; items
-// and events lie in theirs.
+// entry is the stored form of a record: JSON, a zero byte, then the body. Items and
+// events are in their own buckets.
 type entry struct {
 	Created    int64           `json:"created"` // ns since 1970
 	Background bool            `json:"background,omitempty"`
@@ -22,17 +22,17 @@ type entry struct {
 	Body       json.RawMessage `json:"-"`
 }
 
-// overhead is what a key costs beside its bytes, in bytes.
+// overhead is the estimated overhead of a key in bytes.
 const overhead = 32
 
 func keyOf(o Owner, id string) []byte { return append(o[:], id...) }
 
-// orderKey sorts by time.
+// orderKey returns the key in the bucket order, which sorts by time.
 func (r *entry) orderKey(key []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(r.Created)), key...)
 }
 
-// size is what a record counts for, without its items.
+// size returns the counted bytes of a record without its items.
 func (r *entry) size(key []byte) int64 {
 	n := 3*(len(key)+overhead) + len(r.Body) + r.Events + 8
 	for _, list := range [][]string{r.Input, r.Output} {
@@ -69,7 +69,7 @@ func (r *entry) save(tx *bolt.Tx, key []byte) error {
 	return tx.Bucket(records).Put(key, append(append(b, 0), r.Body...))
 }
 
-// insert adds a record and what it refers to.
+// insert adds a record, its items and its events.
 func insert(tx *bolt.Tx, o Owner, rec Record) error {
 	key := keyOf(o, rec.ID)
 	r := &entry{
@@ -82,7 +82,7 @@ func insert(tx *bolt.Tx, o Owner, rec Record) error {
 	}{{rec.Input, &r.Input}, {rec.Output, &r.Output}} {
 		*list.to = make([]string, len(list.from))
 		for i, item := range list.from {
-			added, err := refer(tx, keyOf(o, item.ID), item.JSON)
+			added, err := addReference(tx, keyOf(o, item.ID), item.JSON)
 			if err != nil {
 				return err
 			}
@@ -109,14 +109,15 @@ func insert(tx *bolt.Tx, o Owner, rec Record) error {
 	return count(tx, n+r.size(key))
 }
 
-// refer adds an item, or one more that has it, and returns the bytes that are new.
-func refer(tx *bolt.Tx, key []byte, item json.RawMessage) (int64, error) {
+// addReference adds an item, or increments its reference count. It returns the added
+// bytes.
+func addReference(tx *bolt.Tx, key []byte, item json.RawMessage) (int64, error) {
 	b := tx.Bucket(items)
 	var n int64
 	refs := uint32(1)
 	if old := b.Get(key); len(old) >= 4 {
 		if !bytes.Equal(old[4:], item) {
-			return 0, fmt.Errorf("item %q is there with another content", key[len(Owner{}):])
+			return 0, fmt.Errorf("item %q exists with another content", key[len(Owner{}):])
 		}
 		refs = binary.BigEndian.Uint32(old) + 1
 	} else {
@@ -125,7 +126,7 @@ func refer(tx *bolt.Tx, key []byte, item json.RawMessage) (int64, error) {
 	return n, b.Put(key, append(binary.BigEndian.AppendUint32(nil, refs), item...))
 }
 
-// remove takes a record away, and items that no other has.
+// remove removes a record, and the items that no other record refers to.
 func remove(tx *bolt.Tx, key []byte) error {
 	r, err := load(tx, key)
 	if err != nil {
@@ -160,7 +161,7 @@ func remove(tx *bolt.Tx, key []byte) error {
 	return count(tx, -n)
 }
 
-// oldest is the first record by time, but for one; nil: there is none.
+// oldest returns the oldest record other than but; nil for none.
 func oldest(tx *bolt.Tx, but []byte) (key []byte, created time.Time) {
 	c := tx.Bucket(order).Cursor()
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {

@@ -1,6 +1,7 @@
-// Package responses keeps answers of POST /v1/responses in one file, for a time
-// and in a size that are bounded. It stores JSON texts under ids and knows nothing
-// of what they mean.
+// Package responses stores the responses of POST /v1/responses in one file, with limits
+// of age and size. It must not know the meaning of the JSON texts that it stores, nor
+// import HTTP. Start reading at Store and Record in this file; access.go reads and
+// writes, record.go has the layout.
 package responses
 
 import (
@@ -18,20 +19,19 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// ErrNotFound says that an owner has nothing under an id.
+// ErrNotFound is the error for an id that the owner does not have.
 var ErrNotFound = errors.New("responses: not found")
 
-// Owner is whose a record is; nobody sees those of another.
+// Owner identifies the owner of a record. An owner has no access to records of others.
 type Owner [16]byte
 
-// Limits bound what is kept. The oldest records go first.
+// Limits are the limits of a store. The oldest records are evicted first.
 type Limits struct {
 	MaxAge   time.Duration // since a record was created
 	MaxBytes int64         // of all records with their items and events
 }
 
-// Item is a part of a conversation under its id. Records that have it in common
-// share it.
+// Item is a part of a conversation with its id. Records share common items.
 type Item struct {
 	ID   string
 	JSON json.RawMessage
@@ -40,25 +40,26 @@ type Item struct {
 // Record is one response.
 type Record struct {
 	ID         string
-	Created    time.Time // zero for Put: that of the record it replaces, else now
+	Created    time.Time // zero in Put: the time of the replaced record, else now
 	Background bool
-	Running    bool            // it has not ended
+	Running    bool            // not completed
 	Body       json.RawMessage // the response
-	Input      []Item          // what it answers, what came before included
+	Input      []Item          // the conversation before the response
 	Output     []Item
-	Events     []byte // what its stream told; nil: it had none, or none to keep
+	Events     []byte // events of its stream; nil: none are stored
 }
 
-// Config says where the file is and what it may hold.
+// Config holds the path and limits of a store.
 type Config struct {
 	Path   string
 	Limits Limits
-	// Orphan is the body of a record that was running when the process ended.
-	Orphan func(body json.RawMessage) json.RawMessage
-	Now    func() time.Time // nil: time.Now
+	// Interrupted returns the final body of a record that was running when the
+	// process ended.
+	Interrupted func(body json.RawMessage) json.RawMessage
+	Now         func() time.Time // nil: time.Now
 }
 
-// Store is an open file. It may be used from any goroutine.
+// Store is an open store. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	db     *bolt.DB
@@ -68,8 +69,8 @@ type Store struct {
 	close  func() error
 }
 
-// The buckets. Keys of records, events and running are owner and id; of items owner
-// and item's id; of order the time of creation before that.
+// The buckets. The keys of records, events and running are owner and id; those of items
+// are owner and the item's id; those of order are the time of creation, owner and id.
 var (
 	records = []byte("records")
 	items   = []byte("items")
@@ -82,14 +83,14 @@ var (
 	versionKey = []byte("version")
 )
 
-// version of the layout.
+// version is the version of the layout.
 const version = 1
 
-// lockWait is how long another process may take to let go of the file, as one that
-// is being restarted does.
+// lockWait is the time to wait for another process to release the file, such as a
+// previous server that is stopping.
 const lockWait = time.Second
 
-// FileError is a file that cannot be used; its text says what to do.
+// FileError is the error of a file that cannot be used. Its text has a remedy.
 type FileError struct {
 	Path string
 	Why  string
@@ -97,8 +98,8 @@ type FileError struct {
 
 func (e *FileError) Error() string { return e.Path + " " + e.Why }
 
-// Open opens the file, or makes it. What was running is marked as orphaned, what
-// is over the limits removed. Its errors are *FileError where the file is at fault.
+// Open opens or creates the file. It marks running records as interrupted, and removes
+// those that exceed the limits. Errors of the file are *FileError.
 func Open(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -108,7 +109,7 @@ func Open(c Config) (*Store, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	err := s.guarded(func() (err error) {
+	err := s.catchFaults(func() (err error) {
 		if s.db, err = bolt.Open(c.Path, 0o600, &bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}); err != nil {
 			return s.explain(err)
 		}
@@ -128,12 +129,12 @@ func Open(c Config) (*Store, error) {
 		<-s.swept
 		return s.db.Close()
 	})
-	go s.sweeping()
+	go s.sweepLoop()
 	return s, nil
 }
 
-// check looks at a file that is there before it is written to: one that ends before
-// its last page would end the process when that page is read.
+// check checks an existing file before it is opened for writing: reading a page after the
+// end of a truncated file would crash the process.
 func (s *Store) check() error {
 	st, err := os.Stat(s.cfg.Path)
 	switch {
@@ -142,9 +143,9 @@ func (s *Store) check() error {
 	case err != nil:
 		return &FileError{s.cfg.Path, "cannot be read: " + err.Error()}
 	case !st.Mode().IsRegular():
-		return &FileError{s.cfg.Path, "is not a file; name one that is, or one that does not exist yet"}
+		return &FileError{s.cfg.Path, "is not a regular file; name a regular file, or one that does not exist yet"}
 	}
-	return s.guarded(func() error {
+	return s.catchFaults(func() error {
 		db, err := bolt.Open(s.cfg.Path, 0o600, &bolt.Options{Timeout: lockWait, ReadOnly: true})
 		if err != nil {
 			return s.explain(err)
@@ -152,14 +153,14 @@ func (s *Store) check() error {
 		defer db.Close()
 		return db.View(func(tx *bolt.Tx) error {
 			if tx.Size() > st.Size() {
-				return &FileError{s.cfg.Path, fmt.Sprintf("was cut off: it has %d bytes of %d; move it away to begin with an empty one", st.Size(), tx.Size())}
+				return &FileError{s.cfg.Path, fmt.Sprintf("is truncated: it has %d bytes of %d; move it away to begin with an empty one", st.Size(), tx.Size())}
 			}
 			return nil
 		})
 	})
 }
 
-// explain says what to do about an error of opening.
+// explain returns an error of opening as a FileError with a remedy.
 func (s *Store) explain(err error) error {
 	why := "cannot be used: " + err.Error() + "; move it away to begin with an empty one"
 	switch {
@@ -171,8 +172,9 @@ func (s *Store) explain(err error) error {
 	return &FileError{s.cfg.Path, why}
 }
 
-// guarded turns what a damaged file does to its reader into an error.
-func (s *Store) guarded(f func() error) (err error) {
+// catchFaults calls f and returns panics and memory faults, which damaged files cause, as
+// errors.
+func (s *Store) catchFaults(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -182,7 +184,7 @@ func (s *Store) guarded(f func() error) (err error) {
 	return f()
 }
 
-// prepare makes the buckets, and ends what was running.
+// prepare creates the buckets, and marks running records as interrupted.
 func (s *Store) prepare(tx *bolt.Tx) error {
 	for _, name := range [][]byte{records, items, events, running, order, about} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -205,21 +207,21 @@ func (s *Store) prepare(tx *bolt.Tx) error {
 		return err
 	}
 	for _, k := range keys {
-		if err := s.orphan(tx, k); err != nil {
+		if err := s.interrupt(tx, k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) orphan(tx *bolt.Tx, key []byte) error {
+func (s *Store) interrupt(tx *bolt.Tx, key []byte) error {
 	r, err := load(tx, key)
 	if err != nil {
 		return err
 	}
 	was := r.size(key)
-	if r.Running = false; s.cfg.Orphan != nil {
-		r.Body = s.cfg.Orphan(r.Body)
+	if r.Running = false; s.cfg.Interrupted != nil {
+		r.Body = s.cfg.Interrupted(r.Body)
 	}
 	if err := r.save(tx, key); err != nil {
 		return err
@@ -227,15 +229,15 @@ func (s *Store) orphan(tx *bolt.Tx, key []byte) error {
 	return errors.Join(tx.Bucket(running).Delete(key), count(tx, r.size(key)-was))
 }
 
-// SetLimits changes the limits, for what is stored or swept from now on.
+// SetLimits changes the limits for later calls of Put and Sweep.
 func (s *Store) SetLimits(l Limits) { s.limits.Store(&l) }
 
-// Close ends what sweeps and closes the file, once.
+// Close stops the sweeps and closes the file. Later calls have no effect.
 func (s *Store) Close() error { return s.close() }
 
-// Bytes is how much is stored, as MaxBytes counts.
+// Bytes returns the stored bytes, counted as for MaxBytes.
 func (s *Store) Bytes() (n int64, err error) {
-	err = s.guarded(func() error {
+	err = s.catchFaults(func() error {
 		return s.db.View(func(tx *bolt.Tx) error { n = total(tx); return nil })
 	})
 	return n, err
@@ -248,7 +250,7 @@ func total(tx *bolt.Tx) int64 {
 	return 0
 }
 
-// count adds to what is stored.
+// count adds n to the stored bytes.
 func count(tx *bolt.Tx, n int64) error {
 	return tx.Bucket(about).Put(bytesKey, binary.BigEndian.AppendUint64(nil, uint64(total(tx)+n)))
 }

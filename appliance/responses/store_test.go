@@ -20,7 +20,7 @@ var (
 	bob   = Owner{2}
 )
 
-// clock is a time that a test moves.
+// clock is a time that the test advances.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -31,7 +31,7 @@ func testStore(t *testing.T, path string, l Limits) (*Store, *clock) {
 		path = filepath.Join(t.TempDir(), "responses.db")
 	}
 	c := &clock{time.Unix(1700000000, 0)}
-	s, err := Open(Config{Path: path, Limits: l, Now: c.Now, Orphan: func(json.RawMessage) json.RawMessage { return json.RawMessage(`"orphan"`) }})
+	s, err := Open(Config{Path: path, Limits: l, Now: c.Now, Interrupted: func(json.RawMessage) json.RawMessage { return json.RawMessage(`"orphan"`) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func put(t *testing.T, s *Store, o Owner, r Record) {
 	}
 }
 
-// ids lists what is there of some records.
+// ids returns which of the given records exist.
 func ids(s *Store, o Owner, list ...string) string {
 	var out []string
 	for _, id := range list {
@@ -74,7 +74,7 @@ func ids(s *Store, o Owner, list ...string) string {
 func TestPutGet(t *testing.T) {
 	s, c := testStore(t, "", wide)
 	r := record(c, "r1", "a", "b")
-	r.Background, r.Events = true, []byte("told")
+	r.Background, r.Events = true, []byte("events")
 	put(t, s, alice, r)
 	got, err := s.Get(alice, "r1")
 	if err != nil || string(got.Body) != `"<r1>"` || !got.Background || got.Running || !got.Created.Equal(c.now) {
@@ -84,7 +84,7 @@ func TestPutGet(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(in, r.Input) || !reflect.DeepEqual(out, r.Output) {
 		t.Fatalf("%v %v %v", in, out, err)
 	}
-	if e, err := s.Events(alice, "r1"); err != nil || string(e) != "told" {
+	if e, err := s.Events(alice, "r1"); err != nil || string(e) != "events" {
 		t.Fatalf("%q %v", e, err)
 	}
 	if text, err := s.Item(alice, "r1-out"); err != nil || string(text) != `{"id":"r1-out"}` {
@@ -92,7 +92,7 @@ func TestPutGet(t *testing.T) {
 	}
 }
 
-// TestOwners: what one has stored another neither sees, nor takes away, nor changes.
+// TestOwners checks that an owner cannot read, delete or change another owner's records.
 func TestOwners(t *testing.T) {
 	s, c := testStore(t, "", wide)
 	put(t, s, alice, record(c, "r1", "a"))
@@ -116,7 +116,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestShared: items live as long as a record has them.
+// TestShared checks that items exist as long as a record refers to them.
 func TestShared(t *testing.T) {
 	s, c := testStore(t, "", wide)
 	put(t, s, alice, record(c, "r1", "a"))
@@ -135,7 +135,7 @@ func TestShared(t *testing.T) {
 		t.Errorf("%d bytes are left, %v", n, err)
 	}
 	if _, err := s.Item(alice, "a"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("an item nobody has: %v", err)
+		t.Errorf("an unreferenced item: %v", err)
 	}
 }
 
@@ -165,8 +165,8 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// TestSize: the oldest go first, what is too large alone is refused, and what was
-// there then stays.
+// TestSize checks that the oldest records are evicted first, and that a record which
+// exceeds the limit alone is refused without evicting others.
 func TestSize(t *testing.T) {
 	s, c := testStore(t, "", wide)
 	put(t, s, alice, record(c, "r1"))
@@ -197,7 +197,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestRestart: what was stored is there again, what was running is an orphan.
+// TestRestart checks that records persist, and that running ones become interrupted.
 func TestRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "responses.db")
 	s, c := testStore(t, path, wide)
@@ -208,7 +208,7 @@ func TestRestart(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(Config{Path: path, Limits: wide, Now: c.Now, Orphan: func(b json.RawMessage) json.RawMessage { return json.RawMessage(`"end of ` + string(b[1:])) }})
+	again, err := Open(Config{Path: path, Limits: wide, Now: c.Now, Interrupted: func(b json.RawMessage) json.RawMessage { return json.RawMessage(`"end of ` + string(b[1:])) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,8 +231,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestFileErrors: a file that cannot be used is refused in one line that says what
-// to do, and stays as it is.
+// TestFileErrors checks that a file which cannot be used gives an error of one line with a
+// remedy, and is not changed.
 func TestFileErrors(t *testing.T) {
 	dir := t.TempDir()
 	full := filepath.Join(dir, "full.db")
@@ -255,10 +255,10 @@ func TestFileErrors(t *testing.T) {
 	}
 	for _, f := range []struct{ path, want string }{
 		{full, "is in use by another process; stop that, or give each server a file of its own"},
-		{file("half.db", whole[:len(whole)/4]), "was cut off"},
+		{file("half.db", whole[:len(whole)/4]), "is truncated"},
 		{file("short.db", whole[:5000]), "move it away to begin with an empty one"},
 		{file("text.db", []byte(strings.Repeat("no database ", 2000))), "move it away to begin with an empty one"},
-		{dir, "is not a file"},
+		{dir, "is not a regular file"},
 		{filepath.Join(dir, "none", "x.db"), "make its folder"},
 	} {
 		st, _ := os.Stat(f.path)
@@ -276,7 +276,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// TestDamaged: pages that hold nonsense end a request, not the process.
+// TestDamaged checks that damaged pages cause an error, not a crash.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "responses.db")
 	s, c := testStore(t, path, wide)
@@ -312,13 +312,13 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestAtRandom: after any puts, replacements and deletes under a small limit the
-// count of bytes is that of what is there, and the file stays near it.
+// TestAtRandom checks that after random puts, replacements and deletes under a small limit
+// the counted bytes are correct, and that the file is not much larger.
 func TestAtRandom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "responses.db")
 	limit := Limits{time.Hour, 100 << 10}
 	s, c := testStore(t, path, limit)
-	s.db.NoSync = true // nothing here is about crashes
+	s.db.NoSync = true // for speed: this test has no crashes
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 3000 {
 		c.now = c.now.Add(time.Second)
@@ -350,7 +350,7 @@ func TestAtRandom(t *testing.T) {
 	t.Logf("%d bytes in a file of %d", n, st.Size())
 }
 
-// recount adds up what the buckets hold.
+// recount returns the sum of the sizes of all records and items.
 func recount(t *testing.T, s *Store) (n int64) {
 	t.Helper()
 	if err := s.db.View(func(tx *bolt.Tx) error {

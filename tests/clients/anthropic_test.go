@@ -26,7 +26,7 @@ func anthropicClient(url, key string, retries int) anthropic.Client {
 	return anthropic.NewClient(option.WithBaseURL(url), option.WithAPIKey(key), option.WithMaxRetries(retries))
 }
 
-// question is greedy because the server's profile says so.
+// question returns a request without temperature: the server's profile sets 0.
 func question(q string) anthropic.MessageNewParams {
 	return anthropic.MessageNewParams{
 		Model: modelName, MaxTokens: 40, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(q))},
@@ -43,7 +43,7 @@ func message(t *testing.T, p anthropic.MessageNewParams) *anthropic.Message {
 	return m
 }
 
-// events adds a stream up.
+// events joins the events of a stream.
 func events(t *testing.T, p anthropic.MessageNewParams) (*anthropic.Message, []string) {
 	t.Helper()
 	c := anthropicClient(base, "none", 0)
@@ -126,7 +126,7 @@ func messageCount(t *testing.T) {
 	}
 }
 
-// messageTool declares a tool.
+// messageTool returns a tool in Anthropic's form.
 func messageTool(name string, parameters map[string]any) anthropic.ToolUnionParam {
 	return anthropic.ToolUnionParam{OfTool: &anthropic.ToolParam{
 		Name: name, Description: anthropic.String("The weather in a city."),
@@ -137,7 +137,7 @@ func messageTool(name string, parameters map[string]any) anthropic.ToolUnionPara
 	}}
 }
 
-// use is the one call of a message.
+// use returns the single call of a message.
 func use(t *testing.T, m *anthropic.Message) anthropic.ContentBlockUnion {
 	t.Helper()
 	i := slices.IndexFunc(m.Content, func(b anthropic.ContentBlockUnion) bool { return b.Type == "tool_use" })
@@ -242,7 +242,7 @@ func messageCancel(t *testing.T) {
 	before := aborts(t)
 	p := question(endless)
 	p.MaxTokens = 3000
-	// The protocol has no ignore_eos; a reply of so many numbers lasts.
+	// The protocol has no ignore_eos; a long list of numbers gives a long reply.
 	numbers := map[string]any{"type": "array", "items": map[string]any{"type": "integer"}, "minItems": 900}
 	p.OutputConfig.Format = anthropic.JSONOutputFormatParam{Schema: map[string]any{
 		"type": "object", "properties": map[string]any{"numbers": numbers}, "required": []string{"numbers"}, "additionalProperties": false,

@@ -25,10 +25,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Requests of a benchmark, tokens of each, and how many run at once.
+// The requests of a benchmark, the tokens of each, and the concurrency.
 const benchRequests, benchIn, benchOut, benchAtOnce = 12, 24, 8, 4
 
-// benchTable is what `vapp bench serve` prints, label by label; "-" begins a section.
+// benchTable lists the labels that `vapp bench serve` prints; "-" begins a section.
 var benchTable = []string{
 	"Successful requests:", "Failed requests:", "Maximum request concurrency:", "Benchmark duration (s):", "Total input tokens:",
 	"Total generated tokens:", "Request throughput (req/s):", "Output token throughput (tok/s):", "Peak output token throughput (tok/s):",
@@ -39,7 +39,7 @@ var benchTable = []string{
 	"-End-to-end Latency", "Mean E2EL (ms):", "Median E2EL (ms):", "P50 E2EL (ms):", "P99 E2EL (ms):",
 }
 
-// bench prepares `vapp bench serve` against a server.
+// bench returns a command `vapp bench serve` against a server.
 func bench(url, result string, more ...string) *exec.Cmd {
 	return exec.Command("../../bin/vapp", append([]string{
 		"bench", "serve", "--base-url", url, "--dataset-name", "random", "--random-input-len", strconv.Itoa(benchIn),
@@ -48,7 +48,7 @@ func bench(url, result string, more ...string) *exec.Cmd {
 	}, more...)...)
 }
 
-// code runs a command and returns what it printed and its exit code.
+// code runs a command and returns its output and exit code.
 func code(t *testing.T, c *exec.Cmd) (out, complaint string, code int) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -60,7 +60,7 @@ func code(t *testing.T, c *exec.Cmd) (out, complaint string, code int) {
 	return o.String(), e.String(), c.ProcessState.ExitCode()
 }
 
-// figures reads a table: labels in their order, and what stands behind each.
+// figures parses a table: the labels in order, and the value of each.
 func benchFigures(t *testing.T, out string) (labels []string, values map[string]float64) {
 	t.Helper()
 	_, rest, found := strings.Cut(out, "============ Serving Benchmark Result ============\n")
@@ -91,7 +91,7 @@ func benchFigures(t *testing.T, out string) (labels []string, values map[string]
 	return labels, values
 }
 
-// benched runs the benchmark against a server that is well, and checks table, sums, the
+// benched runs the benchmark against a healthy server, and checks the table, the sums, the
 // saved file and the exit code.
 func benched(t *testing.T, url string, more ...string) map[string]float64 {
 	t.Helper()
@@ -115,7 +115,7 @@ func benched(t *testing.T, url string, more ...string) map[string]float64 {
 		t.Errorf("counts do not add up:\n%s", out)
 	}
 	for label, n := range map[string]float64{"Request throughput (req/s):": benchRequests, "Output token throughput (tok/s):": generated, "Total token throughput (tok/s):": in + generated} {
-		if got := v[label]; got*seconds < 0.97*n-0.05 || got*seconds > 1.03*n+0.05 { // both are rounded to two digits
+		if got := v[label]; got*seconds < 0.97*n-0.05 || got*seconds > 1.03*n+0.05 { // both values are rounded to two digits
 			t.Errorf("%s %v in %v s are not %v", label, got, seconds, n)
 		}
 	}
@@ -138,19 +138,19 @@ func benched(t *testing.T, url string, more ...string) map[string]float64 {
 	return v
 }
 
-// TestBenchServe measures vapp: what the client counted is what the server counted.
+// TestBenchServe measures vapp and compares the client's counts with the server's.
 func TestBenchServe(t *testing.T) {
 	const counter = `vllm:generation_tokens_total`
 	for end := time.Now().Add(time.Minute); benchCounter(t, base, "vllm:num_requests_running") > 0 && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond) // what an earlier test gave up
+		time.Sleep(50 * time.Millisecond) // until the requests of earlier tests have ended
 	}
 	before := benchCounter(t, base, counter)
 	benched(t, base)
-	const probe = benchOut // one request before the clock
+	const probe = benchOut // tokens of one request before the measurement
 	const want = float64(probe + benchRequests*benchOut)
 	grown := benchCounter(t, base, counter) - before
 	for end := time.Now().Add(time.Minute); grown < want && time.Now().Before(end); grown = benchCounter(t, base, counter) - before {
-		time.Sleep(10 * time.Millisecond) // a step is counted after its tokens are told
+		time.Sleep(10 * time.Millisecond) // a step is counted after its tokens are sent
 	}
 	if grown != want {
 		t.Errorf("the server generated %v tokens, the client counted %d and a probe of %d", grown, benchRequests*benchOut, probe)
@@ -158,7 +158,7 @@ func TestBenchServe(t *testing.T) {
 	benched(t, base, "--backend", "openai-chat", "--request-rate", "200", "--burstiness", "0.5")
 }
 
-// benchCounter is the sum of a counter's series.
+// benchCounter returns the sum of a counter's series.
 func benchCounter(t *testing.T, url, name string) float64 {
 	t.Helper()
 	r, err := http.Get(url + "/metrics")
@@ -183,8 +183,8 @@ func benchCounter(t *testing.T, url, name string) float64 {
 	return sum
 }
 
-// TestBenchServeKilled ends the server in the middle: what was under way has failed for a
-// reason that is told, and so has what came after.
+// TestBenchServeKilled kills the server during the benchmark. Running and later requests
+// must be reported as failed with a reason.
 func TestBenchServeKilled(t *testing.T) {
 	s, err := startServer(`maxModelLen: "1K", memory: kvCache: "64MiB"`)
 	if err != nil {
@@ -236,7 +236,7 @@ func TestBenchServeKilled(t *testing.T) {
 	}
 }
 
-// TestBenchServeLlama measures llama-server, where VAPP_LLAMA_SERVER names one or
+// TestBenchServeLlama measures llama-server, if VAPP_LLAMA_SERVER names one or
 // `make bench-peer` built it.
 func TestBenchServeLlama(t *testing.T) {
 	bin := os.Getenv("VAPP_LLAMA_SERVER")

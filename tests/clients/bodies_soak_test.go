@@ -23,9 +23,9 @@ import (
 	"time"
 )
 
-// What TestBodies sends, and what it wants.
+// The bodies and limits of TestBodies.
 const (
-	bodyBytes   = 16 << 20 // as long as serve.limits.maxBodyBytes lets a body be
+	bodyBytes   = 16 << 20 // the default of serve.limits.maxBodyBytes
 	manyClients = 200
 	spare       = 16 << 20 // of the control group beyond the plan
 	widestGap   = 500 * time.Millisecond
@@ -33,8 +33,7 @@ const (
 	backTo      = 32 << 20 // above what was resident before
 )
 
-// bodyRoutes are the routes that take a body, each with one that has %s where the text
-// or the array goes.
+// bodyRoutes lists the routes with a body. In each body, %s stands for a text or an array.
 var bodyRoutes = map[string]string{
 	"/v1/chat/completions":        `{"max_tokens":1,"messages":[{"role":"user","content":%s}]}`,
 	"/v1/chat/completions/render": `{"max_tokens":1,"messages":[{"role":"user","content":%s}]}`,
@@ -55,7 +54,7 @@ var bodyRoutes = map[string]string{
 	"/rerank":                     `{"query":"x","documents":%s}`,
 }
 
-// fillings make what goes into a body.
+// fillings make the text or array of a body.
 var fillings = map[string]func(n int) string{
 	"digits": func(n int) string { return `"` + strings.Repeat("1234567890", n/10) + `"` },
 	"spaces": func(n int) string { return `"` + strings.Repeat(" ", n-2) + `"` },
@@ -75,9 +74,9 @@ var fillings = map[string]func(n int) string{
 	"nested": func(n int) string { return "[" + strings.Repeat(`[[1]],`, (n-8)/6) + `[]]` },
 }
 
-// TestBodies sends the largest bodies to every route from one and from 200 clients to a
-// server whose control group has 16 MiB more than its plan: it lives, another client's
-// tokens keep coming, and the memory is given back.
+// TestBodies sends the largest bodies to every route, from one and from 200 clients. The
+// server's cgroup has 16 MiB more than its plan. The server must survive, keep sending
+// tokens to another client, and free the memory afterwards.
 func TestBodies(t *testing.T) {
 	flood := buildFlood(t)
 	var s *server
@@ -88,7 +87,7 @@ func TestBodies(t *testing.T) {
 		s, group = startInGroup(t)
 		send(t, s, flood, "/tokenize", []byte(`{"prompt":"warm"}`), 1)
 		watch = observe(s)
-		watch.wait() // what is allocated once is there
+		watch.wait() // so that one-time allocations are done
 		idle = group.used(t)
 	}
 	begin()
@@ -135,7 +134,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// processor returns the time of processors that a server has used.
+// processor returns the CPU time of a server.
 func (s *server) processor(t *testing.T) time.Duration {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
@@ -151,7 +150,7 @@ func (s *server) processor(t *testing.T) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// startInGroup runs the server in a control group of its plan's total and spare.
+// startInGroup runs the server in a cgroup with the plan's total plus spare.
 func startInGroup(t *testing.T) (*server, cgroup) {
 	t.Helper()
 	const more = `maxModelLen: "4K", memory: kvCache: "128MiB"`
@@ -187,9 +186,9 @@ func startInGroup(t *testing.T) (*server, cgroup) {
 	return s, group
 }
 
-// send posts a body from that many clients at once, by the program flood, and returns the
-// count of replies by status. Its priority is the lowest: clients are other machines, and
-// must take neither the server's processors nor the observer's.
+// send posts a body from several clients at once with the program flood, and returns the
+// number of replies by status. flood has the lowest priority: it stands for other machines
+// and must not take CPU time from the server and the observer.
 func send(t *testing.T, s *server, flood, path string, body []byte, clients int) string {
 	t.Helper()
 	cmd := exec.Command("nice", "-n", "19", flood, s.url+path, strconv.Itoa(clients))
@@ -212,21 +211,21 @@ func buildFlood(t *testing.T) string {
 	return bin
 }
 
-// observer is a client whose stream goes on while others send bodies.
+// observer is a client that reads a stream while others send bodies.
 type observer struct {
 	mu   sync.Mutex
 	last time.Time
 	gap  time.Duration
-	when time.Time // the gap ended
+	when time.Time // end of the gap
 	stop func() error
 	seen chan struct{} // closed with the first gap
 	once sync.Once
 }
 
-// wait returns when tokens come.
+// wait returns when tokens arrive.
 func (o *observer) wait() { <-o.seen }
 
-// observe streams one reply after the other.
+// observe reads one streamed reply after the other.
 func observe(s *server) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{seen: make(chan struct{})}
@@ -262,7 +261,7 @@ func (o *observer) stream(ctx context.Context, s *server) error {
 		return nil
 	}
 	o.mu.Lock()
-	o.last = time.Time{} // the time to the first token is no gap
+	o.last = time.Time{} // the time to the first token does not count as a gap
 	o.mu.Unlock()
 	done := false
 	for lines := bufio.NewScanner(reply.Body); lines.Scan(); {
@@ -295,8 +294,7 @@ func (o *observer) reset() {
 	o.gap = 0
 }
 
-// widest returns the widest gap since reset and when it ended; one that still goes on is
-// included.
+// widest returns the widest gap since reset, the current gap included, and its end.
 func (o *observer) widest() (time.Duration, time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

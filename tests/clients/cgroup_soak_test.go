@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// cgroup is a control group of a test's own with a limit of memory, of version 1 or 2.
+// cgroup is a cgroup of version 1 or 2 with a memory limit.
 type cgroup struct {
 	dir   string
 	limit string // file of the limit
-	rss   string // line of memory.stat: bytes that are no page cache
+	rss   string // line of memory.stat: bytes without the page cache
 }
 
 var groups atomic.Int64
 
-// newCgroup makes a control group; the test is skipped where that is not allowed.
+// newCgroup creates a cgroup. It skips the test if that is not permitted.
 func newCgroup(t *testing.T, bytes int64) cgroup {
 	t.Helper()
 	var last error
@@ -35,7 +35,7 @@ func newCgroup(t *testing.T, bytes int64) cgroup {
 		}
 		t.Cleanup(func() { _ = os.Remove(g.dir) })
 		if last = os.WriteFile(filepath.Join(g.dir, g.limit), []byte(strconv.FormatInt(bytes, 10)), 0o644); last == nil {
-			for _, swap := range []string{"memory.memsw.limit_in_bytes", "memory.swap.max"} { // where swap is accounted
+			for _, swap := range []string{"memory.memsw.limit_in_bytes", "memory.swap.max"} { // if swap is accounted
 				n := map[bool]string{true: "0", false: strconv.FormatInt(bytes, 10)}[swap == "memory.swap.max"]
 				_ = os.WriteFile(filepath.Join(g.dir, swap), []byte(n), 0o644)
 			}
@@ -51,7 +51,7 @@ func (g cgroup) command(bin string, args ...string) []string {
 	return append([]string{"/bin/sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs"), bin}, args...)
 }
 
-// used returns the group's bytes that are no page cache.
+// used returns the memory of the group in bytes without the page cache.
 func (g cgroup) used(t *testing.T) int64 {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(g.dir, "memory.stat"))

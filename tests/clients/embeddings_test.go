@@ -16,11 +16,11 @@ import (
 	"github.com/openai/openai-go/v3"
 )
 
-// embedder is a small random checkpoint with what transformers makes of some texts.
+// embedder is a small random checkpoint with recorded results of transformers.
 const embedder = "../../engine/models/testdata/pooling/qwen3-embed"
 
-// TestEmbeddings: openai-go gets the vectors that were recorded with transformers, as
-// numbers and in base64, and the errors of a server that writes no text.
+// TestEmbeddings checks that openai-go gets the vectors recorded with transformers, as
+// numbers and in base64, and errors for routes that need a generating model.
 func TestEmbeddings(t *testing.T) {
 	b, err := os.ReadFile(embedder + "/golden.json")
 	if err != nil {
@@ -83,7 +83,7 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// packed asks for base64, which the Python and Node clients ask for unless told otherwise.
+// packed requests base64, the default of the Python and Node clients.
 func packed(t *testing.T, c openai.Client, p openai.EmbeddingNewParams, want []float64) {
 	t.Helper()
 	p.EncodingFormat = openai.EmbeddingNewParamsEncodingFormatBase64

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// features are what a client is made to do: the name in a test, and what the table
-// in docs/clients.md calls it.
+// features lists what each client is tested for: the name in a test, and the name in the
+// table of docs/clients.md.
 var features = []struct{ name, label string }{
 	{"chat", "chat"},
 	{"stream", "streaming, with usage"},
@@ -34,8 +34,8 @@ var features = []struct{ name, label string }{
 	{"cancel", "leaving: the engine aborts"},
 }
 
-// clients are the columns of the table: who asks, and how it is run. run returns
-// what it has done, by feature; nil stands for success.
+// clients are the columns of the table. run runs a client and returns its result for each
+// feature; nil: success.
 var clients = []struct {
 	name string
 	run  func(t *testing.T) map[string]error
@@ -49,13 +49,13 @@ var clients = []struct {
 	{"litellm", python("litellm")},
 }
 
-// check is what a client of this language does for one feature.
+// check tests one feature with a Go client.
 type check struct {
 	feature string
 	run     func(t *testing.T)
 }
 
-// inGo runs checks one after the other.
+// inGo returns a client that runs checks in Go.
 func inGo(checks []check) func(t *testing.T) map[string]error {
 	return func(t *testing.T) map[string]error {
 		out := map[string]error{}
@@ -72,8 +72,8 @@ func inGo(checks []check) func(t *testing.T) map[string]error {
 
 var update = flag.Bool("update", false, "write docs/clients.md")
 
-// TestClients drives the server with every client, and holds the table in
-// docs/clients.md against what they did.
+// TestClients runs every client against the server, and compares the results with the
+// table in docs/clients.md.
 func TestClients(t *testing.T) {
 	var err error
 	if guarded, err = startServer(guardedText); err != nil {
@@ -113,7 +113,7 @@ func known(feature string) bool {
 	return false
 }
 
-// table prints client × feature, and compares it with the one in the docs.
+// table makes the table client × feature, and compares it with the one in the docs.
 func table(t *testing.T, done map[string]map[string]error) {
 	t.Helper()
 	var b strings.Builder

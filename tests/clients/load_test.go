@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// requests in all, and how many at once.
+// The number of requests, and of those at once.
 const (
 	total   = 300
 	streams = 64
 )
 
-// prompt i of a mixed load: a few words to some hundred.
+// prompt returns prompt i of a mixed load, with a few to some hundred words.
 func prompt(i int) string {
 	topics := []string{"the sea", "bread", "trains", "winter", "music", "mountains", "tea", "stars"}
 	text := fmt.Sprintf("Question %d: tell me about %s.", i, topics[i%len(topics)])
@@ -42,7 +42,7 @@ func maxTokens(i int) int { return 4 + (i*11)%97 }
 // reply streams chat i from a server and returns its text.
 func reply(url string, i int) (string, error) { return replyOf(url, i, maxTokens(i)) }
 
-// replyOf is reply with that many tokens.
+// replyOf is reply with a number of tokens.
 func replyOf(url string, i, tokens int) (string, error) {
 	body, err := json.Marshal(map[string]any{
 		"model": modelName, "stream": true, "temperature": 0, "max_tokens": tokens, "ignore_eos": true,
@@ -89,8 +89,8 @@ func replyOf(url string, i, tokens int) (string, error) {
 	return text, nil
 }
 
-// together sends all requests, streams at a time, and returns their texts. half is called
-// when half of them have been begun.
+// together sends all requests, streams at a time, and returns their texts. It calls half
+// when half of them have started.
 func together(t *testing.T, url string, half func()) []string {
 	t.Helper()
 	out := make([]string, total)
@@ -118,12 +118,12 @@ func together(t *testing.T, url string, half func()) []string {
 	return out
 }
 
-// every so many requests of a load one is also sent alone.
+// One in this many requests of a load is also sent alone.
 const every = 6
 
-// alone are the replies that one request in six gets of a server that computes as
-// those under load do, with the server to itself; a prefix cache would hide nothing
-// here, since its pages hold what the same kernels computed.
+// alone returns the replies to one request in six, sent one at a time to a server with
+// the same kernels. The prefix cache does not affect the comparison, since the same
+// kernels computed its pages.
 func alone(t *testing.T) []string {
 	t.Helper()
 	s, err := startServer(memory)
@@ -142,7 +142,7 @@ func alone(t *testing.T) []string {
 	return out
 }
 
-// metric reads the sum of a metric's series.
+// metric returns the sum of a metric's series.
 func metric(t *testing.T, url, name string) float64 {
 	t.Helper()
 	r, err := http.Get(url + "/metrics")
@@ -165,12 +165,12 @@ func metric(t *testing.T, url, name string) float64 {
 	return sum
 }
 
-// drift is what resident memory may gain over the second half of a load: what Go's heap
-// holds between two collections moves by as much, and a leak of 256 KiB a request shows.
+// drift is the allowed growth of resident memory in the second half of a load. Go's heap
+// varies this much between collections; a leak of 256 KiB per request exceeds it.
 const drift = 32 << 20
 
-// memoryOf is a line of a process's status in bytes: VmRSS:, what is resident, or VmHWM:, the
-// most that was.
+// memoryOf returns a line of a process's status in bytes: VmRSS:, the resident memory, or
+// VmHWM:, its maximum.
 func memoryOf(t *testing.T, pid int, line string) float64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -190,18 +190,18 @@ func memoryOf(t *testing.T, pid int, line string) float64 {
 	return 0
 }
 
-// TestLoad says that none of 300 requests over 64 streams is lost, that each gets
-// the same with room for all and with so few pages that sequences are preempted,
-// and one in six what it gets alone; and that the process stays inside its plan, and takes
-// no more memory for the second half of them than for the first.
+// TestLoad checks that all of 300 requests over 64 streams are answered; that each reply is
+// the same with pages for all sequences and with so few that sequences are preempted, and
+// one in six the same as when sent alone; that the process stays within its plan; and that
+// its memory does not grow in the second half.
 func TestLoad(t *testing.T) {
 	lone := alone(t)
-	var roomy []string
+	var reference []string
 	for _, c := range []struct {
 		name, more string
 		preempted  bool
 	}{
-		{"room for all", memory, false},
+		{"pages for all", memory, false},
 		{"few pages", `maxModelLen: 640, memory: kvCache: "15MiB"`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -214,10 +214,10 @@ func TestLoad(t *testing.T) {
 			got := together(t, s.url, func() { half = memoryOf(t, s.cmd.Process.Pid, "VmRSS:") })
 			took := time.Since(at)
 			different := differences(t, got, lone, "alone")
-			if roomy == nil {
-				roomy = got
+			if reference == nil {
+				reference = got
 			}
-			different += differences(t, got, roomy, "with room for all")
+			different += differences(t, got, reference, "with pages for all")
 			preemptions := metric(t, s.url, "vllm:num_preemptions_total")
 			if (preemptions > 0) != c.preempted {
 				t.Errorf("%v preemptions", preemptions)
@@ -238,8 +238,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// differences counts the replies that are not those wanted; "" stands for one that
-// was not asked for.
+// differences returns the number of replies that differ from want; "" in want: not compared.
 func differences(t *testing.T, got, want []string, how string) int {
 	t.Helper()
 	n := 0
@@ -254,9 +253,9 @@ func differences(t *testing.T, got, want []string, how string) int {
 	return n
 }
 
-// TestReloadUnderLoad changes the profile while 64 streams run: a live change is
-// served within a second, a structural and a broken one change nothing, and no
-// stream is lost.
+// TestReloadUnderLoad changes the profile while 64 streams run. A live change must take
+// effect within a second, a structural and an invalid one must change nothing, and no
+// stream may fail.
 func TestReloadUnderLoad(t *testing.T) {
 	s, err := startServer(memory)
 	if err != nil {
@@ -313,8 +312,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// TestTerminate sends SIGTERM while 16 streams run: all end as they should, and
-// the exit code is 0.
+// TestTerminate sends SIGTERM while 16 streams run. All must complete, and the exit code
+// must be 0.
 func TestTerminate(t *testing.T) {
 	s, err := startServer(memory)
 	if err != nil {

@@ -25,18 +25,18 @@ import (
 
 var mutations = flag.Int("mutations", 10_000, "how many requests TestMutated sends")
 
-// mutantText is a server that does whatever requests ask for.
+// mutantText is the profile of a server that enables everything that requests can use.
 const mutantText = `
 	maxModelLen: 512, memory: kvCache: "256MiB"
 	parsers: {toolCall: "hermes", autoToolChoice: true, trustRequestChatTemplate: true, chatTemplate: %q}
 `
 
-// patience is how long an answer may take on a machine with other work.
+// patience is the time limit of a reply on a busy machine.
 const patience = 2 * time.Minute
 
-// TestMutated sends requests out of /openapi.json, most of them wrong: no answer is
-// a fault of the server, every answer comes and has the form of errors, nothing is
-// logged as an error, and memory stays bounded.
+// TestMutated sends mutated requests from /openapi.json, most of them invalid. Every reply
+// must arrive, none may be an internal error, refusals must have the form of errors,
+// nothing may be logged at level error, and memory must stay within its limit.
 func TestMutated(t *testing.T) {
 	template, err := filepath.Abs("tools.jinja")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestMutated(t *testing.T) {
 	}
 }
 
-// mutated is what came of the requests.
+// mutated collects the results of the requests.
 type mutated struct {
 	s        *server
 	mu       sync.Mutex
@@ -124,7 +124,7 @@ func (r *mutated) one(q mutate.Request) {
 	}
 }
 
-// send sends one request and judges the answer.
+// send sends one request and checks the reply.
 func (s *server) send(q mutate.Request) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -152,7 +152,7 @@ func (s *server) send(q mutate.Request) (int, error) {
 	return w.StatusCode, mutate.Judge(q, w.StatusCode, w.Header.Get("Content-Type"), body)
 }
 
-// resident is the memory that the server's process holds now, in bytes.
+// resident returns the resident memory of the server's process in bytes.
 func resident(t *testing.T, s *server) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/status")

@@ -16,7 +16,7 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 )
 
-// tool declares a function.
+// tool returns a function in OpenAI's form.
 func tool(name string, parameters map[string]any) openai.ChatCompletionToolUnionParam {
 	return openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
 		Name: name, Description: openai.String("The weather in a city."), Parameters: parameters,
@@ -50,7 +50,7 @@ func openaiTools(t *testing.T) {
 	}
 }
 
-// streamed adds a stream up.
+// streamed joins the chunks of a stream.
 func streamed(t *testing.T, p openai.ChatCompletionNewParams) openai.ChatCompletionChoice {
 	t.Helper()
 	c := client()
@@ -114,7 +114,7 @@ func openaiSchema(t *testing.T) {
 	}
 }
 
-// refused is the client's own error.
+// refused returns the client's error type.
 func refused[E error](t *testing.T, err error) E {
 	t.Helper()
 	var e E
@@ -124,8 +124,8 @@ func refused[E error](t *testing.T, err error) E {
 	return e
 }
 
-// openaiKey looks at the response itself: this client finds no error of its own in
-// {"error":"Unauthorized"}, which is what vLLM says.
+// openaiKey checks the response itself, since this client does not parse
+// {"error":"Unauthorized"}, the body that vLLM sends.
 func openaiKey(t *testing.T) {
 	c := clientOf(guarded.url, "wrong", 0)
 	var r *http.Response

@@ -26,7 +26,7 @@ func clientOf(url, key string, retries int) openai.Client {
 	return openai.NewClient(option.WithBaseURL(url+"/v1/"), option.WithAPIKey(key), option.WithMaxRetries(retries))
 }
 
-// ask is a chat about one question, greedy.
+// ask returns a greedy chat request with one question.
 func ask(question string) openai.ChatCompletionNewParams {
 	return openai.ChatCompletionNewParams{
 		Model:       modelName,
@@ -61,7 +61,7 @@ func openaiChat(t *testing.T) {
 	}
 }
 
-// openaiStream says that a stream adds up to the plain reply.
+// openaiStream checks that a stream gives the same text as the reply that is not streamed.
 func openaiStream(t *testing.T) {
 	p := ask(moon)
 	plain := chat(t, p)
@@ -123,8 +123,7 @@ func openaiStop(t *testing.T) {
 	}
 }
 
-// openaiSeedAndN says that a seed gives the same choices again, and that they
-// differ from one another.
+// openaiSeedAndN checks that a seed reproduces the choices, and that the choices differ.
 func openaiSeedAndN(t *testing.T) {
 	p := ask("Write a line of a poem.")
 	p.Temperature, p.Seed, p.N = openai.Float(1.2), openai.Int(42), openai.Int(3)
@@ -192,7 +191,7 @@ func openaiModels(t *testing.T) {
 	}
 }
 
-// openaiErrors says that the client recognises what the server refuses.
+// openaiErrors checks that the client recognizes the server's errors.
 func openaiErrors(t *testing.T) {
 	p := ask("x")
 	p.Model = "nobody"

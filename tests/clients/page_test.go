@@ -2,8 +2,8 @@
 
 package clients
 
-// Chromium drives the page of the real binary with the real default model. With
-// SCREENSHOTS=DIR it leaves pictures there.
+// These tests open the page of the real binary with the default model in Chromium. With
+// SCREENSHOTS=DIR they write screenshots to DIR.
 
 import (
 	"context"
@@ -22,17 +22,17 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// pagePatience bounds a wait; nothing in it is a measure.
+// pagePatience is the time limit of a wait.
 const pagePatience = 3 * time.Minute
 
-// browse opens a tab that fails the test when the page complains of anything.
+// browse opens a tab. The test fails if the page logs an error.
 func browse(t *testing.T) context.Context {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "vapp-browser-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser's last writes may still come
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the error is ignored: the browser may still write
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.ExecPath(os.Getenv("CHROMIUM")), chromedp.UserDataDir(dir), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(pagePatience))
@@ -64,13 +64,13 @@ func until(expression string) chromedp.Action {
 	return chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(pagePatience), chromedp.WithPollingInterval(50*time.Millisecond))
 }
 
-// says waits until the text of the last element that matches holds a part.
+// says waits until the text of the last matching element contains a part.
 func says(selector, part string) chromedp.Action {
 	return until(fmt.Sprintf(`[...document.querySelectorAll(%q)].at(-1)?.textContent.includes(%q)`, selector, part))
 }
 
-// press is a key as the browser has it from a keyboard: what the page takes for
-// itself writes nothing.
+// press sends a key event as from a keyboard. A key that the page handles itself inserts
+// no text.
 func press(key, code string, with ...input.Modifier) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
 		var held input.Modifier
@@ -85,7 +85,7 @@ func press(key, code string, with ...input.Modifier) chromedp.Action {
 	})
 }
 
-// send types a message and sends it; the field is empty and one line high then.
+// send types a message, sends it, and checks that the field is then empty and one line high.
 func send(text string) chromedp.Action {
 	return chromedp.Tasks{
 		chromedp.SendKeys("#text", text, chromedp.ByQuery), press("Enter", "Enter"),
@@ -93,7 +93,7 @@ func send(text string) chromedp.Action {
 	}
 }
 
-// set gives one of the settings a value; "" is the server's own.
+// set sets one of the settings; "": the server's default.
 func set(id, value string) chromedp.Action {
 	return chromedp.Evaluate(fmt.Sprintf(`{ const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event('change')); }`, id, value), nil)
 }
@@ -103,7 +103,7 @@ func look(dark bool) chromedp.Action {
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}})
 }
 
-// shoot leaves a picture where SCREENSHOTS says.
+// shoot writes a screenshot to the directory SCREENSHOTS.
 func shoot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	dir := os.Getenv("SCREENSHOTS")
@@ -119,8 +119,8 @@ func shoot(t *testing.T, ctx context.Context, name string) {
 
 const weatherTool = `[{"type":"function","function":{"name":"weather","description":"The weather in a city.","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]`
 
-// TestPage: a chat that thinks, a stop, a reload of the profile, a tool call and its
-// answer, each seen on the page of the real server; then a phone and the dark.
+// TestPage checks on the page a chat with reasoning, a stop, a reload of the profile, and a
+// tool call with its answer; then a phone's screen size and the dark scheme.
 func TestPage(t *testing.T) {
 	if os.Getenv("CHROMIUM") == "" {
 		t.Fatal("CHROMIUM names no browser; `make browser` finds or installs one")

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// What the clients ask, as in python/checks.py.
+// The clients' requests, the same as in python/checks.py.
 const (
 	paris   = "What is the capital of France?"
 	moon    = "Tell me three facts about the moon."
 	endless = "Write the numbers from 1 to 5000, one a line."
-	// Small models call a tool when they are told how.
+	// Small models call a tool if the prompt explains how.
 	call = `Repeat exactly: <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>`
 )
 
-// weather and forecast are the parameters of two tools; a reply that is held to
-// forecast ends even with a small model.
+// weather and forecast are the parameters of two tools. Even a small model ends a reply
+// that is constrained to forecast.
 var (
 	weather  = map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"}}
 	forecast = map[string]any{
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// isCall says that arguments are those that call asks for.
+// isCall returns an error if arguments are not those that call requests.
 func isCall(t *testing.T, arguments string) {
 	t.Helper()
 	var got map[string]string
@@ -39,7 +39,7 @@ func isCall(t *testing.T, arguments string) {
 	}
 }
 
-// isForecast says that a text keeps to forecast.
+// isForecast returns an error if a text does not match forecast.
 func isForecast(t *testing.T, text string) {
 	t.Helper()
 	var got struct {
@@ -51,14 +51,14 @@ func isForecast(t *testing.T, text string) {
 	}
 }
 
-// aborts is how many requests the engine has aborted.
+// aborts returns the number of requests that the engine has aborted.
 func aborts(t *testing.T) float64 {
 	t.Helper()
 	p, _ := scrape(t, base)
 	return p.of("vllm:request_success_total", "finished_reason:abort")
 }
 
-// aborted waits until the engine has aborted one more and runs none.
+// aborted waits until the engine has aborted one more request and runs none.
 func aborted(t *testing.T, before float64) {
 	t.Helper()
 	for at := time.Now(); aborts(t) != before+1 || metric(t, base, "vllm:num_requests_running") != 0; time.Sleep(20 * time.Millisecond) {

@@ -15,14 +15,14 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// storingText is a server that stores responses.
+// storingText is the profile of a server that stores responses.
 const storingText = memory + `
 	sampling: temperature: 0
 	parsers: {toolCall: "hermes", autoToolChoice: true, chatTemplate: %q}
 	serve: responses: store: "responses.db"
 `
 
-// openaiResponses drives /v1/responses with OpenAI's Go client.
+// openaiResponses tests /v1/responses with OpenAI's Go client.
 func openaiResponses(t *testing.T) {
 	template, err := os.Getwd()
 	if err != nil {
@@ -54,7 +54,7 @@ func say(text string) responses.ResponseNewParamsInputUnion {
 	return responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}
 }
 
-// respond makes a response of at most 40 tokens.
+// respond requests a response of at most 40 tokens.
 func respond(t *testing.T, c openai.Client, p responses.ResponseNewParams) *responses.Response {
 	t.Helper()
 	if p.Model = modelName; !p.MaxOutputTokens.Valid() && !p.Background.Value {
@@ -89,7 +89,8 @@ func responsesConversation(t *testing.T, c openai.Client) {
 	}
 }
 
-// followed reads a stream; the text of its deltas must be that of the response at its end.
+// followed reads a stream and checks that the joined deltas are the text of the final
+// response.
 func followed(t *testing.T, s *ssestream.Stream[responses.ResponseStreamEventUnion]) (kinds []string, last responses.Response) {
 	t.Helper()
 	defer s.Close()
@@ -137,7 +138,7 @@ func responsesStream(t *testing.T, c openai.Client) {
 	}
 }
 
-// responsesAgent is an agent's loop: a call, its result, an answer.
+// responsesAgent tests an agent's loop: a call, its result, an answer.
 func responsesAgent(t *testing.T, c openai.Client) {
 	tools := []responses.ToolUnionParam{responses.ToolParamOfFunction("weather", weather, false)}
 	r := respond(t, c, responses.ResponseNewParams{Input: say(call), Tools: tools})

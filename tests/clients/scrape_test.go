@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// families are what a gateway, an autoscaler or a dashboard asks vLLM for, and
-// their types.
+// families lists vLLM's metrics that gateways, autoscalers and dashboards use, with their
+// types.
 var families = map[dto.MetricType][]string{
 	dto.MetricType_GAUGE: {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:cache_config_info"},
 	dto.MetricType_COUNTER: {
@@ -42,8 +42,8 @@ var families = map[dto.MetricType][]string{
 // page is one scrape: series by name and labels.
 type page map[string]float64
 
-// scrape reads /metrics as Prometheus does, and refuses what Prometheus or a
-// reader of vLLM's would stumble over.
+// scrape reads /metrics as Prometheus does. It fails on text that Prometheus or readers of
+// vLLM's metrics cannot parse.
 func scrape(t *testing.T, url string) (page, map[string]*dto.MetricFamily) {
 	t.Helper()
 	r, err := http.Get(url + "/metrics")
@@ -75,7 +75,7 @@ func scrape(t *testing.T, url string) (page, map[string]*dto.MetricFamily) {
 	return out, found
 }
 
-// add enters a metric's series; buckets must add up.
+// add adds the series of a metric, and checks that buckets are cumulative.
 func (p page) add(t *testing.T, f *dto.MetricFamily, m *dto.Metric, key string) {
 	t.Helper()
 	switch f.GetType() {
@@ -99,7 +99,7 @@ func (p page) add(t *testing.T, f *dto.MetricFamily, m *dto.Metric, key string) 
 	}
 }
 
-// of sums the series of a name that hold all of parts.
+// of returns the sum of the series of a name that contain all parts.
 func (p page) of(name string, parts ...string) float64 {
 	sum := 0.0
 	for key, v := range p {
@@ -111,7 +111,7 @@ func (p page) of(name string, parts ...string) float64 {
 	return sum
 }
 
-// quiet waits until nothing runs.
+// quiet waits until no request runs.
 func quiet(t *testing.T, url string) page {
 	t.Helper()
 	for at := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -124,8 +124,8 @@ func quiet(t *testing.T, url string) page {
 	}
 }
 
-// TestGateway scrapes as gateways and autoscalers do: every name is there with its
-// type, what counts only grows, and the figures are those of what was sent.
+// TestGateway scrapes as gateways and autoscalers do. It checks that every name exists with
+// its type, that counters only grow, and that the values match the requests sent.
 func TestGateway(t *testing.T) {
 	before := quiet(t, base)
 	_, found := scrape(t, base)
@@ -194,8 +194,8 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// TestGauges: what runs and what it holds is told while it runs, and falls to
-// nothing when its client has left.
+// TestGauges checks that the gauges show a running request and its KV cache, and are 0 after
+// its client has disconnected.
 func TestGauges(t *testing.T) {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()

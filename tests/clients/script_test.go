@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// script runs a client in another language, which prints what checks.py says.
+// script runs a client in another language, which prints results in the form of checks.py.
 func script(t *testing.T, dir, program, file string) map[string]error {
 	t.Helper()
 	cmd := exec.Command(program, file, base, guarded.url, modelName)
 	cmd.Dir = dir
-	// what is not this machine leads nowhere: the clients work offline
+	// The proxy is unreachable, so that the clients can only reach this machine.
 	nowhere := "http://127.0.0.1:9"
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1",
 		"http_proxy="+nowhere, "https_proxy="+nowhere, "HTTP_PROXY="+nowhere, "HTTPS_PROXY="+nowhere)

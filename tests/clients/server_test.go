@@ -1,7 +1,8 @@
 //go:build clients
 
-// Package clients drives the real binary, serving the real default model, with
-// the clients that people have, in Go, Python and JavaScript.
+// Package clients tests the real binary and the default model with common clients in Go,
+// Python and JavaScript. It must not import vapp's packages. Start reading at TestClients
+// in features_test.go.
 package clients
 
 import (
@@ -25,7 +26,7 @@ import (
 // base is the URL of the server that all tests share.
 var base string
 
-// guarded is a server that wants a key.
+// guarded is a server that requires a key.
 var guarded *server
 
 const modelName = "smollm2"
@@ -50,14 +51,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is one `vapp up` of its own.
+// server is a process `vapp up`.
 type server struct {
 	url, dir, profile string
 	cmd               *exec.Cmd
 	log               *tail
 }
 
-// tail keeps what a server wrote and finds where it listens.
+// tail collects a server's output and parses its address.
 type tail struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -83,7 +84,7 @@ func (t *tail) String() string {
 	return t.text.String()
 }
 
-// profileText serves the default model on a free port; more is added.
+// profileText returns a profile of the default model on a free port with the fields more.
 func profileText(model, more string) string {
 	return fmt.Sprintf(`package profiles
 
@@ -99,22 +100,22 @@ schema.#Profile & {
 `, model, modelName, more)
 }
 
-// memory is the KV cache unless a test says otherwise.
+// memory is the default size of the KV cache.
 const memory = "maxModelLen: \"4K\", memory: kvCache: \"512MiB\""
 
-// sharedText is the server that all tests share: greedy unless asked otherwise, and
-// with a template that shows tools.
+// sharedText is the profile of the server that all tests share: greedy by default, with a
+// template that renders tools.
 const sharedText = memory + `
 	sampling: temperature: 0
 	parsers: {toolCall: "hermes", autoToolChoice: true, chatTemplate: %q}
 	cpu: variant: %q
 `
 
-// sharedProfile is sharedText with the template of a file.
+// sharedProfile returns sharedText with the template file's path.
 func sharedProfile(template string) string { return fmt.Sprintf(sharedText, template, floatVariant()) }
 
-// floatVariant computes in float32: the small model writes a call of its own accord, and
-// rounded activations are enough to have it write something else.
+// floatVariant returns the kernel variant that computes in float32. With it the small model
+// writes a call unprompted; with rounded activations it writes another text.
 func floatVariant() string {
 	switch x := cpu.X86; {
 	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
@@ -125,7 +126,7 @@ func floatVariant() string {
 	return "auto"
 }
 
-// guardedText lets each client make twelve requests a minute with a key of its own.
+// guardedText has a key for each client, limited to twelve requests a minute.
 const guardedText = `
 	maxModelLen: "1K", memory: kvCache: "64MiB"
 	serve: perKey: requestsPerMinute: 12
@@ -140,7 +141,7 @@ func startServer(more string) (*server, error) {
 	return startModel("../../models/SmolLM2-135M-Instruct.Q4_1.gguf", more)
 }
 
-// startModel does so with the model at path.
+// startModel is startServer with the model at path.
 func startModel(path, more string) (*server, error) {
 	bin, err := filepath.Abs("../../bin/vapp")
 	if err != nil {
@@ -206,7 +207,7 @@ func (s *server) ready() error {
 	return fmt.Errorf("the server is not ready after two minutes:\n%s", s.log)
 }
 
-// stop drains the server; an exit code other than 0 is an error.
+// stop drains the server. It returns an error for an exit code other than 0.
 func (s *server) stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

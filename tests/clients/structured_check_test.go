@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// checks are the readers of grammars that no regular expression reads.
+// checks are parsers for grammars that are not regular.
 var checks = map[string]func(string) error{
 	"expression": func(s string) error {
 		e, err := parser.ParseExpr(s)
@@ -51,7 +51,7 @@ var checks = map[string]func(string) error{
 	},
 }
 
-// checker reads from a case's own request what its replies must be.
+// checker returns the check of a case's replies, taken from its request.
 func (c *structuredCase) checker(t *testing.T) func(string) error {
 	t.Helper()
 	if f := checks[c.Check]; f != nil {
@@ -79,7 +79,7 @@ func (c *structuredCase) checker(t *testing.T) func(string) error {
 	return valid(t, c.Name, schema, so["disable_any_whitespace"] == true)
 }
 
-// schema is the JSON schema of a request.
+// schema returns the JSON schema of a request.
 func (c *structuredCase) schema() any {
 	v, _ := c.Ask["guided_json"]
 	if so, is := c.Ask["structured_outputs"].(map[string]any); is {
@@ -109,7 +109,7 @@ func matches(r *regexp.Regexp) func(string) error {
 	}
 }
 
-// valid checks a reply by a JSON schema; compact ones have no space but behind , and :.
+// valid checks a reply against a JSON schema. Compact replies have spaces only after , and :.
 func valid(t *testing.T, name string, schema any, compact bool) func(string) error {
 	t.Helper()
 	c := jsonschema.NewCompiler()

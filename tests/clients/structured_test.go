@@ -19,13 +19,13 @@ import (
 
 var structuredReplies = flag.Int("structured", 50, "replies of TestStructured; 1000: the whole of it")
 
-// structuredCase is a line of testdata/structured.json: what a reply must be, so that
-// every one of them ends within maxStructured tokens.
+// structuredCase is a line of testdata/structured.json: a constraint under which every reply
+// ends within maxStructured tokens.
 type structuredCase struct {
 	Name  string         `json:"name"`
-	Say   string         `json:"say"`   // to the model
-	Ask   map[string]any `json:"ask"`   // the fields of the request
-	Check string         `json:"check"` // of a grammar: a regular expression, or one of checks
+	Say   string         `json:"say"`   // the prompt
+	Ask   map[string]any `json:"ask"`   // fields of the request
+	Check string         `json:"check"` // for a grammar: a regular expression, or a name in checks
 }
 
 const maxStructured = 900
@@ -43,7 +43,7 @@ func structuredCases(t testing.TB) []structuredCase {
 	return out
 }
 
-// body is request i of a case. Every other one is sampled hot.
+// body returns request i of a case. Every other request has a high temperature.
 func (c *structuredCase) body(i int) []byte {
 	m := map[string]any{
 		"model": modelName, "max_tokens": maxStructured, "seed": i, "temperature": []float64{0.4, 1.2}[i%2],
@@ -52,13 +52,13 @@ func (c *structuredCase) body(i int) []byte {
 	for k, v := range c.Ask {
 		m[k] = v
 	}
-	b, _ := json.Marshal(m) // of JSON
+	b, _ := json.Marshal(m) // no error: the values come from JSON
 	return b
 }
 
-// TestStructured holds what the default model says under 50 schemas, expressions and
-// grammars against readers that know nothing of the compiler: a JSON schema library, Go's
-// regexp and parser.
+// TestStructured checks the default model's replies under 50 schemas, expressions and
+// grammars with implementations that are independent of the compiler: a JSON schema
+// library, Go's regexp and parser.
 func TestStructured(t *testing.T) {
 	cases := structuredCases(t)
 	checks := make([]func(string) error, len(cases))
@@ -99,7 +99,7 @@ func TestStructured(t *testing.T) {
 	}
 }
 
-// structuredReply is the text of a reply that ended by itself, and its tokens.
+// structuredReply returns the text and number of tokens of a reply that ended with "stop".
 func structuredReply(url string, body []byte) (string, int, error) {
 	r, err := http.Post(url+"/v1/chat/completions", "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -129,8 +129,8 @@ func structuredReply(url string, body []byte) (string, int, error) {
 	return c.Message.Content, v.Usage.CompletionTokens, err
 }
 
-// TestBombs: what would cost the server minutes is refused with the reason, while it
-// answers others.
+// TestBombs checks that structures which would take minutes to compile are refused with a
+// reason, while the server answers other requests.
 func TestBombs(t *testing.T) {
 	bomb := func(so map[string]any) []byte {
 		b, _ := json.Marshal(map[string]any{"model": modelName, "max_tokens": 5, "structured_outputs": so, "messages": []any{map[string]string{"role": "user", "content": "Hi"}}})

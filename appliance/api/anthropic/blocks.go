@@ -9,10 +9,11 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// billing begins a block of system that is for Anthropic's own accounts.
+// billing is the prefix of a system block that Anthropic's own servers use for
+// billing. It is dropped.
 const billing = "x-anthropic-billing-header"
 
-// system joins the blocks without a separator.
+// system reads the system prompt. It joins blocks without a separator.
 func system(o *object, c *chat.Conversation) {
 	v := o.get("system")
 	if v == nil {
@@ -41,7 +42,7 @@ func system(o *object, c *chat.Conversation) {
 	}
 }
 
-// text reads a string that must be there.
+// text reads a required string.
 func (o *object) text(name string) string {
 	if o.err == nil && o.get(name) == nil {
 		o.missing(name)
@@ -49,10 +50,10 @@ func (o *object) text(name string) string {
 	return o.str(name)
 }
 
-// speaker is one turn on its way to messages: the results of tools come before the
-// rest of a user's turn.
-type speaker struct {
-	said    chat.Message
+// turnBuilder converts one turn to messages. In a user's turn the tool results come
+// before the rest.
+type turnBuilder struct {
+	message chat.Message
 	thought strings.Builder
 	results []chat.Message
 }
@@ -63,15 +64,15 @@ func turn(o *object, i int, raw json.RawMessage, c *chat.Conversation) {
 		return
 	}
 	m := newObject(fmt.Sprintf("messages.%d.", i), raw)
-	s := speaker{said: chat.Message{Role: m.str("role")}}
-	if m.err == nil && s.said.Role != "user" && s.said.Role != "assistant" {
+	s := turnBuilder{message: chat.Message{Role: m.str("role")}}
+	if m.err == nil && s.message.Role != "user" && s.message.Role != "assistant" {
 		m.wrong("role", "user or assistant")
 	}
 	switch v := m.get("content"); {
 	case v == nil:
 		m.missing("content")
 	case v[0] == '"':
-		s.said.Text, s.said.HasContent = m.str("content"), true
+		s.message.Text, s.message.HasContent = m.str("content"), true
 	case v[0] == '[':
 		for k, raw := range m.list("content") {
 			b := newObject(fmt.Sprintf("%scontent.%d.", m.at, k), raw)
@@ -89,30 +90,30 @@ func turn(o *object, i int, raw json.RawMessage, c *chat.Conversation) {
 		return
 	}
 	c.Messages = append(c.Messages, s.results...)
-	if s.said.HasContent || s.said.ToolCalls != nil || s.said.Reasoning != nil || s.results == nil {
-		c.Messages = append(c.Messages, s.said)
+	if s.message.HasContent || s.message.ToolCalls != nil || s.message.Reasoning != nil || s.results == nil {
+		c.Messages = append(c.Messages, s.message)
 	}
 }
 
-// simplify joins the thoughts, and makes one part of text a plain string.
-func (s *speaker) simplify() {
-	if s.said.Reasoning != nil {
-		*s.said.Reasoning = s.thought.String()
+// simplify joins the thinking blocks, and turns a single part into a plain string.
+func (s *turnBuilder) simplify() {
+	if s.message.Reasoning != nil {
+		*s.message.Reasoning = s.thought.String()
 	}
-	if len(s.said.Parts) == 1 {
-		s.said.Text, s.said.Parts = s.said.Parts[0].Text, nil
+	if len(s.message.Parts) == 1 {
+		s.message.Text, s.message.Parts = s.message.Parts[0].Text, nil
 	}
 }
 
-// block adds one block of content.
-func (s *speaker) block(b *object) {
+// block adds one content block.
+func (s *turnBuilder) block(b *object) {
 	kind := b.text("type")
-	user := s.said.Role == "user"
+	user := s.message.Role == "user"
 	switch {
 	case b.err != nil:
 	case kind == "text":
-		s.said.Parts = append(s.said.Parts, chat.Part{Type: "text", Text: b.text("text")})
-		s.said.HasContent = true
+		s.message.Parts = append(s.message.Parts, chat.Part{Type: "text", Text: b.text("text")})
+		s.message.HasContent = true
 	case kind == "image":
 		b.fail(noImages(b))
 	case kind == "tool_result" && user:
@@ -121,10 +122,10 @@ func (s *speaker) block(b *object) {
 		s.call(b)
 	case kind == "thinking" && !user:
 		s.thought.WriteString(b.text("thinking"))
-		s.said.Reasoning = new(string) // simplify sets it
-	case kind == "redacted_thinking" && !user: // nobody but its author can read it
+		s.message.Reasoning = new(string) // simplify sets it
+	case kind == "redacted_thinking" && !user: // encrypted for Anthropic's servers
 	default:
-		b.fail(malformed(b.at+"type", "`%stype`: %q is not a block that a turn of the %s may hold here.", b.at, kind, s.said.Role))
+		b.fail(malformed(b.at+"type", "`%stype`: %q is not a block that a turn of the %s may hold here.", b.at, kind, s.message.Role))
 	}
 }
 
@@ -132,8 +133,8 @@ func noImages(b *object) *chat.Error {
 	return chat.Errorf(chat.Invalid, "messages", "%s: the served model is not a multimodal model and takes no block of type \"image\".", b.path())
 }
 
-// call is a tool that the assistant used.
-func (s *speaker) call(b *object) {
+// call adds a tool_use block.
+func (s *turnBuilder) call(b *object) {
 	c := chat.ToolCall{ID: b.text("id"), Name: b.text("name"), Arguments: "{}"}
 	if v := b.get("input"); v != nil {
 		var compact bytes.Buffer
@@ -142,14 +143,14 @@ func (s *speaker) call(b *object) {
 		}
 		c.Arguments = compact.String()
 	}
-	s.said.ToolCalls = append(s.said.ToolCalls, c)
+	s.message.ToolCalls = append(s.message.ToolCalls, c)
 }
 
-// result is what a tool has answered: a string, blocks of text joined by line
-// breaks, or nothing.
-func (s *speaker) result(b *object) {
+// result adds a tool_result block, whose content is absent, a string, or text blocks
+// that are joined by line breaks.
+func (s *turnBuilder) result(b *object) {
 	m := chat.Message{Role: "tool", ToolCallID: b.text("tool_use_id"), HasContent: true}
-	b.flag("is_error") // what went wrong is in the text
+	b.flag("is_error") // the text has the error's message
 	switch v := b.get("content"); {
 	case v == nil:
 	case v[0] == '"':

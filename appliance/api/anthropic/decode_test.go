@@ -22,7 +22,7 @@ func decode(t *testing.T, rest string) (*Request, *chat.Error) {
 	return r, bad
 }
 
-// TestConversation: the mapping of api.md section 11.
+// TestConversation checks the mapping from turns to messages.
 func TestConversation(t *testing.T) {
 	thought := "ab"
 	said := func(role, text string) chat.Message { return chat.Message{Role: role, Text: text, HasContent: true} }

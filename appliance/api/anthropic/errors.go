@@ -1,6 +1,6 @@
 package anthropic
 
-// errorTypes are Anthropic's words for a status; the others are api_error.
+// errorTypes maps an HTTP status to Anthropic's error type; others are api_error.
 var errorTypes = map[int]string{
 	400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
 	405: "invalid_request_error", 408: "timeout_error", 413: "request_too_large", 429: "rate_limit_error",
@@ -17,7 +17,7 @@ type errorCause struct {
 	Message string `json:"message"`
 }
 
-// Error is the body of an error.
+// Error returns the body of an error.
 func Error(status int, message string) []byte {
 	kind, known := errorTypes[status]
 	if !known {

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// refused holds an error against the shape that all must have.
-func refused(t *testing.T, err error) {
+// checkError checks that an error is a *chat.Error with a message.
+func checkError(t *testing.T, err error) {
 	t.Helper()
 	var e *chat.Error
 	if !errors.As(err, &e) || e.Kind == chat.Internal || e.Message == "" || !json.Valid(Error(400, e.Message)) {
@@ -19,8 +19,8 @@ func refused(t *testing.T, err error) {
 	}
 }
 
-// FuzzMessages: any body is refused with a reason, or its reply and its events are
-// JSON that say the same.
+// FuzzMessages checks that any body is either refused with a message or answered with
+// valid JSON.
 func FuzzMessages(f *testing.F) {
 	for _, s := range []string{
 		`{"max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
@@ -35,23 +35,23 @@ func FuzzMessages(f *testing.F) {
 	s := chattest.Service(&chattest.Model{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if a, err := DecodeCount(b); err != nil {
-			refused(t, err)
+			checkError(t, err)
 		} else if _, err := s.Tokenize(t.Context(), a, &set); err != nil {
-			refused(t, err)
+			checkError(t, err)
 		}
 		r, err := Decode(b)
 		if err != nil {
-			refused(t, err)
+			checkError(t, err)
 			return
 		}
 		q, err := chat.NewRequest(r.Ask, &set)
 		if err != nil {
-			refused(t, err)
+			checkError(t, err)
 			return
 		}
 		run, err := s.Start(t.Context(), q)
 		if err != nil {
-			refused(t, err)
+			checkError(t, err)
 			return
 		}
 		replies, err := run.Wait(t.Context())

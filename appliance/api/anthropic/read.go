@@ -8,13 +8,13 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// maxItems bounds the elements of an array and the names of an object.
+// maxItems is the maximum number of elements of an array and of members of an object.
 const maxItems = 1 << 15
 
-// object is a JSON object on its way into Go. The first thing that is wrong stays
-// in err; every later reading gives the zero value. A null is as if absent.
+// object reads a JSON object field by field. err keeps the first error; later reads
+// return the zero value. A null counts as absent.
 type object struct {
-	at   string // path in front of a name, such as "messages.0."
+	at   string // path prefix of the fields, such as "messages.0."
 	raw  map[string]json.RawMessage
 	seen map[string]bool
 	err  *chat.Error
@@ -24,7 +24,7 @@ func malformed(param, format string, args ...any) *chat.Error {
 	return chat.Errorf(chat.Malformed, param, format, args...)
 }
 
-// newObject takes an object apart.
+// newObject returns a reader of the object v.
 func newObject(at string, v json.RawMessage) *object {
 	o := &object{at: at, seen: map[string]bool{}}
 	ok := false
@@ -38,7 +38,7 @@ func newObject(at string, v json.RawMessage) *object {
 	return o
 }
 
-// path is where the object itself is.
+// path returns the path of the object itself.
 func (o *object) path() string {
 	if o.at == "" {
 		return "body"
@@ -53,17 +53,17 @@ func (o *object) fail(e *chat.Error) {
 	}
 }
 
-// wrong says what a field must be.
+// wrong fails with the expected value of a field.
 func (o *object) wrong(name, want string) {
 	o.fail(malformed(o.at+name, "`%s%s` must be %s.", o.at, name, want))
 }
 
-// missing says that a field must be there.
+// missing fails since a field is required.
 func (o *object) missing(name string) {
 	o.fail(malformed(o.at+name, "Field required: `%s%s`.", o.at, name))
 }
 
-// get returns a value that is there and not null, else nil.
+// get returns a field's value; nil if it is absent or null.
 func (o *object) get(name string) json.RawMessage {
 	o.seen[name] = true
 	v := o.raw[name]
@@ -73,7 +73,7 @@ func (o *object) get(name string) json.RawMessage {
 	return v
 }
 
-// read decodes a field into a T; want says in words what a T is.
+// read decodes a field into a T; want describes T in the error.
 func read[T any](o *object, name, want string) T {
 	var out, none T
 	v := o.get(name)
@@ -123,7 +123,7 @@ func (o *object) list(name string) []json.RawMessage {
 	return nil
 }
 
-// unknown lists the fields that nobody has asked for.
+// unknown returns the names of the fields that were not read.
 func (o *object) unknown() []string {
 	var out []string
 	for name := range o.raw {

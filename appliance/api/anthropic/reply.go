@@ -39,8 +39,8 @@ type toolBlock struct {
 	Input json.RawMessage `json:"input"`
 }
 
-// usage counts tokens. Those from the cache are told apart where the server tells
-// them, and then input_tokens is the rest, as Anthropic counts.
+// usage counts tokens. If the server reports cached tokens, they have their own field
+// and input_tokens counts the others only, as Anthropic does.
 type usage struct {
 	Input        int  `json:"input_tokens"`
 	Output       int  `json:"output_tokens"`
@@ -57,20 +57,20 @@ func usageOf(u chat.Usage) usage {
 	return out
 }
 
-// Reply is the body of a whole reply.
+// Reply returns the body of a reply that is not streamed.
 func (r *Request) Reply(run *chat.Run, replies []chat.Reply) []byte {
-	said := replies[0]
+	reply := replies[0]
 	m := envelope(run)
-	if said.Reasoning != "" {
-		m.Content = append(m.Content, thinkingBlock{"thinking", said.Reasoning, signature(said.Reasoning)})
+	if reply.Reasoning != "" {
+		m.Content = append(m.Content, thinkingBlock{"thinking", reply.Reasoning, signature(reply.Reasoning)})
 	}
-	if said.Text != "" {
-		m.Content = append(m.Content, textBlock{"text", said.Text})
+	if reply.Text != "" {
+		m.Content = append(m.Content, textBlock{"text", reply.Text})
 	}
-	for _, c := range said.Calls {
+	for _, c := range reply.Calls {
 		m.Content = append(m.Content, toolBlock{"tool_use", c.ID, c.Name, input(c.Arguments)})
 	}
-	m.StopReason, m.StopSequence = r.stopped(&said.Delta)
+	m.StopReason, m.StopSequence = r.stopReason(&reply.Delta)
 	m.Usage = usageOf(run.Usage())
 	return encode(m)
 }
@@ -79,14 +79,15 @@ func envelope(run *chat.Run) message {
 	return message{ID: run.ID, Type: "message", Role: run.Role, Content: []any{}, Model: run.Model}
 }
 
-// signature is a seal that this server sets and never asks for: the text's sum.
+// signature returns the SHA-256 of a thinking block in hex. This server never checks
+// signatures, but the protocol has them.
 func signature(thinking string) string {
 	sum := sha256.Sum256([]byte(thinking))
 	return hex.EncodeToString(sum[:])
 }
 
-// input is the object of a call's arguments. Text that is none, as of a call that
-// was cut, is kept under the name that Anthropic's guide gives it.
+// input returns a call's arguments as a JSON object. Arguments that are not one, as in
+// a truncated call, become the member INVALID_JSON, as in Anthropic's guide.
 func input(arguments string) json.RawMessage {
 	if b := bytes.TrimSpace([]byte(arguments)); json.Valid(b) && b[0] == '{' {
 		return b
@@ -96,12 +97,12 @@ func input(arguments string) json.RawMessage {
 	return encode(map[string]string{"INVALID_JSON": arguments})
 }
 
-// reasons are the words for what ended a reply; one that the server cut off may be
-// sent back to be gone on with.
+// reasons maps a finish reason to Anthropic's stop_reason. The client may continue a
+// reply that ended with pause_turn.
 var reasons = map[string]string{"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "abort": "pause_turn"}
 
-// stopped is stop_reason and stop_sequence.
-func (r *Request) stopped(d *chat.Delta) (reason, sequence *string) {
+// stopReason returns stop_reason and stop_sequence.
+func (r *Request) stopReason(d *chat.Delta) (reason, sequence *string) {
 	if s, is := d.Stop.(string); is && d.Finish == "stop" && slices.Contains(r.stops, s) {
 		word := "stop_sequence"
 		return &word, &s
@@ -110,14 +111,14 @@ func (r *Request) stopped(d *chat.Delta) (reason, sequence *string) {
 	if !known {
 		word = d.Finish
 	}
-	if word == "end_turn" && r.Ask.ToolChoice == "named" { // OpenAI's format calls that end "stop"
+	if word == "end_turn" && r.Ask.ToolChoice == "named" { // the finish reason of OpenAI's API for a named tool is "stop"
 		word = "tool_use"
 	}
 	return &word, nil
 }
 
-// encode writes JSON without escaping HTML. The types of this package cannot fail
-// to encode.
+// encode returns v as JSON without escaping HTML. The types of this package cannot
+// fail to encode.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,5 +1,6 @@
-// Package anthropic converts between Anthropic's Messages format and chat types:
-// pure functions, no input or output.
+// Package anthropic converts between the JSON bodies of Anthropic's Messages API and
+// the types of package chat. It must not do input or output, nor know HTTP: its
+// functions are pure. Start reading at Decode in this file and Stream in stream.go.
 package anthropic
 
 import (
@@ -15,9 +16,9 @@ import (
 type Request struct {
 	Ask     chat.RequestParams
 	Stream  bool
-	Unknown []string // fields that were ignored
+	Unknown []string // ignored fields
 
-	stops []string // what the client calls stop_sequences
+	stops []string // stop_sequences
 }
 
 // Decode reads the body of POST /v1/messages. Its errors are *chat.Error.
@@ -57,7 +58,7 @@ func Decode(b []byte) (*Request, error) {
 	return r, nil
 }
 
-// withoutEffect are Anthropic's fields that are accepted and change nothing.
+// withoutEffect lists Anthropic's fields that are accepted and ignored.
 var withoutEffect = []string{"metadata", "service_tier", "container", "inference_geo", "cache_control"}
 
 // DecodeCount reads the body of POST /v1/messages/count_tokens: a message without
@@ -84,7 +85,7 @@ type countManagement struct {
 	Original int `json:"original_input_tokens"`
 }
 
-// CountReply is the body of a reply of POST /v1/messages/count_tokens.
+// CountReply returns the body of a reply of POST /v1/messages/count_tokens.
 func CountReply(n int) []byte { return encode(countReply{n, countManagement{n}}) }
 
 func body(b []byte) (*object, *chat.Error) {
@@ -95,7 +96,7 @@ func body(b []byte) (*object, *chat.Error) {
 	return o, o.err
 }
 
-// prompt reads what the model is shown and how it may answer.
+// prompt reads the fields that make the prompt, and those that constrain the reply.
 func prompt(o *object, a *chat.RequestParams) {
 	a.Model = o.str("model")
 	a.Chat = &chat.Conversation{
@@ -120,8 +121,9 @@ func prompt(o *object, a *chat.RequestParams) {
 	}
 }
 
-// thinking: disabled tells the template and hides what is thought all the same. A budget
-// counts where the dialect knows how a thought ends.
+// thinking reads the field thinking. The type "disabled" sets enable_thinking to false
+// for the template, and hides reasoning that the model writes nevertheless. A budget
+// has an effect if the model's dialect has an end-of-thinking marker.
 func thinking(o *object, a *chat.RequestParams) {
 	if o.get("thinking") == nil {
 		return
@@ -152,7 +154,7 @@ func thinking(o *object, a *chat.RequestParams) {
 	}
 }
 
-// efforts are the words that output_config.effort may be.
+// efforts lists the values of output_config.effort.
 var efforts = []string{"", "low", "medium", "high", "xhigh", "max"}
 
 func outputConfig(o *object, a *chat.RequestParams) {
@@ -172,7 +174,7 @@ func outputConfig(o *object, a *chat.RequestParams) {
 	}
 }
 
-// format is what the reply's text must be: a JSON schema.
+// format reads output_config.format, a JSON schema for the reply's text.
 func format(c *object, a *chat.RequestParams) {
 	f := c.sub("format")
 	kind, schema := f.str("type"), f.get("schema")

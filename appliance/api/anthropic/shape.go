@@ -2,26 +2,26 @@ package anthropic
 
 import "encoding/json"
 
-// Shape is a route's bodies as Go values, for who describes the API.
+// Shape holds Go values of the types of a route's bodies, for the OpenAPI document.
 type Shape struct{ Request, Reply, Record any }
 
-// MessagesShape is that of POST /v1/messages.
+// MessagesShape returns the shape of POST /v1/messages.
 func MessagesShape() Shape { return Shape{messagesBody{}, message{}, eventBody{}} }
 
-// CountShape is that of POST /v1/messages/count_tokens.
+// CountShape returns the shape of POST /v1/messages/count_tokens.
 func CountShape() Shape { return Shape{Request: countBody{}, Reply: countReply{}} }
 
-// ErrorShape is the body of an error.
+// ErrorShape returns a value of the type of error bodies.
 func ErrorShape() any { return errorBody{} }
 
-// The bodies of requests as they are told to clients; read.go and those beside it
-// read them. A field that is not required may be null.
+// The request bodies of the OpenAPI document. A field that is not required may be
+// null.
 type (
 	messagesBody struct {
-		MaxTokens int32 `json:"max_tokens" required:"true" minimum:"1" description:"How many tokens the reply may have."`
+		MaxTokens int32 `json:"max_tokens" required:"true" minimum:"1" description:"Maximum number of tokens of the reply."`
 		countBody
-		Stream        *bool           `json:"stream" default:"false" description:"Answers with server-sent events."`
-		Temperature   *float64        `json:"temperature" minimum:"0" description:"0: always the likeliest token."`
+		Stream        *bool           `json:"stream" default:"false" description:"Answer with server-sent events."`
+		Temperature   *float64        `json:"temperature" minimum:"0" description:"0: always the most likely token."`
 		TopP          *float64        `json:"top_p" exclusiveMinimum:"0" maximum:"1"`
 		TopK          *int32          `json:"top_k" minimum:"-1"`
 		StopSequences []string        `json:"stop_sequences" description:"Texts that end the reply."`
@@ -35,13 +35,13 @@ type (
 	countBody struct {
 		Messages       []turnBody      `json:"messages" required:"true" nullable:"false" minItems:"1"`
 		Model          *string         `json:"model" description:"A served name; absent or empty: the first."`
-		System         *blocksBody     `json:"system" description:"What comes before the conversation."`
+		System         *blocksBody     `json:"system" description:"The system prompt."`
 		Tools          []toolBody      `json:"tools" description:"Functions that the model may use."`
 		ToolChoice     *toolChoiceBody `json:"tool_choice"`
 		Thinking       *thinkingBody   `json:"thinking"`
 		OutputConfig   *outputBody     `json:"output_config"`
 		TemplateKwargs map[string]any  `json:"chat_template_kwargs" description:"Variables of the chat template."`
-		MCPServers     []any           `json:"mcp_servers" maxItems:"0" description:"Refused: this server calls no other one."`
+		MCPServers     []any           `json:"mcp_servers" maxItems:"0" description:"Refused: this server calls no other servers."`
 	}
 
 	turnBody struct {
@@ -71,13 +71,13 @@ type (
 
 	toolChoiceBody struct {
 		Type    string  `json:"type" required:"true" enum:"auto,any,tool,none"`
-		Name    *string `json:"name" description:"With tool: the one to use."`
+		Name    *string `json:"name" description:"With type tool: the tool to use."`
 		OneCall *bool   `json:"disable_parallel_tool_use" default:"false"`
 	}
 
 	thinkingBody struct {
 		Type   string `json:"type" required:"true" enum:"enabled,disabled,adaptive"`
-		Budget *int32 `json:"budget_tokens" minimum:"1" description:"Accepted; how long a model thinks is its own choice."`
+		Budget *int32 `json:"budget_tokens" minimum:"1" description:"Maximum number of reasoning tokens; ignored for models whose dialect has no end-of-thinking marker."`
 	}
 
 	outputBody struct {
@@ -90,14 +90,14 @@ type (
 		Schema map[string]any `json:"schema" required:"true" nullable:"false" description:"A JSON Schema of the reply's text."`
 	}
 
-	// eventBody is what every event of a stream has.
+	// eventBody has the field that all events of a stream have.
 	eventBody struct {
 		Type string `json:"type" enum:"message_start,content_block_start,content_block_delta,content_block_stop,message_delta,message_stop,error"`
 	}
 )
 
-// blocksBody is text, or blocks of it.
+// blocksBody is a string or an array of blocks.
 type blocksBody struct{}
 
-// JSONSchemaAnyOf lists the types.
+// JSONSchemaAnyOf returns the alternatives.
 func (blocksBody) JSONSchemaAnyOf() []any { return []any{"", []blockBody{}} }

@@ -13,16 +13,16 @@ type Stream struct {
 	r    *Request
 	last chat.Delta // how the reply ended
 
-	open    string // kind of the block that is open, "" for none
-	index   int    // of it, or of the next one
-	call    int    // that the open tool_use block is
+	open    string // kind of the open block, "" for none
+	index   int    // of the open or next block
+	call    int    // index of the call in the open tool_use block
 	thought strings.Builder
 }
 
 // Events starts a streamed reply.
 func (r *Request) Events(run *chat.Run) *Stream { return &Stream{run: run, r: r} }
 
-// event appends one server-sent event, named as its type.
+// event appends one server-sent event named kind.
 func event(buf []byte, kind string, v any) []byte {
 	buf = append(buf, "event: "...)
 	buf = append(buf, kind...)
@@ -31,7 +31,7 @@ func event(buf []byte, kind string, v any) []byte {
 	return append(buf, '\n', '\n')
 }
 
-// Begin says who answers.
+// Begin writes message_start.
 func (s *Stream) Begin(buf []byte) []byte {
 	m := envelope(s.run)
 	m.Usage = usageOf(s.run.Usage())
@@ -81,7 +81,7 @@ func (s *Stream) Add(buf []byte, d chat.Delta) []byte {
 	return buf
 }
 
-// start opens a block unless one of the kind is open.
+// start opens a block unless one of this kind is open.
 func (s *Stream) start(buf []byte, kind string, block any) []byte {
 	if s.open == kind {
 		return buf
@@ -98,7 +98,7 @@ func (s *Stream) delta(buf []byte, kind, field, text string) []byte {
 	})
 }
 
-// stop closes the open block, a thinking one with its signature.
+// stop closes the open block. A thinking block ends with its signature.
 func (s *Stream) stop(buf []byte) []byte {
 	if s.open == "" {
 		return buf
@@ -116,14 +116,14 @@ func (s *Stream) stop(buf []byte) []byte {
 	return buf
 }
 
-// End closes the last block and says why the reply ended.
+// End closes the last block and writes the stop reason.
 func (s *Stream) End(buf []byte) []byte {
 	buf = s.stop(buf)
 	type ending struct {
 		Reason   *string `json:"stop_reason"`
 		Sequence *string `json:"stop_sequence"`
 	}
-	reason, sequence := s.r.stopped(&s.last)
+	reason, sequence := s.r.stopReason(&s.last)
 	buf = event(buf, "message_delta", struct {
 		Type  string `json:"type"`
 		Delta ending `json:"delta"`
@@ -132,8 +132,8 @@ func (s *Stream) End(buf []byte) []byte {
 	return event(buf, "message_stop", map[string]string{"type": "message_stop"})
 }
 
-// Broken ends a stream that had begun when an error came.
-func Broken(buf []byte, status int, message string) []byte {
+// Broken appends the event of an error that ends a stream.
+func StreamError(buf []byte, status int, message string) []byte {
 	buf = append(buf, "event: error\ndata: "...)
 	buf = append(buf, Error(status, message)...)
 	return append(buf, '\n', '\n')

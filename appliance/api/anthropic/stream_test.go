@@ -13,7 +13,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// aggregate puts events together as Anthropic's clients do.
+// aggregate joins events to content blocks as Anthropic's clients do.
 func aggregate(t *testing.T, events []byte) []map[string]any {
 	t.Helper()
 	var out []map[string]any
@@ -62,7 +62,7 @@ func aggregate(t *testing.T, events []byte) []map[string]any {
 	return out
 }
 
-// TestStreamIsReply: the blocks of the events are those of the whole reply.
+// TestStreamIsReply checks that the events give the same blocks as the whole reply.
 func TestStreamIsReply(t *testing.T) {
 	run := &chat.Run{ID: "chatcmpl-1", Model: "m", Role: "assistant"}
 	r := &Request{}

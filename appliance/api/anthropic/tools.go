@@ -7,7 +7,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// function is a tool in the form that chat templates know.
+// function is a tool in the form that chat templates expect.
 type function struct {
 	Type     string `json:"type"`
 	Function struct {
@@ -18,8 +18,8 @@ type function struct {
 	} `json:"function"`
 }
 
-// tools reads tools and tool_choice; whether the server can serve the choice is for
-// chat to say.
+// tools reads tools and tool_choice. Package chat checks whether the server supports
+// the choice.
 func tools(o *object, a *chat.RequestParams) {
 	names := map[string]bool{}
 	for i, raw := range o.list("tools") {

@@ -7,17 +7,18 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// maxBatch bounds the conversations of a batch; each is a request for the engine's
-// queue.
+// maxBatch is the maximum number of conversations of a batch. Each becomes a request
+// in the engine's queue.
 const maxBatch = 1024
 
-// BatchRequest is a decoded body of POST /v1/chat/completions/batch: a chat request for
-// each conversation.
+// BatchRequest is a decoded body of POST /v1/chat/completions/batch: one chat request
+// for each conversation.
 type BatchRequest struct {
 	Requests []*ChatRequest
 }
 
-// batchLimits are what a batch does not do, with the value that each field may have.
+// batchLimits lists fields of which a batch accepts only one value, with the message
+// for another one.
 var batchLimits = []struct{ name, only, why string }{
 	{"stream", "false", "Batch chat completions do not support streaming: `stream` must be false."},
 	{"use_beam_search", "false", "Batch chat completions do not support beam search: `use_beam_search` must be false."},
@@ -55,30 +56,30 @@ func DecodeBatch(b []byte) (*BatchRequest, error) {
 	f.raw["messages"] = list[0]
 	first, bad := decodeChat(newFields("", f.raw))
 	if bad != nil {
-		return nil, inConversation(0, bad)
+		return nil, conversationError(0, bad)
 	}
-	first.batched()
+	first.setBatchDefaults()
 	out := &BatchRequest{Requests: []*ChatRequest{first}}
 	for i, raw := range list[1:] {
 		one := newFields("", map[string]json.RawMessage{"messages": raw})
 		r, c := *first, *first.Ask.Chat
-		r.Wire.Unknown, r.Wire.Deprecated = nil, nil // said once
+		r.Wire.Unknown, r.Wire.Deprecated = nil, nil // logged with the first request
 		c.Messages, r.Ask.Chat = messages(one), &c
 		if one.err != nil {
-			return nil, inConversation(i+1, one.err)
+			return nil, conversationError(i+1, one.err)
 		}
 		out.Requests = append(out.Requests, &r)
 	}
 	return out, nil
 }
 
-func inConversation(i int, e *chat.Error) *chat.Error {
+func conversationError(i int, e *chat.Error) *chat.Error {
 	e.Message = "Conversation " + strconv.Itoa(i) + ": " + e.Message
 	return e
 }
 
-// batched sets the defaults of a batch.
-func (r *ChatRequest) batched() {
+// setBatchDefaults sets the defaults that differ from those of a chat.
+func (r *ChatRequest) setBatchDefaults() {
 	temperature, all := 0.7, 1.0
 	if r.Ask.Temperature == nil {
 		r.Ask.Temperature = &temperature
@@ -88,7 +89,7 @@ func (r *ChatRequest) batched() {
 	}
 }
 
-// Reply is one reply to all conversations: choice i answers conversation i.
+// Reply returns one reply to all conversations: choice i answers conversation i.
 func (r *BatchRequest) Reply(runs []*chat.Run, replies []chat.Reply) []byte {
 	var total chat.Usage
 	out := chatReply{ID: runs[0].ID, Object: "chat.completion", Created: runs[0].Created, Model: runs[0].Model}

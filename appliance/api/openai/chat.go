@@ -65,7 +65,7 @@ func chatLogprobs(f *fields, r *ChatRequest) {
 	}
 }
 
-// efforts are the words that reasoning_effort may be.
+// efforts lists the values of reasoning_effort.
 var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
 func effort(f *fields) string {
@@ -76,15 +76,15 @@ func effort(f *fields) string {
 	return e
 }
 
-// conversation reads what a chat template renders; /tokenize takes it too.
+// conversation reads the fields that a chat template renders. /tokenize has them too.
 func conversation(f *fields) *chat.Conversation {
 	c := &chat.Conversation{
 		AddGenerationPrompt: f.flag("add_generation_prompt", true),
 		ContinueFinal:       f.flag("continue_final_message", false),
 		Template:            f.str("chat_template"),
-		TemplateKwargs:      keptObject(f.object("chat_template_kwargs")),
+		TemplateKwargs:      cloneMembers(f.object("chat_template_kwargs")),
 		ReasoningEffort:     effort(f),
-		Documents:           kept(f.list("documents")),
+		Documents:           cloneValues(f.list("documents")),
 	}
 	if raw, ok := c.TemplateKwargs["chat_template"]; ok {
 		if c.Template, ok = rawjson.String(raw); !ok && string(raw) != "null" {
@@ -99,7 +99,7 @@ func conversation(f *fields) *chat.Conversation {
 	return c
 }
 
-// messages reads one conversation.
+// messages reads the messages of a conversation.
 func messages(f *fields) []chat.Message {
 	if !f.has("messages") {
 		f.fail(malformed("messages", "Field required: `messages`."))

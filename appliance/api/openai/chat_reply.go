@@ -25,7 +25,7 @@ type chatChoice struct {
 	TokenIDs     []int32          `json:"token_ids"`
 }
 
-// chatMessage keeps the keys that a text reply leaves null: clients expect them.
+// chatMessage has keys that are always null in a text reply, since clients expect them.
 type chatMessage struct {
 	Role         string     `json:"role"`
 	Content      *string    `json:"content"`
@@ -38,7 +38,7 @@ type chatMessage struct {
 	Old          *string    `json:"reasoning_content,omitempty"`
 }
 
-// Reply is the body of a whole reply.
+// Reply returns the body of a reply that is not streamed.
 func (r *ChatRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 	return encode(r.reply(run, replies))
 }
@@ -65,7 +65,7 @@ func (r *ChatRequest) reply(run *chat.Run, replies []chat.Reply) chatReply {
 	return out
 }
 
-// toolCall is a call in a whole reply.
+// toolCall is a call in a reply that is not streamed.
 type toolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
@@ -77,8 +77,8 @@ type toolFunction struct {
 	Arguments string `json:"arguments"`
 }
 
-// message is what the assistant said. Content that is empty beside reasoning or
-// calls is null.
+// message returns the assistant's message. Empty content is null if there is reasoning
+// or a call.
 func (w *Wire) message(run *chat.Run, r chat.Reply) chatMessage {
 	text := run.EchoPrefix + r.Text
 	m := chatMessage{Role: run.Role, Content: &text, ToolCalls: []toolCall{}}

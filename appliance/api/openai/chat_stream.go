@@ -2,7 +2,7 @@ package openai
 
 import "vapp.dev/appliance/chat"
 
-// chatChunk is one record of a stream; keys that were never set are absent.
+// chatChunk is one record of a stream. Keys without a value are absent.
 type chatChunk struct {
 	ID             string            `json:"id"`
 	Object         string            `json:"object"`
@@ -18,7 +18,7 @@ type chatChunkChoice struct {
 	Delta        chatDelta        `json:"delta"`
 	Logprobs     *chatLogprobList `json:"logprobs"`
 	FinishReason *string          `json:"finish_reason"`
-	StopReason   *any             `json:"stop_reason,omitempty"` // set, perhaps to null, in a choice's last chunk
+	StopReason   *any             `json:"stop_reason,omitempty"` // present in a choice's last chunk, possibly null
 	TokenIDs     []int32          `json:"token_ids,omitempty"`
 }
 
@@ -30,7 +30,7 @@ type chatDelta struct {
 	ToolCalls []callDelta `json:"tool_calls,omitempty"`
 }
 
-// callDelta is what a call has gained; id, type and name come in its first one.
+// callDelta is new text of a call. Only the first delta of a call has id, type and name.
 type callDelta struct {
 	Index    int           `json:"index"`
 	ID       string        `json:"id,omitempty"`
@@ -43,7 +43,7 @@ type functionDelta struct {
 	Arguments string `json:"arguments"`
 }
 
-// delta is what a choice has gained, without its tokens.
+// delta converts the new text and calls of a choice.
 func (w *Wire) delta(d *chat.Delta) chatDelta {
 	var out chatDelta
 	if d.Reasoning != "" {
@@ -82,7 +82,7 @@ func (s *ChatStream) chunk(c ...chatChunkChoice) chatChunk {
 	return out
 }
 
-// Begin says who speaks, once a choice, and with echo what was there before.
+// Begin writes the role of each choice and, with echo, the last message of the prompt.
 func (s *ChatStream) Begin(buf []byte) []byte {
 	none := ""
 	for i := range s.run.Choices() {
@@ -90,20 +90,20 @@ func (s *ChatStream) Begin(buf []byte) []byte {
 		if i == 0 && s.wire.ReturnTokenIDs {
 			c.PromptTokenIDs = s.run.Prompts[0].Tokens
 		}
-		buf = record(buf, s.untold(c))
+		buf = record(buf, s.withoutCompletion(c))
 	}
 	if s.run.EchoPrefix == "" {
 		return buf
 	}
 	for i := range s.run.Choices() {
 		c := s.chunk(chatChunkChoice{Index: i, Delta: chatDelta{Content: &s.run.EchoPrefix}})
-		buf = record(buf, s.untold(c))
+		buf = record(buf, s.withoutCompletion(c))
 	}
 	return buf
 }
 
-// untold leaves tokens out of the usage that no chunk has told yet.
-func (s *ChatStream) untold(c chatChunk) chatChunk {
+// withoutCompletion zeroes the completion tokens of the usage in initial chunks.
+func (s *ChatStream) withoutCompletion(c chatChunk) chatChunk {
 	if c.Usage != nil {
 		c.Usage.CompletionTokens, c.Usage.TotalTokens = 0, c.Usage.PromptTokens
 	}
@@ -125,7 +125,7 @@ func (s *ChatStream) Add(buf []byte, d chat.Delta) []byte {
 	return record(buf, s.chunk(c))
 }
 
-// End writes the usage if it was asked for, and the last record.
+// End writes the usage if requested, then the last record.
 func (s *ChatStream) End(buf []byte) []byte {
 	if s.wire.IncludeUsage {
 		c := s.chunk()

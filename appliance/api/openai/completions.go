@@ -13,7 +13,7 @@ type CompletionRequest struct {
 	Wire Wire
 }
 
-// defaultMaxTokens of a completion.
+// defaultMaxTokens is the default of max_tokens in a completion.
 const defaultMaxTokens = 16
 
 // DecodeCompletion reads the body of POST /v1/completions. Its errors are
@@ -39,7 +39,7 @@ func readCompletion(f *fields) (*CompletionRequest, error) {
 		r.Ask.Logprobs, r.Wire.TopLogprobs = n, *n
 	}
 	if n, p := r.Ask.Logprobs, r.Ask.PromptLogprobs; r.Ask.Echo && n != nil && (p == nil || *p >= 0 && *p < *n) {
-		r.Ask.PromptLogprobs = n // those of the prompt are told beside the reply's
+		r.Ask.PromptLogprobs = n // the reply's logprobs then include those of the prompt
 	}
 	if f.has("suffix") {
 		f.fail(chat.Errorf(chat.Invalid, "suffix", "suffix is not currently supported"))
@@ -60,8 +60,8 @@ func prompts(f *fields) []chat.Prompt {
 	return promptsOf(f, "prompt")
 }
 
-// promptsOf reads a string, an array of strings, an array of ids, or an array of
-// arrays of ids.
+// promptsOf reads a string, an array of strings, an array of token ids, or an array of
+// arrays of token ids.
 func promptsOf(f *fields, name string) []chat.Prompt {
 	v, ok := f.get(name)
 	if !ok {

@@ -25,7 +25,7 @@ type textChoice struct {
 	PromptTokenIDs []int32                    `json:"prompt_token_ids"`
 }
 
-// Reply is the body of a whole reply.
+// Reply returns the body of a reply that is not streamed.
 func (r *CompletionRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 	w := &r.Wire
 	out := textReply{ID: run.ID, Object: "text_completion", Created: run.Created, Model: run.Model, Usage: usageOf(run.Usage())}
@@ -50,7 +50,7 @@ func notNil(ids []int32) []int32 {
 	return ids
 }
 
-// textChunk is one record of a stream, written with all its fields.
+// textChunk is one record of a stream. All its keys are always present.
 type textChunk struct {
 	ID      string            `json:"id"`
 	Object  string            `json:"object"`
@@ -82,7 +82,7 @@ func (r *CompletionRequest) Stream(run *chat.Run) Stream {
 	return &TextStream{run: run, wire: &r.Wire, begun: make([]bool, run.Choices())}
 }
 
-// Begin writes nothing: a completion has no role.
+// Begin writes nothing, since a completion has no role.
 func (s *TextStream) Begin(buf []byte) []byte { return buf }
 
 // Add writes one delta.
@@ -108,7 +108,7 @@ func (s *TextStream) Add(buf []byte, d chat.Delta) []byte {
 	return record(buf, out)
 }
 
-// End writes the usage if it was asked for, and the last record.
+// End writes the usage if requested, then the last record.
 func (s *TextStream) End(buf []byte) []byte {
 	if s.wire.IncludeUsage {
 		buf = record(buf, textChunk{

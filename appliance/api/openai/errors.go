@@ -9,7 +9,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// ErrorBody is the error object; all four keys are always there.
+// ErrorBody is the body of an error. All four keys are always present.
 type ErrorBody struct {
 	Error struct {
 		Message string  `json:"message"`
@@ -37,22 +37,23 @@ var statuses = map[chat.Kind]struct {
 	chat.Gone:         {StatusClientClosed, "ClientClosedRequest"},
 }
 
-// StatusClientClosed is for a client that left, or ended its side of the connection.
+// StatusClientClosed is the status of a request whose client closed the connection, or
+// its side of it.
 const StatusClientClosed = 499
 
-// Status is the HTTP status of an error.
+// Status returns the HTTP status of an error.
 func Status(e *chat.Error) int { return statuses[e.Kind].status }
 
-// Error is the body of an error. Only the message is for clients; the cause is not.
+// Error returns the body of an error. It contains the message but not the cause.
 func Error(e *chat.Error) []byte {
 	s := statuses[e.Kind]
 	return ErrorOf(s.status, s.kind, e.Param, e.Message)
 }
 
-// addresses are Go's and Python's ways to print where a value lives.
+// addresses matches memory addresses as Go and Python print them.
 var addresses = regexp.MustCompile(` at 0x[0-9a-fA-F]+>|0xc[0-9a-f]{9}`)
 
-// ErrorOf is the body of an error that has no Kind, such as 404 and 405.
+// ErrorOf returns the body of an error without a Kind, such as 404 and 405.
 func ErrorOf(status int, kind, param, message string) []byte {
 	var b ErrorBody
 	b.Error.Message = addresses.ReplaceAllString(message, ">")
@@ -63,8 +64,8 @@ func ErrorOf(status int, kind, param, message string) []byte {
 	return encode(b)
 }
 
-// encode writes JSON as other servers do, without escaping HTML. The types of
-// this package cannot fail to encode.
+// encode returns v as JSON without escaping HTML. The types of this package cannot
+// fail to encode.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

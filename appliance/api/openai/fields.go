@@ -11,18 +11,18 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// fields reads a JSON object by name. The first thing that is wrong stays in
-// err; every later reading gives the zero value. Names are exact, a null is as
-// if absent, of a name given twice the last value counts.
+// fields reads a JSON object field by field. err keeps the first error; later reads
+// return the zero value. Names are case-sensitive, a null counts as absent, and for a
+// duplicate name the last value counts.
 type fields struct {
-	at   string // path in front of a name, such as "stream_options."
+	at   string // path prefix of the fields, such as "stream_options."
 	raw  map[string]json.RawMessage
 	seen map[string]bool
 	err  *chat.Error
 }
 
-// body reads a request's body: one JSON object and nothing after it. What it returns
-// are parts of b: Ask and Wire keep copies.
+// body returns a reader of a request's body, which must be one JSON object. The values
+// are slices of b; decoded requests must hold copies only.
 func body(b []byte) (*fields, *chat.Error) {
 	if err := rawjson.Check(b); err != nil {
 		return nil, malformed("", "JSON decode error: %v.", err)
@@ -45,17 +45,17 @@ func malformed(param, format string, args ...any) *chat.Error {
 	return chat.Errorf(chat.Malformed, param, format, args...)
 }
 
-// maxItems bounds what an array or object may hold before it is taken apart,
-// arrays of token ids excepted.
+// maxItems is the maximum number of elements of an array, except arrays of token ids,
+// and of members of an object.
 const maxItems = 1 << 17
 
-// object takes an object apart; a null is none.
+// object returns the members of an object. It returns false for null.
 func object(v json.RawMessage) (map[string]json.RawMessage, bool) {
 	return rawjson.Object(v, maxItems)
 }
 
-// checkSize refuses deep nesting and too many values before anything recursive sees
-// them.
+// checkSize returns an error for too deep nesting or too many values. It runs before
+// recursive code reads the text.
 func checkSize(b []byte) *chat.Error {
 	if err := rawjson.CheckSize(b); err != nil {
 		return malformed("", "JSON decode error: %v.", err)
@@ -63,7 +63,7 @@ func checkSize(b []byte) *chat.Error {
 	return nil
 }
 
-// get returns a value that is there and not null.
+// get returns a field's value, and false if it is absent or null.
 func (f *fields) get(name string) (json.RawMessage, bool) {
 	f.seen[name] = true
 	v, ok := f.raw[name]
@@ -73,7 +73,7 @@ func (f *fields) get(name string) (json.RawMessage, bool) {
 	return v, true
 }
 
-// has reports that a value is there and not null.
+// has reports whether a field is present and not null.
 func (f *fields) has(name string) bool {
 	_, ok := f.get(name)
 	return ok
@@ -93,32 +93,32 @@ func (f *fields) failIf(e *chat.Error) {
 	}
 }
 
-// refusals are fields that mean something this server does not do, with what to do
-// about it.
-var refusals = []struct{ name, why string }{
+// unsupportedFields lists fields that are refused, with a remedy.
+var unsupportedFields = []struct{ name, why string }{
 	{"prompt_embeds", "this server takes prompts as text or token ids, not as embeddings: send `prompt`."},
 	{"logits_processors", "this server runs no code of its clients: use logit_bias, bad_words or allowed_token_ids."},
 	{"audio", "the model speaks text alone: leave the field out."},
 }
 
-// hints are objects for parts of vLLM that this server does not have, and whose absence
-// changes no token of a reply: they are checked, ignored and logged like unknown fields.
-var hints = []string{"kv_transfer_params", "vllm_xargs", "mm_processor_kwargs", "media_io_kwargs"}
+// ignoredObjects lists fields for parts of vLLM that this server does not have and that
+// do not change the tokens of a reply. They must be objects; they are logged like
+// unknown fields.
+var ignoredObjects = []string{"kv_transfer_params", "vllm_xargs", "mm_processor_kwargs", "media_io_kwargs"}
 
-// judge refuses refusals, and checks hints.
-func (f *fields) judge() {
-	for _, r := range refusals {
+// checkUnsupported refuses unsupportedFields, and checks the type of ignoredObjects.
+func (f *fields) checkUnsupported() {
+	for _, r := range unsupportedFields {
 		if f.has(r.name) {
 			f.fail(chat.Errorf(chat.Invalid, r.name, "`%s` is not supported: %s", r.name, r.why))
 		}
 	}
-	for _, name := range hints {
+	for _, name := range ignoredObjects {
 		f.object(name)
 		delete(f.seen, name)
 	}
 }
 
-// wrong says that a field has another type than want.
+// wrong fails since a field does not have the type that want describes.
 func (f *fields) wrong(name, want string) {
 	f.fail(malformed(f.at+name, "`%s%s` must be %s.", f.at, name, want))
 }
@@ -158,8 +158,7 @@ func (f *fields) flag(name string, absent bool) bool {
 	return absent
 }
 
-// number reads a number; JSON has no infinities, and one out of a double's range
-// is refused.
+// number reads a number. It fails for one outside the range of float64.
 func (f *fields) number(name string) *float64 {
 	v, ok := f.get(name)
 	if !ok {
@@ -180,7 +179,7 @@ func (f *fields) numberOr(name string, absent float64) float64 {
 	return absent
 }
 
-// integer reads a whole number, also one written as 3.0.
+// integer reads an integer, also in a form such as 3.0.
 func (f *fields) integer(name string) *int64 {
 	v, ok := f.get(name)
 	if !ok {
@@ -208,7 +207,7 @@ func wholeNumber(v json.RawMessage) (int64, bool) {
 	return int64(d), true
 }
 
-// intOpt reads an integer that fits 32 bits, as all counts do.
+// intOpt reads a 32-bit integer.
 func (f *fields) intOpt(name string) *int {
 	x := f.integer(name)
 	if x == nil {
@@ -229,7 +228,7 @@ func (f *fields) intOr(name string, absent int) int {
 	return absent
 }
 
-// list reads an array of anything.
+// list reads an array of any values.
 func (f *fields) list(name string) []json.RawMessage {
 	v, ok := f.get(name)
 	if !ok {
@@ -243,8 +242,8 @@ func (f *fields) list(name string) []json.RawMessage {
 	return out
 }
 
-// kept returns copies of values, so that they do not keep the whole body in memory.
-func kept(list []json.RawMessage) []json.RawMessage {
+// cloneValues copies values, so that they do not keep the whole body in memory.
+func cloneValues(list []json.RawMessage) []json.RawMessage {
 	if list == nil {
 		return nil
 	}
@@ -255,8 +254,8 @@ func kept(list []json.RawMessage) []json.RawMessage {
 	return out
 }
 
-// keptObject is kept for the members of an object.
-func keptObject(raw map[string]json.RawMessage) map[string]json.RawMessage {
+// cloneMembers copies the members of an object, as cloneValues does.
+func cloneMembers(raw map[string]json.RawMessage) map[string]json.RawMessage {
 	if raw == nil {
 		return nil
 	}
@@ -267,7 +266,7 @@ func keptObject(raw map[string]json.RawMessage) map[string]json.RawMessage {
 	return out
 }
 
-// ints reads an array of integers of 32 bits; nil when absent.
+// ints reads an array of 32-bit integers; nil when absent.
 func (f *fields) ints(name string) []int32 {
 	v, ok := f.get(name)
 	if !ok {
@@ -281,7 +280,7 @@ func (f *fields) ints(name string) []int32 {
 	return list
 }
 
-// strings reads an array of strings, or one string when alone.
+// strings reads a string or an array of strings.
 func (f *fields) strings(name string) []string {
 	v, ok := f.get(name)
 	if !ok {
@@ -316,7 +315,7 @@ func (f *fields) object(name string) map[string]json.RawMessage {
 	return out
 }
 
-// unknown lists the fields that nobody has asked for.
+// unknown returns the names of the fields that were not read.
 func (f *fields) unknown() []string {
 	var out []string
 	for name := range f.raw {

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// checkError holds an error against the shape that all must have.
+// checkError checks that an error is a *chat.Error, not internal, with a valid body.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	var e *chat.Error
@@ -163,7 +163,8 @@ func FuzzDecodeTokens(f *testing.F) {
 	})
 }
 
-// TestBounds: bodies that are small to send and large to take apart.
+// TestBounds checks that bodies with too many values are refused: they are small to
+// send and large to decode.
 func TestBounds(t *testing.T) {
 	many := func(open, item, end string) string {
 		b := []byte(open)

@@ -4,15 +4,15 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// GenerateRequest is a decoded body of POST /inference/v1/generate: tokens in, tokens
-// out.
+// GenerateRequest is a decoded body of POST /inference/v1/generate, which continues
+// token ids with token ids.
 type GenerateRequest struct {
 	Ask  chat.RequestParams
 	Wire Wire
 }
 
-// DecodeGenerate reads the body of POST /inference/v1/generate, as …/render makes it.
-// Its errors are *chat.Error.
+// DecodeGenerate reads the body of POST /inference/v1/generate, in the form that the
+// render routes return. Its errors are *chat.Error.
 func DecodeGenerate(b []byte) (*GenerateRequest, error) {
 	f, bad := body(b)
 	if bad != nil {
@@ -45,8 +45,8 @@ func readGenerate(f *fields) (*GenerateRequest, error) {
 	return r, nil
 }
 
-// generateSampling reads p, the sampling_params of f. What they leave open is neutral:
-// whoever made them has seen the server's defaults.
+// generateSampling reads p, the sampling_params of f. Absent parameters have neutral
+// values: the render routes have already applied the server's defaults.
 func generateSampling(p, f *fields, r *GenerateRequest) {
 	a := &r.Ask
 	sampling(p, a)
@@ -84,7 +84,7 @@ type generateChoice struct {
 	TokenIDs     []int32          `json:"token_ids"`
 }
 
-// Reply is the body of a whole reply.
+// Reply returns the body of a reply that is not streamed.
 func (r *GenerateRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 	out := generateReply{RequestID: run.ID, PromptLogprobs: r.Wire.prompt(run.Prompts[0].Logprobs)}
 	for _, reply := range replies {
@@ -108,7 +108,7 @@ type generateChunk struct {
 	Usage     *usage           `json:"usage,omitempty"`
 }
 
-// GenerateStream writes the records of one streamed reply: tokens as they come.
+// GenerateStream writes the records of one streamed reply.
 type GenerateStream struct {
 	run *chat.Run
 	r   *GenerateRequest
@@ -132,7 +132,7 @@ func (s *GenerateStream) Add(buf []byte, d chat.Delta) []byte {
 	return record(buf, c)
 }
 
-// End writes the usage if it was asked for, and the last record.
+// End writes the usage if requested, then the last record.
 func (s *GenerateStream) End(buf []byte) []byte {
 	if s.r.Wire.IncludeUsage {
 		buf = record(buf, generateChunk{RequestID: s.run.ID, Choices: []generateChoice{}, Usage: usageOf(s.run.Usage())})

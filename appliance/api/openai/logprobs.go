@@ -7,7 +7,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// chatLogprobList is logprobs of a chat choice.
+// chatLogprobList holds the logprobs of a chat choice.
 type chatLogprobList struct {
 	Content []chatLogprob `json:"content"`
 }
@@ -30,8 +30,8 @@ func (w *Wire) name(id int32, text string) string {
 	return text
 }
 
-// entry converts a logprob. Its bytes are the token's own, whatever its name is: joined they
-// are the text, also where tokens are parts of a character.
+// entry converts a logprob. Its bytes are always the token's own, so that the joined
+// bytes are the text even where a character has several tokens.
 func (w *Wire) entry(id int32, text string, own []byte, p float32) topLogprob {
 	t := topLogprob{Token: w.name(id, text), Logprob: p, Bytes: make([]int, len(own))}
 	for i, b := range own {
@@ -40,7 +40,7 @@ func (w *Wire) entry(id int32, text string, own []byte, p float32) topLogprob {
 	return t
 }
 
-// chat converts the logprobs of a delta; nil when none were asked for.
+// chat converts the logprobs of a delta to the form of chats; nil for none.
 func (w *Wire) chat(list []chat.TokenLogprob) *chatLogprobList {
 	if len(list) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (w *Wire) chat(list []chat.TokenLogprob) *chatLogprobList {
 	out := &chatLogprobList{}
 	for _, l := range list {
 		c := chatLogprob{topLogprob: w.entry(l.Token, l.Text, l.Bytes, l.Logprob), Top: []topLogprob{}}
-		for _, t := range cut(l.Top, w.TopLogprobs) {
+		for _, t := range topK(l.Top, w.TopLogprobs) {
 			c.Top = append(c.Top, w.entry(t.Token, t.Text, t.Bytes, t.Logprob))
 		}
 		out.Content = append(out.Content, c)
@@ -56,15 +56,15 @@ func (w *Wire) chat(list []chat.TokenLogprob) *chatLogprobList {
 	return out
 }
 
-// cut keeps the k best; -1 keeps all.
-func cut(top []chat.TopLogprob, k int) []chat.TopLogprob {
+// topK returns the first k alternatives; all for −1.
+func topK(top []chat.TopLogprob, k int) []chat.TopLogprob {
 	if k < 0 || k > len(top) {
 		return top
 	}
 	return top[:k]
 }
 
-// textLogprobs is logprobs of a completion choice: lists of equal length.
+// textLogprobs holds the logprobs of a completion choice in lists of equal length.
 type textLogprobs struct {
 	TextOffset    []int                `json:"text_offset"`
 	TokenLogprobs []*float32           `json:"token_logprobs"`
@@ -72,7 +72,7 @@ type textLogprobs struct {
 	TopLogprobs   []map[string]float32 `json:"top_logprobs"`
 }
 
-// text converts the logprobs of a delta.
+// text converts the logprobs of a delta to the form of completions.
 func (w *Wire) text(list []chat.TokenLogprob) *textLogprobs {
 	if len(list) == 0 {
 		return nil
@@ -88,8 +88,8 @@ func (w *Wire) text(list []chat.TokenLogprob) *textLogprobs {
 			continue
 		}
 		top := map[string]float32{}
-		for _, t := range slices.Backward(cut(l.Top, w.TopLogprobs)) {
-			top[w.name(t.Token, t.Text)] = t.Logprob // of tokens with the same text the best counts
+		for _, t := range slices.Backward(topK(l.Top, w.TopLogprobs)) {
+			top[w.name(t.Token, t.Text)] = t.Logprob // for tokens with the same text the best remains
 		}
 		top[name] = l.Logprob
 		out.TokenLogprobs = append(out.TokenLogprobs, &l.Logprob)
@@ -98,14 +98,15 @@ func (w *Wire) text(list []chat.TokenLogprob) *textLogprobs {
 	return out
 }
 
-// promptLogprob is one entry of prompt_logprobs, by token id.
+// promptLogprob is the entry of one token id in prompt_logprobs.
 type promptLogprob struct {
 	Logprob float32 `json:"logprob"`
 	Rank    int32   `json:"rank"`
 	Decoded string  `json:"decoded_token"`
 }
 
-// prompt converts prompt_logprobs: null first, then a map a token.
+// prompt converts prompt_logprobs to a list of one map for each token. The first
+// token, which has no logprob, is null.
 func (w *Wire) prompt(list []chat.TokenLogprob) []map[string]promptLogprob {
 	if w.PromptLogprobs == nil || len(list) == 0 {
 		return nil
@@ -116,7 +117,7 @@ func (w *Wire) prompt(list []chat.TokenLogprob) []map[string]promptLogprob {
 			continue
 		}
 		out[i] = map[string]promptLogprob{}
-		for rank, t := range cut(l.Top, *w.PromptLogprobs) {
+		for rank, t := range topK(l.Top, *w.PromptLogprobs) {
 			out[i][strconv.Itoa(int(t.Token))] = promptLogprob{t.Logprob, int32(rank + 1), t.Text}
 		}
 		out[i][strconv.Itoa(int(l.Token))] = promptLogprob{l.Logprob, l.Rank, l.Text}

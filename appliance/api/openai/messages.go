@@ -32,7 +32,7 @@ func message(i int, raw json.RawMessage) (chat.Message, *chat.Error) {
 		f.fail(bad)
 	}
 	if m.Role == "developer" {
-		m.Tools = kept(list)
+		m.Tools = cloneValues(list)
 	}
 	if f.err != nil {
 		return m, f.err
@@ -66,13 +66,13 @@ func content(f *fields, m *chat.Message) {
 	}
 }
 
-// textParts names the field that holds the text of each kind of part.
+// textParts maps the type of a part to the field that holds its text.
 var textParts = map[string]string{
 	"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking",
 }
 
-// mediaParts are the kinds that a text model cannot take; the short forms have
-// the kind as their only name.
+// mediaParts lists the types of parts that a text model does not accept. In the short
+// form a part has this name as its only key.
 var mediaParts = []string{"image_url", "input_audio", "audio_url", "video_url", "image_pil", "image_embeds", "audio_embeds", "file", "input_image"}
 
 func part(at string, raw json.RawMessage) (chat.Part, *chat.Error) {
@@ -106,7 +106,8 @@ func part(at string, raw json.RawMessage) (chat.Part, *chat.Error) {
 	return p, nil
 }
 
-// shortForm is the type of a part that names none: {"text": …}, {"image_url": …}.
+// shortForm returns the type of a part without the field type: {"text": …},
+// {"image_url": …}.
 func shortForm(f *fields) string {
 	for _, media := range mediaParts {
 		if f.has(media) {
@@ -121,7 +122,7 @@ func shortForm(f *fields) string {
 	return ""
 }
 
-// toolCalls reads the calls of an assistant's turn; an empty array is as none.
+// toolCalls reads the calls of an assistant's turn. An empty array counts as absent.
 func toolCalls(f *fields) []chat.ToolCall {
 	var out []chat.ToolCall
 	for i, raw := range f.list("tool_calls") {
@@ -137,7 +138,7 @@ func toolCalls(f *fields) []chat.ToolCall {
 			call.wrong("function", "an object")
 		}
 		c := chat.ToolCall{ID: call.str("id"), Name: fn.str("name")}
-		call.str("type") // there is but one
+		call.str("type") // always "function"
 		if v, ok := fn.get("arguments"); ok && v[0] == '{' {
 			c.Arguments = string(v)
 		} else {

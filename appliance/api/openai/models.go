@@ -1,6 +1,6 @@
 package openai
 
-// Model is what /v1/models tells of a served name.
+// Model is the entry of a served name in /v1/models.
 type Model struct {
 	ID          string            `json:"id"`
 	Object      string            `json:"object"`
@@ -27,14 +27,14 @@ type modelPermission struct {
 	IsBlocking         bool    `json:"is_blocking"`
 }
 
-// ModelFacts are the same for all names of a model.
+// ModelFacts are the attributes that all served names of a model share.
 type ModelFacts struct {
-	Root     string // where it came from
+	Root     string // source of the model
 	ModelLen int    // tokens
 	Created  int64  // Unix time
 }
 
-// NewModel describes one served name; permission is the id of its permission.
+// NewModel returns the entry of a served name; permission is the id of its permission.
 func NewModel(name, permission string, facts ModelFacts) Model {
 	return Model{
 		ID: name, Object: "model", Created: facts.Created, OwnedBy: "vapp", Root: facts.Root, MaxModelLen: facts.ModelLen,
@@ -45,7 +45,7 @@ func NewModel(name, permission string, facts ModelFacts) Model {
 	}
 }
 
-// Body is the description as JSON.
+// Body returns the entry as JSON.
 func (m Model) Body() []byte { return encode(m) }
 
 type modelList struct {
@@ -53,7 +53,7 @@ type modelList struct {
 	Data   []Model `json:"data"`
 }
 
-// ModelList is the body of a reply of GET /v1/models.
+// ModelList returns the body of a reply of GET /v1/models.
 func ModelList(models []Model) []byte {
 	return encode(modelList{"list", models})
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// dtypes are the formats in which vectors are written as bytes.
+// dtypes maps the values of embed_dtype to number formats.
 var dtypes = map[string]dtype{
 	"float32":  {bytes: 4},
 	"float16":  {bytes: 2, exponent: 5, mantissa: 10},
@@ -18,17 +18,17 @@ var dtypes = map[string]dtype{
 // dtype is a floating-point format of at most 16 bits; without a mantissa it is float32.
 type dtype struct {
 	bytes, exponent, mantissa int
-	finite                    bool // it has no infinities: what is too large is NaN
+	finite                    bool // no infinities: values that are too large become NaN
 }
 
-// bits are those of x, rounded to the nearest, ties to the even one.
+// bits returns x in the format, rounded to nearest, ties to even.
 func (d dtype) bits(x float32) uint32 {
 	b := math.Float32bits(x)
 	if d.mantissa == 0 {
 		return b
 	}
 	sign := b >> 31 << (d.exponent + d.mantissa)
-	all := uint32(1)<<(d.exponent+d.mantissa) - 1 // exponent and mantissa of ones
+	all := uint32(1)<<(d.exponent+d.mantissa) - 1 // all bits of exponent and mantissa
 	infinite, most := all-(1<<d.mantissa-1), all-(1<<d.mantissa)
 	if d.finite {
 		infinite, most = all, all-1
@@ -36,14 +36,14 @@ func (d dtype) bits(x float32) uint32 {
 	if x != x {
 		return sign | all
 	}
-	// The value in units of the least that d has at this exponent.
+	// The value in units of the last place of d at this exponent.
 	bias := 1<<(d.exponent-1) - 1
 	e := max(int(b>>23&0xff)-127, 1-bias)
 	units := math.RoundToEven(math.Ldexp(math.Abs(float64(x)), d.mantissa-e))
 	if math.IsInf(float64(x), 0) || units >= 1<<62 {
 		return sign | infinite
 	}
-	// One more exponent for each 2^mantissa units: what rounds up to it, carries.
+	// A mantissa that rounds up to 2^mantissa carries into the exponent.
 	out := uint64(e+bias-1)<<d.mantissa + uint64(units)
 	if out > uint64(most) {
 		return sign | infinite
@@ -51,7 +51,7 @@ func (d dtype) bits(x float32) uint32 {
 	return sign | uint32(out)
 }
 
-// pack writes numbers one after the other.
+// pack returns the bytes of all numbers.
 func (w *PoolWire) pack(values []float32) []byte {
 	d := dtypes[w.Dtype]
 	out := make([]byte, len(values)*d.bytes)
@@ -73,7 +73,7 @@ func (w *PoolWire) pack(values []float32) []byte {
 	return out
 }
 
-// base64 is pack in text.
+// base64 returns the bytes of all numbers in base64.
 func (w *PoolWire) base64(values []float32) string {
 	return base64.StdEncoding.EncodeToString(w.pack(values))
 }

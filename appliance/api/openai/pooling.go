@@ -11,10 +11,10 @@ type PoolRequest struct {
 	Wire PoolWire
 }
 
-// PoolWire is how vectors are written.
+// PoolWire is the requested form of vectors.
 type PoolWire struct {
 	Encoding string // float, base64, bytes, bytes_only
-	Dtype    string // of the latter three: a key of dtypes
+	Dtype    string // key of dtypes, for encodings other than float
 	Big      bool   // big-endian
 	Unknown  []string
 }
@@ -32,7 +32,8 @@ func DecodeClassify(b []byte) (*PoolRequest, error) {
 	return decodePool(b, func(*fields) string { return chat.TaskClassify })
 }
 
-// poolTask is the task of /pooling; encode is its usual one by its name of old.
+// poolTask reads the task of /pooling. It returns "", the model's default, for the
+// older name encode.
 func poolTask(f *fields) string {
 	if task := f.str("task"); task != "encode" {
 		return task
@@ -54,14 +55,14 @@ func readPool(f *fields, task func(*fields) string) (*PoolRequest, error) {
 	case f.has("messages"):
 		r.Ask.AddSpecialTokens = f.flag("add_special_tokens", false)
 		r.Ask.Chat = conversation(f)
-		r.Ask.Chat.AddGenerationPrompt = f.flag("add_generation_prompt", false) // nobody speaks next
+		r.Ask.Chat.AddGenerationPrompt = f.flag("add_generation_prompt", false) // no reply follows
 	case f.has("input"):
 		r.Ask.AddSpecialTokens = f.flag("add_special_tokens", true)
 		r.Ask.Inputs = promptsOf(f, "input")
 	default:
 		f.fail(malformed("input", "Field required: `input` or `messages`."))
 	}
-	pooled(f, &r.Ask)
+	poolingFields(f, &r.Ask)
 	r.Ask.Dimensions = f.intOpt("dimensions")
 	r.Wire.read(f)
 	if f.err != nil {
@@ -71,8 +72,8 @@ func readPool(f *fields, task func(*fields) string) (*PoolRequest, error) {
 	return r, nil
 }
 
-// pooled reads the fields that all requests to a model that pools share.
-func pooled(f *fields, a *pooling.Params) {
+// poolingFields reads the fields that all requests to a pooling model share.
+func poolingFields(f *fields, a *pooling.Params) {
 	a.Model, a.ID = f.str("model"), f.str("request_id")
 	a.Truncate = f.intOpt("truncate_prompt_tokens")
 	a.TruncationSide = f.str("truncation_side")
@@ -87,10 +88,10 @@ func pooled(f *fields, a *pooling.Params) {
 	if f.has("mm_processor_kwargs") {
 		f.fail(chat.Errorf(chat.Invalid, "mm_processor_kwargs", "`mm_processor_kwargs` is not supported by this server: the model reads text. Leave the field out."))
 	}
-	f.seen["user"] = true // OpenAI's, without effect
+	f.seen["user"] = true // ignored
 }
 
-// read reads how vectors are to be written.
+// read reads the form of vectors.
 func (w *PoolWire) read(f *fields) {
 	w.Encoding, w.Dtype = f.str("encoding_format"), f.str("embed_dtype")
 	switch w.Encoding {

@@ -6,17 +6,17 @@ import (
 	"vapp.dev/appliance/chat/pooling"
 )
 
-// PoolBody is the body of a reply: JSON, or bytes with what they are in Metadata.
+// PoolBody is the body of a reply: JSON, or bytes that Metadata describes.
 type PoolBody struct {
 	JSON     []byte
 	Bytes    []byte
-	Metadata []byte // JSON, of encoding_format bytes; nil: nothing says it
+	Metadata []byte // JSON, for encoding_format "bytes"; else nil
 }
 
 type vectorItem struct {
 	Index  int    `json:"index"`
 	Object string `json:"object"`
-	// Of /v1/embeddings the first, of /pooling the second.
+	// Embedding is set for /v1/embeddings, Data for /pooling.
 	Embedding any `json:"embedding,omitempty"`
 	Data      any `json:"data,omitempty"`
 }
@@ -30,12 +30,12 @@ type vectorReply struct {
 	Usage   *usage       `json:"usage"`
 }
 
-// Embeddings is the reply of /v1/embeddings.
+// Embeddings returns the body of a reply of /v1/embeddings.
 func (w *PoolWire) Embeddings(p *pooling.Output) PoolBody {
 	return w.vectors(p, func(i int, v any) vectorItem { return vectorItem{Index: i, Object: "embedding", Embedding: v} })
 }
 
-// Pooling is the reply of /pooling.
+// Pooling returns the body of a reply of /pooling.
 func (w *PoolWire) Pooling(p *pooling.Output) PoolBody {
 	return w.vectors(p, func(i int, v any) vectorItem { return vectorItem{Index: i, Object: "pooling", Data: v} })
 }
@@ -51,7 +51,7 @@ func (w *PoolWire) vectors(p *pooling.Output, item func(int, any) vectorItem) Po
 	return PoolBody{JSON: encode(out)}
 }
 
-// value is one input's numbers as JSON has them.
+// value returns the numbers of one input in their JSON form.
 func (w *PoolWire) value(v pooling.Vectors) any {
 	switch {
 	case w.Encoding == "base64":
@@ -66,7 +66,7 @@ func (w *PoolWire) value(v pooling.Vectors) any {
 	return rows
 }
 
-// place is where an input's numbers lie in a body of bytes.
+// place describes the position and format of an input's numbers in a body of bytes.
 type place struct {
 	Index      int    `json:"index"`
 	EmbedDtype string `json:"embed_dtype"`
@@ -76,7 +76,7 @@ type place struct {
 	Shape      []int  `json:"shape"`
 }
 
-// raw is all numbers, input after input.
+// raw returns a body of bytes with the numbers of all inputs.
 func (w *PoolWire) raw(p *pooling.Output) PoolBody {
 	out, order := PoolBody{Bytes: []byte{}}, "little"
 	if w.Big {
@@ -104,7 +104,7 @@ func (w *PoolWire) raw(p *pooling.Output) PoolBody {
 	return out
 }
 
-// listReply is what all replies of JSON begin with.
+// listReply holds the first fields of all JSON replies.
 type listReply struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -139,7 +139,7 @@ type scoreReply struct {
 
 func listOf(p *pooling.Output) listReply { return listReply{p.ID, "list", p.Created, p.Model} }
 
-// Classes is the reply of /classify; labels are the classes' names.
+// Classes returns the body of a reply of /classify; labels are the names of the classes.
 func Classes(p *pooling.Output, labels []string) []byte {
 	out := classReply{listReply: listOf(p), Data: []classItem{}, Usage: usageOf(p.Usage)}
 	for i, v := range p.Data {
@@ -154,7 +154,7 @@ func Classes(p *pooling.Output, labels []string) []byte {
 	return encode(out)
 }
 
-// Scores is the reply of /score.
+// Scores returns the body of a reply of /score.
 func Scores(p *pooling.Output) []byte {
 	out := scoreReply{listReply: listOf(p), Data: []scoreItem{}, Usage: usageOf(p.Usage)}
 	for i, v := range p.Data {
@@ -186,7 +186,8 @@ type rankReply struct {
 	Results []rankedItem `json:"results"`
 }
 
-// Ranking is the reply of /rerank: the best first, equals in the order they came in.
+// Ranking returns the body of a reply of /rerank: documents by falling score, equal
+// scores in the order of the request.
 func (r *ScoreRequest) Ranking(p *pooling.Output) []byte {
 	out := rankReply{p.ID, p.Model, rankUsage{p.Usage.Prompt, p.Usage.Prompt}, []rankedItem{}}
 	for i, v := range p.Data {

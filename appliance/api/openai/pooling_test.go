@@ -11,8 +11,8 @@ import (
 	"vapp.dev/appliance/chat/pooling"
 )
 
-// TestNumbers rounds to each format as its definition says: to the nearest, ties to the
-// even one, what is below the least to zero, what is too large to infinity or NaN.
+// TestNumbers checks the rounding to each format: to nearest, ties to even, too small
+// values to zero, too large ones to infinity or NaN.
 func TestNumbers(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for name, cases := range map[string]map[float32]uint32{
@@ -33,7 +33,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestNumbersOfAllHalves: what a format can hold, comes back.
+// TestNumbersOfAllHalves checks that every finite float16 converts to itself.
 func TestNumbersOfAllHalves(t *testing.T) {
 	for b := range uint32(0x7c00) {
 		e, m := int(b>>10), float64(b&0x3ff)
@@ -47,8 +47,8 @@ func TestNumbersOfAllHalves(t *testing.T) {
 	}
 }
 
-// TestBytes: a body of bytes is all numbers one after the other, and its metadata says which
-// are whose.
+// TestBytes checks that a body of bytes has the numbers of all inputs, and that its
+// metadata has the position of each input.
 func TestBytes(t *testing.T) {
 	p := &pooling.Output{ID: "embd-1", Model: "m", Data: []pooling.Vectors{{Values: []float32{1, -2}}, {Rows: 2, Values: []float32{1, 2, 3, 4}}}}
 	w := PoolWire{Encoding: "bytes", Dtype: "float32", Big: true}
@@ -72,7 +72,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// FuzzPooling: any body is refused in words or read, whichever route it is for.
+// FuzzPooling checks that every route's decoder either refuses a body with a message or
+// decodes it.
 func FuzzPooling(f *testing.F) {
 	for _, s := range []string{
 		`{"input":"x"}`, `{"input":["a","b"],"dimensions":2,"encoding_format":"base64"}`, `{"input":[[1,2],[3]],"embed_dtype":"fp8_e4m3","endianness":"big"}`,

@@ -8,62 +8,63 @@ import (
 	"vapp.dev/appliance/chat/structured"
 )
 
-// generateBody is what POST /inference/v1/generate takes and …/render makes.
+// generateBody is the request body of POST /inference/v1/generate, which the render
+// routes return.
 type generateBody struct {
-	RequestID        string         `json:"request_id"`
-	TokenIDs         []int32        `json:"token_ids" required:"true" nullable:"false" minItems:"1"`
-	Features         *struct{}      `json:"features"`
-	SamplingParams   samplingParams `json:"sampling_params" required:"true"`
-	Model            string         `json:"model"`
-	Stream           bool           `json:"stream"`
-	StreamOptions    *streamWish    `json:"stream_options"`
-	CacheSalt        *string        `json:"cache_salt"`
-	Priority         int            `json:"priority"`
-	ReasoningEnded   bool           `json:"reasoning_ended"`
-	KVTransferParams *struct{}      `json:"kv_transfer_params"`
+	RequestID        string                 `json:"request_id"`
+	TokenIDs         []int32                `json:"token_ids" required:"true" nullable:"false" minItems:"1"`
+	Features         *struct{}              `json:"features"`
+	SamplingParams   samplingParams         `json:"sampling_params" required:"true"`
+	Model            string                 `json:"model"`
+	Stream           bool                   `json:"stream"`
+	StreamOptions    *renderedStreamOptions `json:"stream_options"`
+	CacheSalt        *string                `json:"cache_salt"`
+	Priority         int                    `json:"priority"`
+	ReasoningEnded   bool                   `json:"reasoning_ended"`
+	KVTransferParams *struct{}              `json:"kv_transfer_params"`
 }
 
-type streamWish struct {
+type renderedStreamOptions struct {
 	IncludeUsage    bool `json:"include_usage"`
 	ContinuousUsage bool `json:"continuous_usage_stats"`
 }
 
-// samplingParams are vLLM's, by their names.
+// samplingParams are vLLM's SamplingParams.
 type samplingParams struct {
-	N                 int                `json:"n"`
-	PresencePenalty   float64            `json:"presence_penalty"`
-	FrequencyPenalty  float64            `json:"frequency_penalty"`
-	RepetitionPenalty float64            `json:"repetition_penalty"`
-	Temperature       float64            `json:"temperature"`
-	TopP              float64            `json:"top_p"`
-	TopK              int                `json:"top_k"`
-	MinP              float64            `json:"min_p"`
-	Seed              *int64             `json:"seed"`
-	Stop              []string           `json:"stop"`
-	StopTokenIDs      []int32            `json:"stop_token_ids"`
-	IgnoreEOS         bool               `json:"ignore_eos"`
-	MaxTokens         int                `json:"max_tokens"`
-	MinTokens         int                `json:"min_tokens"`
-	Logprobs          *int               `json:"logprobs"`
-	PromptLogprobs    *int               `json:"prompt_logprobs"`
-	SkipSpecialTokens bool               `json:"skip_special_tokens"`
-	SpacesBetween     bool               `json:"spaces_between_special_tokens"`
-	IncludeStop       bool               `json:"include_stop_str_in_output"`
-	LogitBias         map[string]float64 `json:"logit_bias"`
-	AllowedTokenIDs   []int32            `json:"allowed_token_ids"`
-	BadWords          []string           `json:"bad_words"`
-	Structured        map[string]any     `json:"structured_outputs"`
-	ThinkingBudget    *int               `json:"thinking_token_budget"`
-	Repetition        *repetitionWish    `json:"repetition_detection"`
+	N                 int                 `json:"n"`
+	PresencePenalty   float64             `json:"presence_penalty"`
+	FrequencyPenalty  float64             `json:"frequency_penalty"`
+	RepetitionPenalty float64             `json:"repetition_penalty"`
+	Temperature       float64             `json:"temperature"`
+	TopP              float64             `json:"top_p"`
+	TopK              int                 `json:"top_k"`
+	MinP              float64             `json:"min_p"`
+	Seed              *int64              `json:"seed"`
+	Stop              []string            `json:"stop"`
+	StopTokenIDs      []int32             `json:"stop_token_ids"`
+	IgnoreEOS         bool                `json:"ignore_eos"`
+	MaxTokens         int                 `json:"max_tokens"`
+	MinTokens         int                 `json:"min_tokens"`
+	Logprobs          *int                `json:"logprobs"`
+	PromptLogprobs    *int                `json:"prompt_logprobs"`
+	SkipSpecialTokens bool                `json:"skip_special_tokens"`
+	SpacesBetween     bool                `json:"spaces_between_special_tokens"`
+	IncludeStop       bool                `json:"include_stop_str_in_output"`
+	LogitBias         map[string]float64  `json:"logit_bias"`
+	AllowedTokenIDs   []int32             `json:"allowed_token_ids"`
+	BadWords          []string            `json:"bad_words"`
+	Structured        map[string]any      `json:"structured_outputs"`
+	ThinkingBudget    *int                `json:"thinking_token_budget"`
+	Repetition        *renderedRepetition `json:"repetition_detection"`
 }
 
-type repetitionWish struct {
+type renderedRepetition struct {
 	MaxPattern int `json:"max_pattern_size"`
 	MinPattern int `json:"min_pattern_size"`
 	MinCount   int `json:"min_count"`
 }
 
-// structuredOf is a structure as structured_outputs.
+// structuredOf returns a structure in the form of structured_outputs.
 func structuredOf(s *structured.Constraint) map[string]any {
 	switch {
 	case s == nil:
@@ -91,7 +92,7 @@ func samplingOf(a *chat.RequestParams, p chat.RenderedRequest) samplingParams {
 		Structured: structuredOf(p.Structure), ThinkingBudget: a.ThinkingBudget,
 	}
 	if r := a.Repetition; r != nil {
-		out.Repetition = &repetitionWish{r.MaxPattern, r.MinPattern, r.MinCount}
+		out.Repetition = &renderedRepetition{r.MaxPattern, r.MinPattern, r.MinCount}
 	}
 	if len(a.LogitBias) > 0 {
 		out.LogitBias = make(map[string]float64, len(a.LogitBias))
@@ -102,26 +103,26 @@ func samplingOf(a *chat.RequestParams, p chat.RenderedRequest) samplingParams {
 	return out
 }
 
-// generateOf is the generate request that prompt i of a request becomes.
+// generateOf returns the generate request of one rendered prompt.
 func generateOf(a *chat.RequestParams, w *Wire, p chat.RenderedRequest, id string) generateBody {
 	out := generateBody{
 		RequestID: id, TokenIDs: p.Tokens, SamplingParams: samplingOf(a, p), Model: p.Model,
 		Stream: w.Stream, ReasoningEnded: p.ReasoningEnded, CacheSalt: a.CacheSalt, Priority: a.Priority,
 	}
 	if w.Stream && w.IncludeUsage {
-		out.StreamOptions = &streamWish{w.IncludeUsage, w.ContinuousUsage}
+		out.StreamOptions = &renderedStreamOptions{w.IncludeUsage, w.ContinuousUsage}
 	}
 	return out
 }
 
-// Rendered is the body of a reply of POST /v1/chat/completions/render.
-func (r *ChatRequest) Rendered(p []chat.RenderedRequest) []byte {
+// RenderReply returns the body of a reply of POST /v1/chat/completions/render.
+func (r *ChatRequest) RenderReply(p []chat.RenderedRequest) []byte {
 	return encode(generateOf(&r.Ask, &r.Wire, p[0], r.Ask.ID))
 }
 
-// Rendered is the body of a reply of POST /v1/completions/render: a request for each
-// prompt, whose id ends with the prompt's number.
-func (r *CompletionRequest) Rendered(p []chat.RenderedRequest) []byte {
+// RenderReply returns the body of a reply of POST /v1/completions/render: a generate
+// request for each prompt, whose id ends with the prompt's number.
+func (r *CompletionRequest) RenderReply(p []chat.RenderedRequest) []byte {
 	out := make([]generateBody, len(p))
 	for i := range p {
 		out[i] = generateOf(&r.Ask, &r.Wire, p[i], r.Ask.ID+"-"+strconv.Itoa(i))

@@ -1,5 +1,7 @@
-// Package openai converts between OpenAI's wire format, as vLLM serves it, and
-// chat types: pure functions, no input or output.
+// Package openai converts between the JSON bodies of OpenAI's API, as vLLM serves it,
+// and the types of package chat. It must not do input or output, nor know HTTP: its
+// functions are pure. Start reading at DecodeChat in chat.go and ChatStream in
+// chat_stream.go; fields.go reads JSON.
 package openai
 
 import (
@@ -11,18 +13,18 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// Wire is what a request says about the form of its reply.
+// Wire is the form of the reply that a request asks for.
 type Wire struct {
 	Stream          bool
 	IncludeUsage    bool // a chunk with the usage ends the stream
-	ContinuousUsage bool // every chunk tells it, where the stream ends with it
-	// ReasoningContent tells the thinking part under its older name too.
+	ContinuousUsage bool // every chunk has the usage; needs IncludeUsage
+	// ReasoningContent adds the reasoning under its older name, reasoning_content.
 	ReasoningContent bool
 	ReturnTokenIDs   bool
 	TokensAsIDs      bool     // logprobs name tokens token_id:<n>
-	PromptLogprobs   *int     // entries of each map of the reply's prompt_logprobs; -1: all, nil: none
-	TopLogprobs      int      // entries of each list; -1: all
-	Unknown          []string // fields that were ignored
+	PromptLogprobs   *int     // alternatives of each token of the prompt; -1: all, nil: none
+	TopLogprobs      int      // alternatives of each token of the reply; -1: all
+	Unknown          []string // ignored fields
 	Deprecated       []string // fields that have a newer name
 }
 
@@ -38,7 +40,7 @@ func common(f *fields, a *chat.RequestParams, w *Wire) {
 	w.PromptLogprobs = a.PromptLogprobs
 	a.Beam = f.flag("use_beam_search", false)
 	a.LengthPenalty = f.numberOr("length_penalty", 1)
-	f.judge()
+	f.checkUnsupported()
 	a.Structure = structure(f, w)
 	for _, name := range withoutEffect {
 		f.seen[name] = true
@@ -48,7 +50,8 @@ func common(f *fields, a *chat.RequestParams, w *Wire) {
 	}
 }
 
-// envelope reads what is around a request: for whom it is, and how the reply comes.
+// envelope reads the fields that generate requests have too: model, id, priority, cache
+// salt and stream options.
 func envelope(f *fields, a *chat.RequestParams, w *Wire) {
 	a.Model = f.str("model")
 	a.ID = f.str("request_id")
@@ -58,8 +61,8 @@ func envelope(f *fields, a *chat.RequestParams, w *Wire) {
 	streamOptions(f, w)
 }
 
-// sampling reads what the sampler is asked for; in a generate request it is an
-// object of its own.
+// sampling reads the sampling parameters. In a generate request they are in the object
+// sampling_params.
 func sampling(f *fields, a *chat.RequestParams) {
 	a.N = f.intOr("n", 1)
 	a.BestOf = f.intOpt("best_of")
@@ -77,7 +80,7 @@ func sampling(f *fields, a *chat.RequestParams) {
 	a.BadWords = f.strings("bad_words")
 	a.PromptLogprobs = f.intOpt("prompt_logprobs")
 	a.SkipSpecialTokens = f.flag("skip_special_tokens", true)
-	f.flag("spaces_between_special_tokens", true) // for tokenizers that are not "fast" only
+	f.flag("spaces_between_special_tokens", true) // ignored: only slow tokenizers of Hugging Face use it
 	a.Truncate = f.intOpt("truncate_prompt_tokens")
 	a.ThinkingBudget = f.intOpt("thinking_token_budget")
 	a.Repetition = repetition(f)
@@ -94,7 +97,7 @@ func repetition(f *fields) *chat.Repetition {
 	return out
 }
 
-// withoutEffect are OpenAI's fields that are accepted and change nothing.
+// withoutEffect lists OpenAI's fields that are accepted and ignored.
 var withoutEffect = []string{
 	"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "prompt_cache_retention",
 	"verbosity", "modalities", "prediction",
@@ -124,7 +127,7 @@ func checkPromptLogprobs(f *fields, n int, stream bool) {
 	}
 }
 
-// logitBias reads the map from token ids, as strings, to biases.
+// logitBias reads logit_bias, a map from token ids in decimal to biases.
 func logitBias(f *fields) map[int32]float64 {
 	raw := f.object("logit_bias")
 	if len(raw) == 0 {
@@ -148,11 +151,11 @@ func logitBias(f *fields) map[int32]float64 {
 	return out
 }
 
-// manyIDs is more than any vocabulary has.
+// manyIDs is larger than any vocabulary.
 const manyIDs = 1 << 20
 
-// distinct returns ids without duplicates, in any order, where there are so many that
-// some must be: they stay in memory as long as the request.
+// distinct removes the duplicates of a list longer than any vocabulary, since the list
+// stays in memory as long as the request. It may change the order.
 func distinct(ids []int32) []int32 {
 	if len(ids) <= manyIDs {
 		return ids

@@ -6,26 +6,26 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// ResponsesRequest is a decoded body of POST /v1/responses. Ask lacks its messages
-// until Resolve has been called.
+// ResponsesRequest is a decoded body of POST /v1/responses. Resolve sets the messages
+// of Ask.
 type ResponsesRequest struct {
 	Ask  chat.RequestParams
 	Wire Wire
-	// Previous is the id of a stored response to go on from, "" for none.
+	// Previous is the id of the stored response to continue, "" for none.
 	Previous   string
-	Store      bool // as the client wants it
+	Store      bool // the client wants the response stored
 	Background bool
-	// ItemBase is what ids of items are made of; "": the id of the response.
+	// ItemBase is the common part of the ids of items; "": the response's id.
 	ItemBase string
 
 	instructions string
-	input        []json.RawMessage // items; a text alone is one
-	sealed       bool              // reasoning items carry encrypted_content
+	input        []json.RawMessage // items; a string becomes one item
+	sealed       bool              // reasoning items have encrypted_content
 	messages     bool              // enable_response_messages
 	echo         responseEcho
 }
 
-// responseEcho are the parameters that a reply repeats.
+// responseEcho holds the parameters that a reply repeats.
 type responseEcho struct {
 	Instructions *string           `json:"instructions"`
 	MaxOutput    *int              `json:"max_output_tokens"`
@@ -56,7 +56,7 @@ func DecodeResponses(b []byte) (*ResponsesRequest, error) {
 func readResponses(f *fields) (*ResponsesRequest, error) {
 	r := &ResponsesRequest{}
 	common(f, &r.Ask, &r.Wire)
-	// what one response has not, whatever chats have
+	// Parameters of chats that a response does not have.
 	r.Ask.N, r.Ask.BestOf, r.Ask.Echo, r.Ask.PromptLogprobs = 1, nil, false, nil
 	r.Ask.Segments = true
 	r.Previous = f.str("previous_response_id")
@@ -64,7 +64,7 @@ func readResponses(f *fields) (*ResponsesRequest, error) {
 	r.messages = f.flag("enable_response_messages", false)
 	r.instructions = f.str("instructions")
 	r.Ask.Chat = &chat.Conversation{
-		AddGenerationPrompt: true, TemplateKwargs: keptObject(f.object("chat_template_kwargs")),
+		AddGenerationPrompt: true, TemplateKwargs: cloneMembers(f.object("chat_template_kwargs")),
 	}
 	responseEchoes(f, r)
 	for _, read := range []func(*fields, *ResponsesRequest){
@@ -79,7 +79,8 @@ func readResponses(f *fields) (*ResponsesRequest, error) {
 	return r, nil
 }
 
-// responseEchoes reads what a reply repeats and, of it, how long the reply may get.
+// responseEchoes reads the parameters that a reply repeats, max_output_tokens among
+// them.
 func responseEchoes(f *fields, r *ResponsesRequest) {
 	e := &r.echo
 	e.Instructions, e.User = f.strOpt("instructions"), f.strOpt("user")
@@ -93,8 +94,8 @@ func responseEchoes(f *fields, r *ResponsesRequest) {
 	}
 }
 
-// responseElsewhere refuses what names a thing that only OpenAI's servers have: to
-// leave it out would answer another question.
+// responseElsewhere refuses references to conversations and prompts, which only OpenAI's
+// servers store. Without them the request would have another meaning.
 func responseElsewhere(f *fields, _ *ResponsesRequest) {
 	for name, instead := range map[string]string{
 		"conversation": "give `previous_response_id`, or the items themselves in `input`",

@@ -7,13 +7,14 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// ResponseNotFound is the body of an error about an id that is not stored.
+// ResponseNotFound returns the status and body of an error for an unknown id.
 func ResponseNotFound(id string) (int, []byte) {
 	return http.StatusNotFound, ErrorOf(http.StatusNotFound, "invalid_request_error", "response_id", "Response with id '"+id+"' not found.")
 }
 
-// ResponseOrphan is a response that was running when the server ended, as JSON.
-func ResponseOrphan(body json.RawMessage) json.RawMessage {
+// InterruptedResponse returns the body of a response that was running when the server
+// stopped, with status failed.
+func InterruptedResponse(body json.RawMessage) json.RawMessage {
 	var o map[string]json.RawMessage
 	if json.Unmarshal(body, &o) != nil {
 		o = map[string]json.RawMessage{}
@@ -23,27 +24,27 @@ func ResponseOrphan(body json.RawMessage) json.RawMessage {
 	return encode(o)
 }
 
-// responseParams are what this protocol calls what chats call otherwise.
+// responseParams maps parameters of chats to those of this protocol.
 var responseParams = map[string]string{"messages": "input", "max_tokens": "max_output_tokens"}
 
-// ResponsesError is the body of an error of these routes: one about the prompt's
-// length is about input.
+// ResponsesError returns the body of an error of the responses routes, with this
+// protocol's parameter names.
 func ResponsesError(e *chat.Error) []byte {
 	if e.Kind == chat.TooLong {
 		return ErrorOf(http.StatusBadRequest, "invalid_request_error", "input", e.Message)
 	}
 	if own, is := responseParams[e.Param]; is {
-		told := *e
-		told.Param, e = own, &told
+		renamed := *e
+		renamed.Param, e = own, &renamed
 	}
 	return Error(e)
 }
 
-// ResponsesBroken ends a stream that had begun when an error came from outside the
-// reply.
-func ResponsesBroken(e *chat.Error) []byte {
+// ResponsesStreamError returns the event of an error that ends a stream but does not
+// come from the reply.
+func ResponsesStreamError(e *chat.Error) []byte {
 	var whole ErrorBody
-	_ = json.Unmarshal(ResponsesError(e), &whole) // what this package has written
+	_ = json.Unmarshal(ResponsesError(e), &whole) // no error: this package wrote the body
 	return append(append([]byte("event: error\ndata: "), encode(struct {
 		Type    string  `json:"type"`
 		Code    string  `json:"code"`

@@ -21,7 +21,7 @@ func responseReasoning(f *fields, r *ResponsesRequest) {
 			o.fail(malformed("reasoning.effort", "`reasoning.effort` must be one of none, minimal, low, medium, high, xhigh, max, got %q.", *effort))
 		}
 	}
-	// thoughts are shown whole, so that no summary of them is made
+	// There is no summary: replies have the whole reasoning.
 	if words := []string{"auto", "concise", "detailed"}; summary != nil && !slices.Contains(words, *summary) {
 		o.fail(malformed("reasoning.summary", "`reasoning.summary` must be auto, concise or detailed, got %q.", *summary))
 	}
@@ -35,7 +35,7 @@ func responseReasoning(f *fields, r *ResponsesRequest) {
 	}{effort, summary})
 }
 
-// responseText reads text.format, which is response_format under another name.
+// responseText reads text.format, this protocol's form of response_format.
 func responseText(f *fields, r *ResponsesRequest) {
 	r.echo.Text = json.RawMessage(`{"format":{"type":"text"}}`)
 	raw := f.object("text")
@@ -44,7 +44,7 @@ func responseText(f *fields, r *ResponsesRequest) {
 	}
 	o := newFields("text.", raw)
 	format := newFields("text.format.", o.object("format"))
-	o.str("verbosity") // without effect, as in chats
+	o.str("verbosity") // ignored, as in chats
 	switch kind := format.str("type"); {
 	case o.err != nil:
 		f.fail(o.err)
@@ -70,8 +70,8 @@ func responseText(f *fields, r *ResponsesRequest) {
 	}
 }
 
-// responseStructure constrains the reply to a schema, unless structured_outputs has
-// done so already.
+// responseStructure constrains the reply to a schema. It fails if structured_outputs
+// has set a constraint.
 func responseStructure(f *fields, r *ResponsesRequest, at string, schema json.RawMessage) {
 	if a := &r.Ask; f.err == nil && a.Structure != nil {
 		f.fail(malformed("text.format", "You can only use one kind of structured outputs constraint but multiple are specified: `text.format` and `%s`.", a.Structure.Param))
@@ -86,8 +86,8 @@ const (
 	includeSealed   = "reasoning.encrypted_content"
 )
 
-// includes are the values that OpenAI knows; those without an effect are about tools
-// that this server does not run.
+// includes lists OpenAI's values of include. Except the two above they have no effect:
+// they concern tools that this server does not run.
 var includes = []string{
 	includeLogprobs, includeSealed, "web_search_call.action.sources", "web_search_call.results", "code_interpreter_call.outputs",
 	"computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url",
@@ -123,8 +123,8 @@ func responseTruncation(f *fields, r *ResponsesRequest) {
 	switch word := f.str("truncation"); word {
 	case "", "disabled":
 	case "auto":
-		room := -1
-		r.echo.Truncation, r.Ask.Truncate = word, &room
+		rest := -1
+		r.echo.Truncation, r.Ask.Truncate = word, &rest
 	default:
 		f.fail(malformed("truncation", "`truncation` must be auto or disabled, got %q.", word))
 	}

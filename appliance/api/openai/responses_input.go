@@ -13,7 +13,7 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// responseInput reads a text, or items.
+// responseInput reads input, a string or an array of items.
 func responseInput(f *fields, r *ResponsesRequest) {
 	v, ok := f.get("input")
 	switch {
@@ -25,7 +25,7 @@ func responseInput(f *fields, r *ResponsesRequest) {
 		}), []byte(`"text":""`))
 		r.input = []json.RawMessage{slices.Concat(head, []byte(`"text":`), v, tail)}
 	case v[0] == '[':
-		if r.input = kept(f.list("input")); f.err == nil && len(r.input) == 0 && r.Previous == "" {
+		if r.input = cloneValues(f.list("input")); f.err == nil && len(r.input) == 0 && r.Previous == "" {
 			f.fail(malformed("input", "`input` must be a string or an array of at least one item."))
 		}
 	default:
@@ -33,9 +33,9 @@ func responseInput(f *fields, r *ResponsesRequest) {
 	}
 }
 
-// Resolve makes the messages of the request: the instructions, the items that came
-// before, the request's own. find knows items by their id, nil where none are
-// stored. Its errors are *chat.Error.
+// Resolve sets the messages of the request: the instructions, the items of previous
+// responses, then the request's own items. find returns a stored item by its id; nil:
+// no items are stored. Its errors are *chat.Error.
 func (r *ResponsesRequest) Resolve(before []json.RawMessage, find func(id string) (json.RawMessage, error)) error {
 	c := r.Ask.Chat
 	c.Messages = nil
@@ -49,7 +49,7 @@ func (r *ResponsesRequest) Resolve(before []json.RawMessage, find func(id string
 	}
 	for i, raw := range r.input {
 		at := "input." + itoa(i)
-		id, bad := referred(at, raw)
+		id, bad := referenceID(at, raw)
 		if bad != nil {
 			return bad
 		}
@@ -73,8 +73,8 @@ func (r *ResponsesRequest) Resolve(before []json.RawMessage, find func(id string
 	return nil
 }
 
-// referred is the id that an item refers to, "" for an item itself.
-func referred(at string, raw json.RawMessage) (string, *chat.Error) {
+// referenceID returns the id in an item_reference, "" for other items.
+func referenceID(at string, raw json.RawMessage) (string, *chat.Error) {
 	obj, ok := object(raw)
 	if !ok {
 		return "", malformed(at, "`%s` must be an object.", at)
@@ -96,9 +96,9 @@ func referred(at string, raw json.RawMessage) (string, *chat.Error) {
 	return id, nil
 }
 
-// assistant is the turn that goes on, or a new one where it has ended already.
-// Items of an assistant that follow one another (reasoning, message, calls) are
-// one turn.
+// assistant returns the assistant's current turn, or a new one if ended reports that it
+// is complete. Consecutive items of the assistant (reasoning, message, calls) are one
+// turn.
 func assistant(c *chat.Conversation, ended func(*chat.Message) bool) *chat.Message {
 	if n := len(c.Messages); n > 0 && c.Messages[n-1].Role == "assistant" && !ended(&c.Messages[n-1]) {
 		return &c.Messages[n-1]
@@ -107,7 +107,7 @@ func assistant(c *chat.Conversation, ended func(*chat.Message) bool) *chat.Messa
 	return &c.Messages[len(c.Messages)-1]
 }
 
-func spoken(m *chat.Message) bool { return m.HasContent || m.ToolCalls != nil }
+func hasOutput(m *chat.Message) bool { return m.HasContent || m.ToolCalls != nil }
 
 func responseItem(c *chat.Conversation, at string, raw json.RawMessage) *chat.Error {
 	obj, ok := object(raw)
@@ -121,7 +121,7 @@ func responseItem(c *chat.Conversation, at string, raw json.RawMessage) *chat.Er
 		responseMessage(c, f)
 	case kind == "reasoning":
 		if thought := responseThought(f); thought != "" {
-			m := assistant(c, spoken)
+			m := assistant(c, hasOutput)
 			if m.Reasoning != nil {
 				thought = *m.Reasoning + thought
 			}
@@ -147,8 +147,8 @@ func responseItem(c *chat.Conversation, at string, raw json.RawMessage) *chat.Er
 	return f.err
 }
 
-// calledName is the function of a call; templates of some models name it in the
-// tool's answer.
+// calledName returns the function name of a call. The templates of some models need it
+// in the tool's message.
 func calledName(c *chat.Conversation, id string) string {
 	for i := len(c.Messages) - 1; i >= 0; i-- {
 		for _, call := range c.Messages[i].ToolCalls {
@@ -160,7 +160,7 @@ func calledName(c *chat.Conversation, id string) string {
 	return ""
 }
 
-// responseMessage reads a turn as chats have it.
+// responseMessage reads a message in the form of chats.
 func responseMessage(c *chat.Conversation, f *fields) {
 	var m chat.Message
 	m.Role = f.str("role")
@@ -178,12 +178,13 @@ func responseMessage(c *chat.Conversation, f *fields) {
 		c.Messages = append(c.Messages, m)
 		return
 	}
-	turn := assistant(c, spoken)
+	turn := assistant(c, hasOutput)
 	turn.Text, turn.Parts, turn.HasContent = m.Text, m.Parts, m.HasContent
 }
 
-// sealPrefix begins the encrypted_content of this server's own reasoning items. It
-// hides nothing, the text stands beside it: it is for clients that keep only that.
+// sealPrefix is the prefix of encrypted_content in this server's reasoning items. The
+// content is not secret: the item also has the text. It exists for clients that store
+// only this field.
 const sealPrefix = "vapp1."
 
 func seal(text string) *string {
@@ -191,8 +192,8 @@ func seal(text string) *string {
 	return &s
 }
 
-// responseThought is the text of a reasoning item: its content, what was sealed, or
-// else its summary.
+// responseThought returns the text of a reasoning item: its content, else the text in
+// encrypted_content, else its summary.
 func responseThought(f *fields) string {
 	if text, is := thoughtParts(f, "content"); is || f.err != nil {
 		return text
@@ -213,7 +214,7 @@ func responseThought(f *fields) string {
 	return ""
 }
 
-// thoughtParts joins the texts of a list of parts, if there are any.
+// thoughtParts returns the joined texts of a list of parts, and whether it has parts.
 func thoughtParts(f *fields, field string) (text string, is bool) {
 	list := f.list(field)
 	var b strings.Builder
@@ -232,7 +233,7 @@ func thoughtParts(f *fields, field string) (text string, is bool) {
 	return b.String(), len(list) > 0
 }
 
-// responseOutput is what a tool has answered: a text, or parts joined by line
+// responseOutput returns the output of a tool: a string, or parts joined by line
 // breaks.
 func responseOutput(f *fields) string {
 	v, ok := f.get("output")

@@ -18,8 +18,9 @@ type itemList struct {
 	HasMore bool              `json:"has_more"`
 }
 
-// ItemPage is the body of a page of items, as the query asks for it: limit (20, at
-// most 100), order (desc or asc), after an item. Its errors are *chat.Error.
+// ItemPage returns the body of a page of items. Parameters of the query: limit (1 to
+// 100, default 20), order (desc or asc, default desc), after (an item's id). Its errors
+// are *chat.Error.
 func ItemPage(list []StoredItem, q url.Values) ([]byte, error) {
 	limit := 20
 	if v := q.Get("limit"); v != "" {
@@ -55,8 +56,8 @@ func ItemPage(list []StoredItem, q url.Values) ([]byte, error) {
 	return encode(out), nil
 }
 
-// DecodeResumption reads the body of a GET, which may ask for a stream. Its errors
-// are *chat.Error.
+// DecodeResumption reads stream from the body of a GET request. Its errors are
+// *chat.Error.
 func DecodeResumption(b []byte) (stream bool, err error) {
 	f, bad := body(b)
 	if bad != nil {
@@ -68,17 +69,19 @@ func DecodeResumption(b []byte) (stream bool, err error) {
 	return stream, nil
 }
 
-// deletion is the answer to a DELETE.
+// deletion is the body of a reply to DELETE.
 type deletion struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"` // response
 	Deleted bool   `json:"deleted"`
 }
 
-// ResponseDeleted is its body.
-func ResponseDeleted(id string) []byte { return encode(deletion{id, "response", true}) }
+// DeletionBody returns the body of a reply to DELETE.
+func DeletionBody(id string) []byte { return encode(deletion{id, "response", true}) }
 
-// ItemPageShape and DeletionShape are what /openapi.json tells of replies.
+// ItemPageShape returns the shape of GET /v1/responses/{id}/input_items.
 func ItemPageShape() Shape { return Shape{Reply: itemList{}} }
+
+// DeletionShape returns the shape of DELETE /v1/responses/{id}.
 
 func DeletionShape() Shape { return Shape{Reply: deletion{}} }

@@ -7,7 +7,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// response is the object that a reply is, and that events carry.
+// response is the response object of replies and events.
 type response struct {
 	ID         string         `json:"id"`
 	Object     string         `json:"object"`
@@ -51,14 +51,14 @@ type outputDetails struct {
 	Reasoning int `json:"reasoning_tokens"`
 }
 
-// rawTokens are what the model has read or written, for enable_response_messages.
+// rawTokens holds the prompt's or the reply's tokens, for enable_response_messages.
 type rawTokens struct {
 	Type    string  `json:"type"` // raw_message_tokens
 	Message string  `json:"message"`
 	Tokens  []int32 `json:"tokens"`
 }
 
-// outputItem is a message, a thought or a call.
+// outputItem is a message, a reasoning item or a call.
 type outputItem struct {
 	Type      string       `json:"type"`
 	ID        string       `json:"id"`
@@ -79,13 +79,12 @@ type outputPart struct {
 	Logprobs    []chatLogprob `json:"logprobs,omitzero"`
 }
 
-// textPart is text of a message; a client that asks for no logprobs gets an empty
-// list.
+// textPart returns a text part of a message. Without logprobs it has an empty list.
 func textPart(text string, list []chatLogprob) outputPart {
 	return outputPart{Type: "output_text", Text: text, Annotations: []struct{}{}, Logprobs: append([]chatLogprob{}, list...)}
 }
 
-// itemID names item i of a response.
+// itemID returns the id of item i of a response.
 func (r *ResponsesRequest) itemID(prefix, response, i string) string {
 	base := r.ItemBase
 	if base == "" {
@@ -98,7 +97,7 @@ func messageItem(id string) outputItem {
 	return outputItem{Type: "message", ID: id, Role: "assistant", Status: "in_progress", Content: []outputPart{}}
 }
 
-// a thought has no status: it is whole when the next item begins
+// reasoningItem returns an empty reasoning item. In this protocol it has no status.
 func reasoningItem(id string) outputItem {
 	return outputItem{Type: "reasoning", ID: id, Content: []outputPart{}, Summary: []outputPart{}}
 }
@@ -108,7 +107,7 @@ func callItem(id string, c chat.CallDelta) outputItem {
 	return outputItem{Type: "function_call", ID: id, CallID: c.ID, Name: c.Name, Arguments: &none, Status: "in_progress"}
 }
 
-// object is a response that has not said anything yet.
+// object returns a response without output.
 func (r *ResponsesRequest) object(run *chat.Run, status string) response {
 	o := response{
 		ID: run.ID, Object: "response", CreatedAt: run.Created, Status: status, Model: run.Model,
@@ -136,13 +135,12 @@ type StoredItem struct {
 	JSON json.RawMessage
 }
 
-// Items are the request's own items as they are stored for the response of the
-// given id: each with an id of that response, texts as lists of parts. The request
-// was resolved.
+// Items returns the request's own items in their stored form: with ids made from the
+// response's id, and texts as lists of parts. Call Resolve first.
 func (r *ResponsesRequest) Items(response string) []StoredItem {
 	out := make([]StoredItem, len(r.input))
 	for i, raw := range r.input {
-		obj, _ := object(raw) // Resolve has read it
+		obj, _ := object(raw) // no error: Resolve has read it
 		f := newFields("", obj)
 		kind := f.str("type")
 		if kind == "" {

@@ -7,39 +7,38 @@ import (
 	"vapp.dev/appliance/chat/dialect"
 )
 
-// ResponsesReply makes the items of one response from what its run says, and the
-// events that a stream tells of them: the same items either way. One goroutine
-// uses it.
+// ResponsesReply builds the items of one response from the deltas of its run, and
+// writes the events of a stream. It is not safe for concurrent use.
 type ResponsesReply struct {
 	run    *chat.Run
 	r      *ResponsesRequest
 	decode func([]int32) string
-	quiet  bool // nobody reads events
+	silent bool // no events are written
 	seq    int
 
-	items  []outputItem // the last one is open while kind is set
-	kind   dialect.Kind // of the open item
-	call   int          // index of the open call
-	text   strings.Builder
-	lps    []chatLogprob
-	tokens []int32
-	finish string
-	failed *responseError
-	left   bool // cancelled
+	items     []outputItem // the last item is open while kind is not 0
+	kind      dialect.Kind // kind of the open item
+	call      int          // index of the open call
+	text      strings.Builder
+	lps       []chatLogprob
+	tokens    []int32
+	finish    string
+	failed    *responseError
+	cancelled bool
 }
 
-// Events starts a reply that is streamed; decode is the text of tokens.
+// Events starts a streamed reply; decode detokenizes.
 func (r *ResponsesRequest) Events(run *chat.Run, decode func([]int32) string) *ResponsesReply {
 	return &ResponsesReply{run: run, r: r, decode: decode}
 }
 
-// Whole starts a reply whose object is all that is wanted.
+// Whole starts a reply without events, of which only the final object is needed.
 func (r *ResponsesRequest) Whole(run *chat.Run, decode func([]int32) string) *ResponsesReply {
-	return &ResponsesReply{run: run, r: r, decode: decode, quiet: true}
+	return &ResponsesReply{run: run, r: r, decode: decode, silent: true}
 }
 
-// responseEvent is an event about the response or about one item. Sequence and Type
-// are its own.
+// responseEvent is an event about the response or one item. event sets Sequence and
+// Type.
 type responseEvent struct {
 	Type         string         `json:"type"`
 	Sequence     int            `json:"sequence_number"`
@@ -57,7 +56,7 @@ type responseEvent struct {
 }
 
 func (s *ResponsesReply) event(buf []byte, kind string, e responseEvent) []byte {
-	if s.quiet {
+	if s.silent {
 		return buf
 	}
 	e.Type, e.Sequence = "response."+kind, s.seq
@@ -66,7 +65,7 @@ func (s *ResponsesReply) event(buf []byte, kind string, e responseEvent) []byte 
 	return append(append(buf, encode(e)...), '\n', '\n')
 }
 
-// about is an event about the open item; parts have an index of their own.
+// about writes an event about the open item, with the index of its single part.
 func (s *ResponsesReply) about(buf []byte, kind string, e responseEvent) []byte {
 	i, none := len(s.items)-1, 0
 	e.ItemID, e.OutputIndex = s.items[i].ID, &i
@@ -76,29 +75,30 @@ func (s *ResponsesReply) about(buf []byte, kind string, e responseEvent) []byte 
 	return s.event(buf, kind, e)
 }
 
-// whole is an event that carries the open item.
+// whole writes an event that contains the open item.
 func (s *ResponsesReply) whole(buf []byte, kind string) []byte {
 	i := len(s.items) - 1
 	item := s.items[i]
 	return s.event(buf, kind, responseEvent{OutputIndex: &i, Item: &item})
 }
 
-// Begin says that the response exists, and of one in the background that it waits.
+// Begin writes the first events: created, then in_progress or, for a background
+// response, queued.
 func (s *ResponsesReply) Begin(buf []byte) []byte {
 	if !s.r.Background {
-		return s.Started(s.event(buf, "created", responseEvent{Response: s.object("in_progress")}))
+		return s.InProgress(s.event(buf, "created", responseEvent{Response: s.object("in_progress")}))
 	}
 	queued := s.object("queued")
 	buf = s.event(buf, "created", responseEvent{Response: queued})
 	return s.event(buf, "queued", responseEvent{Response: queued})
 }
 
-// Started says that the model works on it.
-func (s *ResponsesReply) Started(buf []byte) []byte {
+// InProgress writes the event in_progress.
+func (s *ResponsesReply) InProgress(buf []byte) []byte {
 	return s.event(buf, "in_progress", responseEvent{Response: s.object("in_progress")})
 }
 
-// Add takes one delta.
+// Add adds one delta.
 func (s *ResponsesReply) Add(buf []byte, d chat.Delta) []byte {
 	if s.r.messages {
 		s.tokens = append(s.tokens, d.Tokens...)
@@ -112,7 +112,7 @@ func (s *ResponsesReply) Add(buf []byte, d chat.Delta) []byte {
 	return buf
 }
 
-// Deltas of each kind of item.
+// deltaEvents maps the kind of an item to its delta event.
 var deltaEvents = map[dialect.Kind]string{
 	dialect.Reasoning: "reasoning_text.delta", dialect.Content: "output_text.delta", dialect.ToolCall: "function_call_arguments.delta",
 }
@@ -169,7 +169,7 @@ func (s *ResponsesReply) close(buf []byte) []byte {
 	s.text.Reset()
 	if item.Status != "" {
 		item.Status = "completed"
-		if s.finish == "length" || s.finish == "abort" || s.failed != nil || s.left {
+		if s.finish == "length" || s.finish == "abort" || s.failed != nil || s.cancelled {
 			item.Status = "incomplete"
 		}
 	}
@@ -194,42 +194,42 @@ func (s *ResponsesReply) close(buf []byte) []byte {
 	return s.whole(buf, "output_item.done")
 }
 
-// Close closes the last item: the reply is what it will be.
+// Close closes the last item.
 func (s *ResponsesReply) Close(buf []byte) []byte {
-	if s.finish == "abort" && s.failed == nil && !s.left {
+	if s.finish == "abort" && s.failed == nil && !s.cancelled {
 		s.failed = &responseError{"server_error", "The server ended the reply before the model did."}
 	}
 	return s.close(buf)
 }
 
-// End closes the last item and tells the whole response.
+// End closes the last item and writes the final event with the response.
 func (s *ResponsesReply) End(buf []byte) []byte {
 	buf = s.Close(buf)
 	o := s.final()
 	kind := o.Status
-	if s.left {
-		kind = "incomplete" // no event is named after a cancelled one
+	if s.cancelled {
+		kind = "incomplete" // the protocol has no event for status cancelled
 	}
 	return s.event(buf, kind, responseEvent{Response: o})
 }
 
-// Aborted says that the engine was told to end the reply.
+// Aborted reports whether the engine aborted the reply.
 func (s *ResponsesReply) Aborted() bool { return s.finish == "abort" }
 
-// Fail says that an error broke the reply; what had come stays in it.
+// Fail marks the reply as failed. It keeps its output so far.
 func (s *ResponsesReply) Fail(e *chat.Error) { s.failed = &responseError{"server_error", e.Message} }
 
-// Cancel says that nobody wants the reply any more.
-func (s *ResponsesReply) Cancel() { s.left = true }
+// Cancel marks the reply as cancelled.
+func (s *ResponsesReply) Cancel() { s.cancelled = true }
 
-// Unstored says that the reply could not be stored.
-func (s *ResponsesReply) Unstored() { s.r.Store = false }
+// MarkUnstored sets store to false in the reply, which could not be stored.
+func (s *ResponsesReply) MarkUnstored() { s.r.Store = false }
 
-// final is the response at its end.
+// final returns the response after Close.
 func (s *ResponsesReply) final() *response {
 	status := "completed"
 	switch {
-	case s.left:
+	case s.cancelled:
 		status = "cancelled"
 	case s.failed != nil:
 		status = "failed"
@@ -249,7 +249,7 @@ func (s *ResponsesReply) final() *response {
 	return o
 }
 
-// object is the response as it is now, with the items that are whole.
+// object returns the response with its complete items.
 func (s *ResponsesReply) object(status string) *response {
 	o := s.r.object(s.run, status)
 	whole := s.items
@@ -260,16 +260,16 @@ func (s *ResponsesReply) object(status string) *response {
 	return &o
 }
 
-// Now is the response of the given status, queued or in_progress, as JSON.
+// Now returns the response with the given status, queued or in_progress, as JSON.
 func (s *ResponsesReply) Now(status string) []byte { return encode(s.object(status)) }
 
-// Final is the response after Close, as JSON.
+// Final returns the response after Close, as JSON.
 func (s *ResponsesReply) Final() []byte { return encode(s.final()) }
 
-// Background says that no client waits for the reply.
+// Background reports whether this is a background response.
 func (s *ResponsesReply) Background() bool { return s.r.Background }
 
-// Output are the items after the end, for storage.
+// Output returns the items of a completed reply, for storage.
 func (s *ResponsesReply) Output() []StoredItem {
 	out := make([]StoredItem, len(s.items))
 	for i, item := range s.items {

@@ -15,16 +15,16 @@ import (
 	"vapp.dev/engine"
 )
 
-// told is a response as a client reads it.
-type told struct {
+// clientView is a response as a client reads it.
+type clientView struct {
 	Status string           `json:"status"`
 	Output []map[string]any `json:"output"`
 	Usage  map[string]any   `json:"usage"`
 	Cut    map[string]any   `json:"incomplete_details"`
 }
 
-// settled is a service whose replies hold thoughts, text and calls.
-func settled(text string) (*chat.Service, *chat.Settings) {
+// serviceSaying returns a service whose replies are text, parsed for reasoning and calls.
+func serviceSaying(text string) (*chat.Service, *chat.Settings) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: text} }}
 	cfg := chattest.Config(m)
 	cfg.ModelLen = 1000
@@ -34,7 +34,7 @@ func settled(text string) (*chat.Service, *chat.Settings) {
 	return chat.New(cfg), &set
 }
 
-// begin starts the run of a decoded request, nil where it is refused.
+// begin starts the run of a decoded request; nil if it is refused.
 func begin(t *testing.T, r *ResponsesRequest, s *chat.Service, set *chat.Settings) *chat.Run {
 	t.Helper()
 	if err := r.Resolve(nil, nil); err != nil {
@@ -55,7 +55,7 @@ func begin(t *testing.T, r *ResponsesRequest, s *chat.Service, set *chat.Setting
 	return run
 }
 
-// drive reads a run into a reply and returns what it has written.
+// drive reads a run into a reply and returns the events.
 func drive(t *testing.T, run *chat.Run, reply *ResponsesReply) []byte {
 	t.Helper()
 	buf := reply.Begin(nil)
@@ -75,11 +75,11 @@ func drive(t *testing.T, run *chat.Run, reply *ResponsesReply) []byte {
 
 func decodeNothing(ids []int32) string { return strings.Repeat("x", len(ids)) }
 
-// replay makes a response of the events of a stream, as clients do, and checks
-// their order.
-func replay(t *testing.T, stream []byte) told {
+// replay builds a response from the events of a stream, as clients do, and checks the
+// order of the events.
+func replay(t *testing.T, stream []byte) clientView {
 	t.Helper()
-	var out told
+	var out clientView
 	var kinds []string
 	n := 0
 	in := bufio.NewScanner(bytes.NewReader(stream))
@@ -95,7 +95,7 @@ func replay(t *testing.T, stream []byte) told {
 			Index    int            `json:"output_index"`
 			Item     map[string]any `json:"item"`
 			Delta    string
-			Response *told
+			Response *clientView
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Sequence != n {
 			t.Fatalf("%v, event %d: %s", err, n, line)
@@ -111,7 +111,7 @@ func replay(t *testing.T, stream []byte) told {
 			item["said"] = item["said"].(string) + e.Delta
 		case "response.output_item.done":
 			said := out.Output[e.Index]["said"].(string)
-			if got := saidBy(e.Item); got != said {
+			if got := textOfItem(e.Item); got != said {
 				t.Fatalf("deltas %q, item %q", said, got)
 			}
 			out.Output[e.Index] = e.Item
@@ -126,8 +126,8 @@ func replay(t *testing.T, stream []byte) told {
 	return out
 }
 
-// saidBy is the text of an item.
-func saidBy(item map[string]any) string {
+// textOfItem returns the text of an item.
+func textOfItem(item map[string]any) string {
 	if item["type"] == "function_call" {
 		return item["arguments"].(string)
 	}
@@ -138,10 +138,10 @@ func saidBy(item map[string]any) string {
 	return text
 }
 
-// ordered is the order of events.
+// ordered matches a valid order of events, one letter for each.
 var ordered = regexp.MustCompile(`^CP(\((rd*DR|te*ET|a*A)\))*\.$`)
 
-// checkOrder holds the events against the grammar of the protocol.
+// checkOrder checks the order of events.
 func checkOrder(t *testing.T, kinds []string) {
 	t.Helper()
 	short := map[string]string{
@@ -153,17 +153,17 @@ func checkOrder(t *testing.T, kinds []string) {
 	var b strings.Builder
 	for _, k := range kinds {
 		if short[k] == "" {
-			t.Fatalf("event %q", k)
+			t.Fatalf("unknown event %q", k)
 		}
 		b.WriteString(short[k])
 	}
 	if s := b.String(); !ordered.MatchString(s) {
-		t.Fatalf("order %s of %v", s, kinds)
+		t.Fatalf("got events %v (%s), want them to match %s", kinds, s, ordered)
 	}
 }
 
-// TestResponsesStreamIsTheReply: the events make the very response that a plain
-// reply is, whatever the model says and wherever it is cut.
+// TestResponsesStreamIsTheReply checks that the events give the same response as a
+// reply that is not streamed, for random texts that end anywhere.
 func TestResponsesStreamIsTheReply(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	pieces := []string{"a", " ", "é", "</think>", "<tool_call>", "</tool_call>", `<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>`, `{"name": "f", "arguments": {"x": 1}}`, `{"name": "f"`, "<tool"}
@@ -174,13 +174,13 @@ func TestResponsesStreamIsTheReply(t *testing.T) {
 			text += pieces[r.IntN(len(pieces))]
 		}
 		body := `{"input":"hi","tools":[{"type":"function","name":"f"}],"include":["message.output_text.logprobs","reasoning.encrypted_content"],"max_output_tokens":` + itoa(1+r.IntN(90)) + `}`
-		var got [2]told
+		var got [2]clientView
 		for i := range got {
 			req, err := DecodeResponses([]byte(body))
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, set := settled(text)
+			s, set := serviceSaying(text)
 			run := begin(t, req, s, set)
 			if i == 0 {
 				got[i] = replay(t, drive(t, run, req.Events(run, decodeNothing)))
@@ -204,13 +204,13 @@ func TestResponsesStreamIsTheReply(t *testing.T) {
 	}
 	for _, kind := range []string{"completed", "incomplete", "reasoning", "message", "function_call"} {
 		if seen[kind] < 20 {
-			t.Errorf("only %d of %s", seen[kind], kind)
+			t.Errorf("%d replies with %s, want at least 20", seen[kind], kind)
 		}
 	}
 }
 
-// FuzzResponses: any body is refused in words or answered, and its items can be
-// given back.
+// FuzzResponses checks that any body is either refused with a message or answered, and
+// that the stored items are valid input.
 func FuzzResponses(f *testing.F) {
 	for _, body := range []string{
 		`{"input":"hi"}`,
@@ -227,7 +227,7 @@ func FuzzResponses(f *testing.F) {
 			checkError(t, err)
 			return
 		}
-		s, set := settled(text[:min(len(text), 2000)])
+		s, set := serviceSaying(text[:min(len(text), 2000)])
 		run := begin(t, r, s, set)
 		if run == nil {
 			return
@@ -248,7 +248,7 @@ func FuzzResponses(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := next.Resolve(before, nil); err != nil {
-			t.Fatalf("items of a response cannot be gone on from: %v", err)
+			t.Fatalf("the items of a response are no valid input: %v", err)
 		}
 	})
 }

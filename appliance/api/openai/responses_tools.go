@@ -7,7 +7,8 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// responseTools reads tools and tool_choice, flat where chats have them nested.
+// responseTools reads tools and tool_choice. It converts them to the form of chats,
+// which nests the function.
 func responseTools(f *fields, r *ResponsesRequest) {
 	r.echo.Parallel = f.flag("parallel_tool_calls", true)
 	r.echo.Tools, r.echo.ToolChoice = []json.RawMessage{}, json.RawMessage(`"auto"`)
@@ -29,7 +30,7 @@ func responseTools(f *fields, r *ResponsesRequest) {
 			choice, nested = responseChoice(f, nested)
 		}
 		as.raw["tool_choice"] = choice
-		// auto is what every client of this protocol sends, tools or not
+		// Clients of this protocol send auto also without tools.
 		if string(choice) == `"auto"` && len(nested) == 0 {
 			delete(as.raw, "tool_choice")
 		}
@@ -45,8 +46,8 @@ func responseTools(f *fields, r *ResponsesRequest) {
 	}
 }
 
-// responseChoice reads a choice that is an object: one function, or the functions
-// that are allowed, which are then all there are.
+// responseChoice reads a tool_choice that is an object: one function, or a list of
+// allowed functions, which then replaces the tools.
 func responseChoice(f *fields, nested []json.RawMessage) (json.RawMessage, []json.RawMessage) {
 	o := newFields("tool_choice.", f.object("tool_choice"))
 	switch kind := o.str("type"); {
@@ -93,7 +94,7 @@ func allowedTools(f, o *fields, nested []json.RawMessage) (json.RawMessage, []js
 	var kept []json.RawMessage
 	for _, raw := range nested {
 		var t nestedTool
-		_ = json.Unmarshal(raw, &t) // what this package has written
+		_ = json.Unmarshal(raw, &t) // no error: this package wrote it
 		if allowed[t.Function.Name] {
 			kept = append(kept, raw)
 		}
@@ -105,7 +106,7 @@ func allowedTools(f, o *fields, nested []json.RawMessage) (json.RawMessage, []js
 	return encode(mode), kept
 }
 
-// nestedTool is a tool as chats have it.
+// nestedTool is a tool in the form of chats.
 type nestedTool struct {
 	Type     string         `json:"type"`
 	Function nestedFunction `json:"function"`
@@ -118,7 +119,7 @@ type nestedFunction struct {
 	Strict      bool            `json:"strict,omitempty"`
 }
 
-// responseTool nests one tool.
+// responseTool converts one tool to the form of chats.
 func responseTool(at string, raw json.RawMessage) (json.RawMessage, *chat.Error) {
 	obj, ok := object(raw)
 	if !ok {

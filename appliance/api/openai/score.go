@@ -11,7 +11,7 @@ import (
 // ScoreRequest is a decoded body of /score or /rerank.
 type ScoreRequest struct {
 	Ask     pooling.ScoreParams
-	TopN    int // of /rerank: results, the best; 0: all
+	TopN    int // of /rerank: the number of best results; 0: all
 	Unknown []string
 }
 
@@ -70,12 +70,12 @@ func readRerank(f *fields) (*ScoreRequest, error) {
 	return r.rest(f)
 }
 
-// rest reads what both routes share.
+// rest reads the fields that both routes share.
 func (r *ScoreRequest) rest(f *fields) (*ScoreRequest, error) {
-	pooled(f, &r.Ask.Params)
+	poolingFields(f, &r.Ask.Params)
 	r.Ask.AddSpecialTokens = f.flag("add_special_tokens", true)
 	r.Ask.Template = f.str("chat_template")
-	r.Ask.TemplateKwargs = keptObject(f.object("chat_template_kwargs"))
+	r.Ask.TemplateKwargs = cloneMembers(f.object("chat_template_kwargs"))
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -83,7 +83,7 @@ func (r *ScoreRequest) rest(f *fields) (*ScoreRequest, error) {
 	return r, nil
 }
 
-// texts reads an array of texts, or where one alone is allowed that.
+// texts reads an array of texts or, if alone is set, one text.
 func texts(f *fields, name string, alone bool) []string {
 	v, ok := f.get(name)
 	if !ok {
@@ -108,8 +108,8 @@ func texts(f *fields, name string, alone bool) []string {
 	return out
 }
 
-// textOf reads a string, or an object {"content": [{"type": "text", "text"}]}, whose
-// parts are joined by line ends.
+// textOf reads a string, or an object {"content": [{"type": "text", "text": …}]}, whose
+// parts it joins by line breaks.
 func textOf(v json.RawMessage) (string, bool) {
 	if rawjson.Kind(v) == '"' {
 		return rawjson.String(v)

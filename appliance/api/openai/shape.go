@@ -1,88 +1,87 @@
 package openai
 
-// Shape is a route's bodies as Go values, for who describes the API: what the body
-// of a request is (one of them), of a reply, and of a record of a stream.
+// Shape holds Go values of the types of a route's bodies, for the OpenAPI document:
+// the alternatives of the request, the reply, and a record of a stream.
 type Shape struct {
 	Request       []any
 	Reply, Record any
 }
 
-// ChatShape is that of POST /v1/chat/completions.
+// ChatShape returns the shape of POST /v1/chat/completions.
 func ChatShape() Shape { return Shape{[]any{chatBody{}}, chatReply{}, chatChunk{}} }
 
-// CompletionShape is that of POST /v1/completions.
+// CompletionShape returns the shape of POST /v1/completions.
 func CompletionShape() Shape { return Shape{[]any{completionBody{}}, textReply{}, textChunk{}} }
 
-// BatchShape is that of POST /v1/chat/completions/batch.
+// BatchShape returns the shape of POST /v1/chat/completions/batch.
 func BatchShape() Shape { return Shape{Request: []any{batchBody{}}, Reply: chatReply{}} }
 
-// RenderChatShape is that of POST /v1/chat/completions/render.
+// RenderChatShape returns the shape of POST /v1/chat/completions/render.
 func RenderChatShape() Shape { return Shape{Request: []any{chatBody{}}, Reply: generateBody{}} }
 
-// RenderCompletionShape is that of POST /v1/completions/render.
+// RenderCompletionShape returns the shape of POST /v1/completions/render.
 func RenderCompletionShape() Shape {
 	return Shape{Request: []any{completionBody{}}, Reply: []generateBody{}}
 }
 
-// GenerateShape is that of POST /inference/v1/generate.
+// GenerateShape returns the shape of POST /inference/v1/generate.
 func GenerateShape() Shape {
 	return Shape{[]any{generateBody{}}, generateReply{}, generateChunk{}}
 }
 
-// InvocationsShape is that of POST /invocations.
+// InvocationsShape returns the shape of POST /invocations.
 func InvocationsShape() Shape {
 	return Shape{Request: []any{chatBody{}, completionBody{}, poolBody{}, poolChatBody{}, rerankBody{}, scoreBody{}}, Reply: map[string]any{}, Record: map[string]any{}}
 }
 
-// ResponsesShape is that of POST /v1/responses.
+// ResponsesShape returns the shape of POST /v1/responses.
 func ResponsesShape() Shape { return Shape{[]any{responsesBody{}}, response{}, responseEvent{}} }
 
-// TokenizeShape is that of POST /tokenize.
+// TokenizeShape returns the shape of POST /tokenize.
 func TokenizeShape() Shape {
 	return Shape{Request: []any{tokenizeBody{}, tokenizeChatBody{}}, Reply: tokenizeReply{}}
 }
 
-// DetokenizeShape is that of POST /detokenize.
+// DetokenizeShape returns the shape of POST /detokenize.
 func DetokenizeShape() Shape {
 	return Shape{Request: []any{detokenizeBody{}}, Reply: detokenizeReply{}}
 }
 
-// ModelsShape is that of GET /v1/models.
+// ModelsShape returns the shape of GET /v1/models.
 func ModelsShape() Shape { return Shape{Reply: modelList{}} }
 
-// The bodies of requests as they are told to clients. fields.go reads them; a test
-// holds the names and types of both together. A field that is not required may be
-// null.
+// The request bodies of the OpenAPI document. A test compares their fields with those
+// that the decoders read. A field that is not required may be null.
 type (
 	chatBody struct {
 		Messages []messageBody `json:"messages" required:"true" nullable:"false" minItems:"1" description:"The conversation so far."`
 		askBody
 		templateBody
 		MaxTokens           *int32      `json:"max_tokens" deprecated:"true" description:"Older name of max_completion_tokens."`
-		MaxCompletionTokens *int32      `json:"max_completion_tokens" minimum:"1" description:"How many tokens a choice may have; absent: what the context has room for."`
-		AddSpecialTokens    *bool       `json:"add_special_tokens" default:"false" description:"Adds what the tokenizer puts around a text; templates carry their own."`
-		IncludeReasoning    *bool       `json:"include_reasoning" default:"true" description:"false: the reply does not show the reasoning."`
-		Logprobs            *bool       `json:"logprobs" default:"false" description:"Tells the log probability of each token."`
-		TopLogprobs         *int32      `json:"top_logprobs" default:"0" minimum:"-1" description:"Alternatives of each token; -1: all. Needs logprobs."`
+		MaxCompletionTokens *int32      `json:"max_completion_tokens" minimum:"1" description:"Maximum number of tokens of a choice; absent: as many as the context allows."`
+		AddSpecialTokens    *bool       `json:"add_special_tokens" default:"false" description:"Add the tokenizer's special tokens; templates usually contain them."`
+		IncludeReasoning    *bool       `json:"include_reasoning" default:"true" description:"false: leave the reasoning out of the reply."`
+		Logprobs            *bool       `json:"logprobs" default:"false" description:"Return the log probability of each token."`
+		TopLogprobs         *int32      `json:"top_logprobs" default:"0" minimum:"-1" description:"Number of alternatives of each token; -1: all. Needs logprobs."`
 		Tools               []toolBody  `json:"tools" description:"Functions that the model may call."`
-		ToolChoice          *choiceBody `json:"tool_choice" description:"none, auto, required, or the function to call; absent: auto where there are tools."`
-		ParallelToolCalls   *bool       `json:"parallel_tool_calls" default:"true" description:"false: one call at most."`
+		ToolChoice          *choiceBody `json:"tool_choice" description:"none, auto, required, or the function to call; absent: auto if there are tools."`
+		ParallelToolCalls   *bool       `json:"parallel_tool_calls" default:"true" description:"false: at most one call."`
 	}
 
 	batchBody struct {
 		Messages [][]messageBody `json:"messages" required:"true" nullable:"false" minItems:"1" description:"The conversations; choice i answers conversation i."`
 		askBody
 		templateBody
-		MaxTokens           *int32 `json:"max_tokens" minimum:"1" description:"How many tokens a choice may have."`
-		MaxCompletionTokens *int32 `json:"max_completion_tokens" minimum:"1" description:"The same."`
+		MaxTokens           *int32 `json:"max_tokens" minimum:"1" description:"Maximum number of tokens of a choice."`
+		MaxCompletionTokens *int32 `json:"max_completion_tokens" minimum:"1" description:"Newer name of max_tokens."`
 	}
 
 	completionBody struct {
-		Prompt promptBody `json:"prompt" required:"true" description:"Text or token ids, one or several."`
+		Prompt promptBody `json:"prompt" required:"true" description:"One or several prompts, as text or token ids."`
 		askBody
-		MaxTokens        *int32  `json:"max_tokens" default:"16" minimum:"0" description:"How many tokens a choice may have; 0 only with echo."`
-		AddSpecialTokens *bool   `json:"add_special_tokens" default:"true" description:"Adds what the tokenizer puts around a text."`
-		Logprobs         *int32  `json:"logprobs" minimum:"0" description:"Alternatives of each token; 0: the chosen one alone."`
+		MaxTokens        *int32  `json:"max_tokens" default:"16" minimum:"0" description:"Maximum number of tokens of a choice; 0 only with echo."`
+		AddSpecialTokens *bool   `json:"add_special_tokens" default:"true" description:"Add the tokenizer's special tokens."`
+		Logprobs         *int32  `json:"logprobs" minimum:"0" description:"Number of alternatives of each token; 0: only the chosen token."`
 		Suffix           *string `json:"suffix" description:"Refused: text after the reply is not supported."`
 	}
 
@@ -90,7 +89,7 @@ type (
 		Prompt           string  `json:"prompt" required:"true" description:"The text."`
 		Model            *string `json:"model"`
 		AddSpecialTokens *bool   `json:"add_special_tokens" default:"true"`
-		Strings          *bool   `json:"return_token_strs" default:"false" description:"Tells the spelling of each token."`
+		Strings          *bool   `json:"return_token_strs" default:"false" description:"Return the text of each token."`
 	}
 
 	tokenizeChatBody struct {
@@ -99,7 +98,7 @@ type (
 		Tools            []toolBody `json:"tools"`
 		Model            *string    `json:"model"`
 		AddSpecialTokens *bool      `json:"add_special_tokens" default:"false"`
-		Strings          *bool      `json:"return_token_strs" default:"false" description:"Tells the spelling of each token."`
+		Strings          *bool      `json:"return_token_strs" default:"false" description:"Return the text of each token."`
 	}
 
 	detokenizeBody struct {

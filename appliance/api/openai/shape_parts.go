@@ -2,11 +2,11 @@ package openai
 
 import "encoding/json"
 
-// The parts of requests' bodies.
+// Parts of request bodies.
 type (
 	streamBody struct {
-		IncludeUsage *bool `json:"include_usage" default:"false" description:"The last chunk tells the usage."`
-		Continuous   *bool `json:"continuous_usage_stats" default:"false" description:"Every chunk tells it; needs include_usage."`
+		IncludeUsage *bool `json:"include_usage" default:"false" description:"The last chunk has the usage."`
+		Continuous   *bool `json:"continuous_usage_stats" default:"false" description:"Every chunk has the usage; needs include_usage."`
 	}
 
 	formatBody struct {
@@ -21,13 +21,13 @@ type (
 	}
 
 	messageBody struct {
-		Role             string         `json:"role" required:"true" minLength:"1" description:"system, developer, user, assistant, tool, or what the template knows."`
+		Role             string         `json:"role" required:"true" minLength:"1" description:"system, developer, user, assistant, tool, or another role of the template."`
 		Content          *contentBody   `json:"content"`
 		Name             *string        `json:"name"`
-		ToolCallID       *string        `json:"tool_call_id" description:"Of a tool's message: the call it answers."`
-		ToolCalls        []toolCallBody `json:"tool_calls" description:"Of an assistant's message: the calls it made."`
-		Tools            []toolBody     `json:"tools" description:"Of a developer's message: functions that the model may call."`
-		Reasoning        *string        `json:"reasoning" description:"Of an assistant's message: what it thought."`
+		ToolCallID       *string        `json:"tool_call_id" description:"In a tool's message: the id of the call."`
+		ToolCalls        []toolCallBody `json:"tool_calls" description:"In an assistant's message: its calls."`
+		Tools            []toolBody     `json:"tools" description:"In a developer's message: functions that the model may call."`
+		Reasoning        *string        `json:"reasoning" description:"In an assistant's message: its reasoning."`
 		ReasoningContent *string        `json:"reasoning_content" deprecated:"true" description:"Older name of reasoning."`
 	}
 
@@ -39,7 +39,7 @@ type (
 
 	calledFunction struct {
 		Name      string         `json:"name" required:"true" minLength:"1"`
-		Arguments *argumentsBody `json:"arguments" description:"An object, or one as JSON text."`
+		Arguments *argumentsBody `json:"arguments" description:"An object, or its JSON text."`
 	}
 
 	partBody struct {
@@ -69,7 +69,7 @@ type (
 	}
 )
 
-// What is of one of several types.
+// Values that may have one of several types.
 type (
 	stringsBody   struct{}
 	promptBody    struct{}
@@ -79,26 +79,26 @@ type (
 	itemsBody     struct{}
 )
 
-// JSONSchemaAnyOf lists the types.
+// JSONSchemaAnyOf returns the alternatives.
 func (stringsBody) JSONSchemaAnyOf() []any { return []any{"", []string{}} }
 
-// JSONSchemaAnyOf lists the types.
+// JSONSchemaAnyOf returns the alternatives.
 func (promptBody) JSONSchemaAnyOf() []any { return []any{"", []string{}, []int32{}, [][]int32{}} }
 
-// JSONSchemaAnyOf lists the types.
+// JSONSchemaAnyOf returns the alternatives.
 func (contentBody) JSONSchemaAnyOf() []any { return []any{"", []partBody{}} }
 
-// JSONSchemaAnyOf lists the types.
+// JSONSchemaAnyOf returns the alternatives.
 func (choiceBody) JSONSchemaAnyOf() []any { return []any{choiceWord(""), namedBody{}} }
 
-// JSONSchemaAnyOf lists the types.
+// JSONSchemaAnyOf returns the alternatives.
 func (argumentsBody) JSONSchemaAnyOf() []any { return []any{"", map[string]any{}} }
 
-// JSONSchemaAnyOf lists the types.
+// JSONSchemaAnyOf returns the alternatives.
 func (itemsBody) JSONSchemaAnyOf() []any { return []any{"", []map[string]any{}} }
 
-// choiceWord is one of the words that tool_choice may be.
+// choiceWord is a value of tool_choice that is a string.
 type choiceWord string
 
-// Enum lists the words.
+// Enum returns the values.
 func (choiceWord) Enum() []any { return []any{"none", "auto", "required"} }

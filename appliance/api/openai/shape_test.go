@@ -10,7 +10,7 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// jsonNames are the JSON names of a struct's fields, those of embedded structs too.
+// jsonNames returns the JSON names of a struct's fields, embedded structs included.
 func jsonNames(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -33,8 +33,8 @@ func orNil(e *chat.Error) error {
 
 func noTask(*fields) string { return "" }
 
-// TestShapesAreWhatIsRead holds what is told of each body against the fields that
-// its decoder asks for.
+// TestShapesAreWhatIsRead checks that the documented fields of each body are those that
+// its decoder reads.
 func TestShapesAreWhatIsRead(t *testing.T) {
 	hello := `{"messages":[{"role":"user","content":"x"}]}`
 	for name, c := range map[string]struct {
@@ -65,26 +65,26 @@ func TestShapesAreWhatIsRead(t *testing.T) {
 		names := jsonNames(reflect.TypeOf(c.body))
 		for _, n := range names {
 			if !f.seen[n] {
-				t.Errorf("%s: `%s` is told and not read", name, n)
+				t.Errorf("%s: `%s` is documented but not read", name, n)
 			}
 		}
 		for n := range f.seen {
 			refused := false
-			for _, r := range refusals {
+			for _, r := range unsupportedFields {
 				refused = refused || r.name == n
 			}
 			if !refused && !slices.Contains(names, n) && !(slices.Contains([]string{"tokenize", "embed", "pooling"}, name) && n == "messages") {
-				t.Errorf("%s: `%s` is read and not told: add it to its body in shape.go", name, n)
+				t.Errorf("%s: `%s` is read but not documented: add it to its body in shape.go", name, n)
 			}
 		}
 	}
 }
 
-// TestShapesOfPartsAreWhatIsRead does so for messages, tools and what they hold.
+// TestShapesOfPartsAreWhatIsRead checks the same for messages, tools and their parts.
 func TestShapesOfPartsAreWhatIsRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		body any
-		at   string // what %s stands for holds each field in turn
+		at   string // %s is replaced by each field in turn
 	}{
 		"message":   {messageBody{}, `{"messages":[{"role":"user",%s}]}`},
 		"tool call": {toolCallBody{}, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"},%s}]}]}`},

@@ -2,20 +2,20 @@ package openai
 
 import "vapp.dev/appliance/chat"
 
-// Stream writes a reply as server-sent records; each method appends to buf.
+// Stream writes a reply as server-sent events; each method appends to buf.
 type Stream interface {
-	// Begin is what comes before any token.
+	// Begin writes the records before the first token.
 	Begin(buf []byte) []byte
-	// Add writes one delta, or nothing when it says nothing on the wire.
+	// Add writes one delta; nothing if the delta is empty in this protocol.
 	Add(buf []byte, d chat.Delta) []byte
-	// End closes the stream.
+	// End writes the last records.
 	End(buf []byte) []byte
 }
 
 // done is the last record of every stream.
 const done = "data: [DONE]\n\n"
 
-// record appends one server-sent record.
+// record appends one server-sent event with v as JSON.
 func record(buf []byte, v any) []byte {
 	return raw(buf, encode(v))
 }
@@ -26,7 +26,7 @@ func raw(buf, json []byte) []byte {
 	return append(buf, '\n', '\n')
 }
 
-// Broken ends a stream that had begun when an error came.
-func Broken(buf []byte, e *chat.Error) []byte {
+// StreamError appends the records of an error that ends a stream.
+func StreamError(buf []byte, e *chat.Error) []byte {
 	return append(raw(buf, Error(e)), done...)
 }

@@ -10,16 +10,16 @@ import (
 	"vapp.dev/appliance/chat/structured"
 )
 
-// constraints are the fields of structured_outputs that each say what a reply must be.
+// constraints lists the fields of structured_outputs that constrain the reply.
 var constraints = []string{"json", "regex", "choice", "grammar", "json_object", "structural_tag"}
 
-// structure reads what a reply must be, from response_format, structured_outputs or its
-// names in old releases (guided_json, …); nil: anything.
+// structure reads the constraint of the reply from response_format, structured_outputs,
+// or the fields of old releases (guided_json, …); nil: no constraint.
 func structure(f *fields, w *Wire) *structured.Constraint {
 	return only(f, slices.Concat([]*structured.Constraint{responseFormat(f)}, outputs(f), []*structured.Constraint{guided(f, w)}))
 }
 
-// outputs reads structured_outputs, an element a kind.
+// outputs reads structured_outputs. It returns an element for each kind, nil if absent.
 func outputs(f *fields) []*structured.Constraint {
 	var list []*structured.Constraint
 	if raw := f.object("structured_outputs"); raw != nil {
@@ -35,7 +35,7 @@ func outputs(f *fields) []*structured.Constraint {
 	return list
 }
 
-// guided reads the names of old releases.
+// guided reads the fields of old releases.
 func guided(f *fields, w *Wire) *structured.Constraint {
 	var list []*structured.Constraint
 	opts := schemaOptions(f, "guided_")
@@ -50,7 +50,7 @@ func guided(f *fields, w *Wire) *structured.Constraint {
 	return only(f, list)
 }
 
-// only is the one of list that is set; nil: none is.
+// only returns the single constraint that is set, nil for none.
 func only(f *fields, list []*structured.Constraint) *structured.Constraint {
 	list = slices.DeleteFunc(list, func(s *structured.Constraint) bool { return !isSet(s) })
 	switch {
@@ -68,7 +68,8 @@ func only(f *fields, list []*structured.Constraint) *structured.Constraint {
 
 func isSet(s *structured.Constraint) bool { return s != nil }
 
-// basic reports whether s is json, regex or choice of structured_outputs, whose message differs.
+// basic reports whether s is json, regex or choice of structured_outputs. For these,
+// vLLM has another error message.
 func basic(s *structured.Constraint) bool {
 	name, is := strings.CutPrefix(s.Param, "structured_outputs.")
 	return is && slices.Contains(constraints[:3], name)
@@ -82,7 +83,7 @@ func schemaOptions(f *fields, prefix string) structured.SchemaOptions {
 	}
 }
 
-// constraint reads one field of that kind; nil when it is absent.
+// constraint reads one field of the given kind; nil when it is absent.
 func constraint(f *fields, name, kind string, o structured.SchemaOptions) *structured.Constraint {
 	raw, ok := f.get(name)
 	if !ok {
@@ -104,11 +105,11 @@ func constraint(f *fields, name, kind string, o structured.SchemaOptions) *struc
 		out.Kind = structured.JSONSchema
 		out.Source = schemaText(f, at, json.RawMessage(`{"type":"object"}`), o)
 	case "regex":
-		out.Kind, out.Source = structured.Regex, filled(f, name)
+		out.Kind, out.Source = structured.Regex, nonBlank(f, name)
 	case "grammar":
 		var err error
 		out.Kind = structured.Lark
-		if out.Source, err = structured.GrammarSource(filled(f, name)); err != nil {
+		if out.Source, err = structured.GrammarSource(nonBlank(f, name)); err != nil {
 			f.fail(malformed(at, "Invalid grammar specification: %v.", err))
 		}
 	case "choice":
@@ -120,8 +121,8 @@ func constraint(f *fields, name, kind string, o structured.SchemaOptions) *struc
 	return out
 }
 
-// filled is a string that is not blank.
-func filled(f *fields, name string) string {
+// nonBlank reads a string that must not be blank.
+func nonBlank(f *fields, name string) string {
 	s := f.str(name)
 	if strings.TrimSpace(s) == "" && f.err == nil {
 		f.fail(malformed(f.at+name, "%s cannot be an empty string", f.at+name))
@@ -129,7 +130,7 @@ func filled(f *fields, name string) string {
 	return s
 }
 
-// choices are the texts of a list, each once: a compiler would look at every one.
+// choices returns the texts of a list without duplicates, which would cost compile time.
 func choices(f *fields, name string) string {
 	seen := map[string]bool{}
 	list := slices.DeleteFunc(f.strings(name), func(s string) bool {
@@ -144,9 +145,9 @@ func choices(f *fields, name string) string {
 	return string(b)
 }
 
-// schemaText is a schema that came as an object, or as a string that holds one.
+// schemaText returns a schema that is an object, or a string that contains one.
 func schemaText(f *fields, at string, raw json.RawMessage, o structured.SchemaOptions) string {
-	raw = bytes.TrimSpace(unquoted(raw))
+	raw = bytes.TrimSpace(unquote(raw))
 	if len(raw) == 0 {
 		f.fail(malformed(at, "%s cannot be an empty string", at))
 		return ""
@@ -166,8 +167,8 @@ func schemaText(f *fields, at string, raw json.RawMessage, o structured.SchemaOp
 	return out
 }
 
-// unquoted is what a JSON string holds, or raw itself.
-func unquoted(raw json.RawMessage) json.RawMessage {
+// unquote returns the content of a JSON string; raw itself if it is not a string.
+func unquote(raw json.RawMessage) json.RawMessage {
 	var text string
 	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
 		return json.RawMessage(text)
@@ -211,9 +212,10 @@ func responseFormat(f *fields) *structured.Constraint {
 	return out
 }
 
-// tagText is a structural tag that was looked at: what it becomes depends on the model.
+// tagText checks a structural tag and returns its text. Its grammar depends on the
+// model, so that it is compiled later.
 func tagText(f *fields, at string, raw json.RawMessage) string {
-	raw = unquoted(raw)
+	raw = unquote(raw)
 	if _, err := structured.TagSource(raw, nil); err != nil {
 		of, _, _ := strings.Cut(at, ".")
 		f.fail(malformed(at, "Invalid %s structural_tag specification. `%s`: %v.", of, at, err))

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestChoicesOnce checks that a long list of choices loses its duplicates.
 func TestChoicesOnce(t *testing.T) {
 	body := `{"messages":[{"role":"user","content":"x"}],"structured_outputs":{"choice":[` + strings.Repeat(`"yes",`, 30000) + `"no","yes"]}}`
 	r, err := DecodeChat([]byte(body))

@@ -18,7 +18,7 @@ func readTokenize(f *fields) (chat.TokenizeParams, error) {
 	case f.has("messages"):
 		a.AddSpecialTokens = f.flag("add_special_tokens", false)
 		a.Chat = conversation(f)
-		a.Chat.Tools = kept(f.list("tools"))
+		a.Chat.Tools = cloneValues(f.list("tools"))
 		if _, bad := toolNames("tools", a.Chat.Tools); bad != nil {
 			f.fail(bad)
 		}
@@ -41,7 +41,7 @@ type tokenizeReply struct {
 	TokenStrs   []string `json:"token_strs"`
 }
 
-// TokenizeReply is the body of a reply of POST /tokenize.
+// TokenizeReply returns the body of a reply of POST /tokenize.
 func TokenizeReply(t chat.Tokenized, modelLen int) []byte {
 	return encode(tokenizeReply{len(t.Tokens), modelLen, t.Tokens, t.Strings})
 }
@@ -77,7 +77,7 @@ type detokenizeReply struct {
 	Prompt string `json:"prompt"`
 }
 
-// DetokenizeReply is the body of a reply of POST /detokenize.
+// DetokenizeReply returns the body of a reply of POST /detokenize.
 func DetokenizeReply(text string) []byte {
 	return encode(detokenizeReply{text})
 }

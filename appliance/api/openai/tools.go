@@ -7,8 +7,8 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// tools reads tools and tool_choice; whether the server can serve the choice is
-// for chat to say.
+// tools reads tools and tool_choice. Package chat checks whether the server supports
+// the choice.
 func tools(f *fields, a *chat.RequestParams) {
 	a.OneCall = !f.flag("parallel_tool_calls", true)
 	list := f.list("tools")
@@ -27,7 +27,7 @@ func tools(f *fields, a *chat.RequestParams) {
 		case len(list) > 0:
 			choice = "auto"
 		case a.Chat.OwnTools() != nil:
-			choice = "" // as the server can read calls or not
+			choice = "" // chat chooses: auto if the server can parse calls
 		}
 	}
 	switch {
@@ -36,11 +36,11 @@ func tools(f *fields, a *chat.RequestParams) {
 	case choice == "named" && !names[named]:
 		f.fail(chat.Errorf(chat.Invalid, "tool_choice", "The tool specified in `tool_choice` does not match any of the specified `tools`"))
 	}
-	a.Chat.Tools, a.ToolChoice, a.ToolName = kept(list), choice, named
+	a.Chat.Tools, a.ToolChoice, a.ToolName = cloneValues(list), choice, named
 }
 
-// toolChoice returns none, auto, required, named, or "" when absent; tools says that the
-// request has tools, without which nothing but none may be asked for.
+// toolChoice returns none, auto, required, named, or "" when absent. tools is true if
+// the request has tools; without tools only none is valid.
 func toolChoice(f *fields, tools bool) (choice, name string) {
 	v, ok := f.get("tool_choice")
 	switch {
@@ -54,7 +54,7 @@ func toolChoice(f *fields, tools bool) (choice, name string) {
 	case v[0] == '{':
 		return "named", namedTool(f)
 	}
-	switch s := written(v); s {
+	switch s := pythonText(v); s {
 	case "auto", "required":
 		return s, ""
 	default:
@@ -70,7 +70,7 @@ func namedTool(f *fields) string {
 	v, _ := choice.get("function")
 	obj, ok := object(v)
 	if !ok {
-		f.fail(malformed("tool_choice.function", "Invalid value for `function`: `%s` in `tool_choice`! %s", written(v), usage))
+		f.fail(malformed("tool_choice.function", "Invalid value for `function`: `%s` in `tool_choice`! %s", pythonText(v), usage))
 		return ""
 	}
 	v, ok = obj["name"]
@@ -80,14 +80,14 @@ func namedTool(f *fields) string {
 	}
 	var name string
 	if json.Unmarshal(v, &name) != nil || name == "" {
-		f.fail(malformed("tool_choice.function.name", "Invalid `name` in `function`: `%s` in `tool_choice`! %s", written(v), usage))
+		f.fail(malformed("tool_choice.function.name", "Invalid `name` in `function`: `%s` in `tool_choice`! %s", pythonText(v), usage))
 	}
 	return name
 }
 
-// written returns a value as vLLM's messages show it: a string without quotes, None for what
-// is absent or null.
-func written(v json.RawMessage) string {
+// pythonText returns a value in the form of vLLM's messages: a string without quotes,
+// None for an absent value or null.
+func pythonText(v json.RawMessage) string {
 	var s string
 	switch {
 	case len(v) == 0 || string(v) == "null":
@@ -98,8 +98,8 @@ func written(v json.RawMessage) string {
 	return string(v)
 }
 
-// toolNames checks tools: functions with unique names, parameters an object or
-// absent.
+// toolNames checks tools and returns their names: functions with unique names, whose
+// parameters are an object or absent.
 func toolNames(field string, list []json.RawMessage) (map[string]bool, *chat.Error) {
 	names := map[string]bool{}
 	for i, raw := range list {

@@ -1,5 +1,6 @@
-// Package openapi describes HTTP routes: an OpenAPI 3.1 document made from the Go
-// types of their bodies, and pages that show it.
+// Package openapi makes an OpenAPI 3.1 document of HTTP routes from the Go types of
+// their bodies, and HTML pages of the document. It must not import the packages whose
+// routes it describes. Start reading at Document, then Pages in pages.go.
 package openapi
 
 import (
@@ -17,32 +18,32 @@ import (
 
 // Operation is one method of one path.
 type Operation struct {
-	Method, Path string // as HTTP and OpenAPI write them: GET, /v1/models/{model}
-	Tag          string // the part of the document it stands in
+	Method, Path string // in OpenAPI's syntax: GET, /v1/models/{model}
+	Tag          string // section of the document
 	Summary      string // one line
-	Text         string // more, if there is more
-	Params       any    // a struct whose fields name what Path has in braces; nil: nothing
-	Request      []any  // Go values, one of which the body is; none: no body
-	Reply        any    // the body of a 200; nil: none
-	Record       any    // a record of the reply when it is a stream; nil: it is none
-	Media        string // of Reply, when it is no JSON
-	Example      string // of a body
+	Text         string // longer description, "" for none
+	Params       any    // a struct with a field for each path or query parameter; nil: none
+	Request      []any  // Go values of the alternative types of the body; none: no body
+	Reply        any    // body of a 200 reply; nil: none
+	Record       any    // record of a streamed reply; nil: the reply is never streamed
+	Media        string // media type of Reply, "" for JSON
+	Example      string // a request body
 	Open         bool   // needs no key
 }
 
-// API is a whole service.
+// API describes all routes of a server.
 type API struct {
 	Title, Version, Text string
 	Operations           []Operation
-	Error                any            // the body of an error
-	Errors               map[string]any // by prefix of the path, where another protocol has another form
-	Unauthorized         any            // the body of a 401
+	Error                any            // body of an error
+	Errors               map[string]any // bodies of errors in other protocols, by path prefix
+	Unauthorized         any            // body of a 401
 }
 
-// bearer names the way to show a key.
+// bearer is the name of the security scheme.
 const bearer = "bearer"
 
-// Document is the API as OpenAPI 3.1 in JSON.
+// Document returns the OpenAPI 3.1 document of an API in JSON.
 func Document(a API) ([]byte, error) {
 	r := openapi31.NewReflector()
 	r.Spec.Info.WithTitle(a.Title).WithVersion(a.Version).WithDescription(a.Text)
@@ -67,8 +68,8 @@ func Document(a API) ([]byte, error) {
 	return json.Marshal(r.Spec)
 }
 
-// definition names a component by its package and type: openai.chatBody is
-// OpenaiChatBody.
+// definition returns the component name of a type, such as OpenaiChatBody for
+// openai.chatBody.
 func definition(t reflect.Type, name string) string {
 	if t.Name() == "" {
 		return name
@@ -79,15 +80,15 @@ func definition(t reflect.Type, name string) string {
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// nullable takes the null from arrays and maps that must be there.
+// nullable removes the type null from required arrays and maps.
 func nullable(p jsonschema.InterceptNullabilityParams) {
 	if p.NullAdded && p.OmitEmpty {
 		p.Schema.RemoveType(jsonschema.Null)
 	}
 }
 
-// untyped takes the type from schemas that say by other means what they are: the
-// reflector calls every Go struct an object, also one that lists alternatives.
+// untyped removes the type of schemas with anyOf or $ref. The reflector gives every
+// Go struct the type object, also those that stand for alternatives.
 func untyped(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -106,15 +107,15 @@ func untyped(v any) {
 	}
 }
 
-// words are what an operation's id is made of.
+// words matches the words of a path, for an operation's id.
 var words = regexp.MustCompile(`[A-Za-z0-9]+`)
 
-// ID is the operationId, such as post_v1_chat_completions.
+// ID returns the operationId, such as post_v1_chat_completions.
 func (op *Operation) ID() string {
 	return strings.ToLower(op.Method) + "_" + strings.Join(words.FindAllString(op.Path, -1), "_")
 }
 
-// errorOf is the body of the operation's errors.
+// errorOf returns the body of the operation's errors.
 func (a *API) errorOf(op Operation) any {
 	for prefix, e := range a.Errors {
 		if op.Path == prefix || strings.HasPrefix(op.Path, prefix+"/") {
@@ -167,7 +168,7 @@ func describe(text string) base.ContentOption {
 	return func(c *base.ContentUnit) { c.Description = text }
 }
 
-// required says that there must be a body.
+// required marks the request body as required.
 func required(c *base.ContentUnit) {
 	c.Customize = func(cor base.ContentOrReference) {
 		if b, ok := cor.(*openapi31.RequestBodyOrReference); ok {
@@ -176,7 +177,7 @@ func required(c *base.ContentUnit) {
 	}
 }
 
-// example puts the operation's example beside its request.
+// example adds the operation's example to its request body.
 func example(spec *openapi31.Spec, op Operation) error {
 	if op.Example == "" {
 		return nil

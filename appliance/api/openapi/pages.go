@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// NoOAuth2 is the page where a sign-in would lead back to.
+// NoOAuth2 is the page at OAuth2's redirect path. It explains that there is no sign-in.
 const NoOAuth2 = `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><title>vapp</title>` +
-	`<p>Nothing signs in here: a request shows its key as <code>Authorization: Bearer KEY</code>. <a href="/docs">The routes</a>.</p>` + "\n"
+	`<p>This server has no sign-in: send the key as <code>Authorization: Bearer KEY</code>. <a href="/docs">The routes</a>.</p>` + "\n"
 
 //go:embed page.html
 var pageText string
 
-// pageView is what page.html shows.
+// pageView is the data of the template page.html.
 type pageView struct {
 	Title, Version, Text string
 	Try                  bool // requests can be sent from the page
@@ -34,12 +34,12 @@ type tagView struct {
 type operationView struct {
 	ID, Method, Path, Summary, Text, Example string
 	Open                                     bool
-	Takes, Gives                             []template.HTML // types
+	Takes, Gives                             []template.HTML // types of request and reply bodies
 }
 
 type bodyView struct {
 	Name   string
-	Type   template.HTML // when it has no fields
+	Type   template.HTML // of a body without fields
 	Fields []fieldView
 }
 
@@ -49,7 +49,7 @@ type fieldView struct {
 	Required, Old       bool
 }
 
-// document is what the pages read of an OpenAPI document.
+// document is the part of an OpenAPI document that the pages show.
 type document struct {
 	Info struct{ Title, Version, Description string }
 	Tags []struct{ Name string }
@@ -85,7 +85,7 @@ type schema struct {
 	Deprecated  bool
 }
 
-// oneOrMore is one word or several.
+// oneOrMore is a string or an array of strings in JSON.
 type oneOrMore []string
 
 // UnmarshalJSON reads a string or an array of strings.
@@ -97,8 +97,8 @@ func (w *oneOrMore) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(w))
 }
 
-// Pages are the document as two pages of HTML, whole in themselves: one from
-// which requests can be sent, and one to read.
+// Pages returns the document as two self-contained HTML pages: try, from which
+// requests can be sent, and read, without forms.
 func Pages(doc []byte) (try, read []byte, err error) {
 	var d document
 	if err := json.Unmarshal(doc, &d); err != nil {
@@ -194,7 +194,7 @@ func bodyOf(name string, s schema) bodyView {
 	return b
 }
 
-// typeOf is a schema in a few words, with links to what has a name.
+// typeOf returns a short description of a schema's type, with links to named schemas.
 func typeOf(s schema) template.HTML {
 	esc := template.HTMLEscapeString
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Policy returns the Content-Security-Policy of a page: its own style and script run,
-// requests go to this server alone, and no other page shows it in a frame.
+// Policy returns the Content-Security-Policy of a page. It allows the page's own style
+// and script and requests to this server, and forbids framing.
 func Policy(page []byte) string {
 	list := []string{"default-src 'none'", "connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"}
 	for _, tag := range []string{"style", "script"} {

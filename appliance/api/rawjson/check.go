@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a body. Template engines count levels too. Values are strings, names,
-// objects, arrays, true, false and null: decoders make Go values of them. Numbers
-// do not count.
+// Limits of a body. MaxDepth limits the nesting, which recursive code such as template
+// engines follows. MaxValues limits strings, names, objects, arrays, true, false and
+// null, which become Go values; numbers do not count.
 const (
 	MaxDepth  = 100
 	MaxValues = 1 << 17
 )
 
-// Check returns an error for a text that is not JSON in UTF-8, or exceeds a bound.
+// Check returns an error for a text that is not JSON in UTF-8, or exceeds a limit.
 func Check(b []byte) error {
 	if err := CheckSize(b); err != nil {
 		return err
@@ -38,7 +38,7 @@ func Check(b []byte) error {
 	return err
 }
 
-// CheckSize returns an error for a text that exceeds a bound, JSON or not.
+// CheckSize returns an error for a text that exceeds a limit, whether JSON or not.
 func CheckSize(b []byte) error {
 	if n, depth := measure(b); depth > MaxDepth {
 		return fmt.Errorf("the body nests deeper than %d levels", MaxDepth)
@@ -48,13 +48,14 @@ func CheckSize(b []byte) error {
 	return nil
 }
 
-// Values returns how many values a text holds.
+// Values returns the number of values in a text.
 func Values(b []byte) int {
 	n, _ := measure(b)
 	return n
 }
 
-// measure counts values and finds the deepest nesting. It stops at either bound.
+// measure returns the number of values and the deepest nesting. It stops at either
+// limit.
 func measure(b []byte) (values, deepest int) {
 	depth := 0
 	for i := 0; i < len(b) && values <= MaxValues && deepest <= MaxDepth; i++ {

@@ -1,5 +1,7 @@
-// Package rawjson takes JSON text apart without copying it. Its functions expect
-// text that Check has accepted, and return false for any other.
+// Package rawjson splits JSON text into objects, arrays, strings and integers without
+// copying it. Its functions expect text that Check accepted, and return false for
+// values of other types. It must not know the meaning of any field. Start reading at
+// Check in check.go, then Object.
 package rawjson
 
 import (
@@ -9,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind returns the first byte of a value, which tells its type; 0 for no value.
+// Kind returns the first byte of a value, which identifies its type; 0 for no value.
 func Kind(v []byte) byte {
 	if v = trim(v); len(v) > 0 {
 		return v[0]
@@ -17,9 +19,9 @@ func Kind(v []byte) byte {
 	return 0
 }
 
-// Object returns the members of an object, whose values are parts of v. Of a name
-// given twice the last value counts. It returns false for anything else, and for
-// more than most members.
+// Object returns the members of an object. The values are slices of v; for a duplicate
+// name the last value counts. It returns false if v is not an object or has more than
+// most members.
 func Object(v []byte, most int) (map[string]json.RawMessage, bool) {
 	v = trim(v)
 	if len(v) < 2 || v[0] != '{' {
@@ -48,8 +50,8 @@ func Object(v []byte, most int) (map[string]json.RawMessage, bool) {
 	return nil, false
 }
 
-// Array returns the elements of an array, which are parts of v. It returns false for
-// anything else, and for more than most elements.
+// Array returns the elements of an array as slices of v. It returns false if v is not
+// an array or has more than most elements.
 func Array(v []byte, most int) ([]json.RawMessage, bool) {
 	v = trim(v)
 	if len(v) < 2 || v[0] != '[' {
@@ -64,7 +66,7 @@ func Array(v []byte, most int) ([]json.RawMessage, bool) {
 	return out, true
 }
 
-// elements calls yield for each element of an array and counts them.
+// elements calls yield for each element of an array and returns their number.
 func elements(v []byte, most int, yield func([]byte)) (n int, ok bool) {
 	for i := next(v, 1); i < len(v); n++ {
 		if v[i] == ']' {
@@ -82,7 +84,7 @@ func elements(v []byte, most int, yield func([]byte)) (n int, ok bool) {
 	return n, false
 }
 
-// String returns the text of a string. It allocates the text once.
+// String returns the decoded text of a string. It allocates the text once.
 func String(v []byte) (string, bool) {
 	v = trim(v)
 	if len(v) < 2 || v[0] != '"' || v[len(v)-1] != '"' {
@@ -113,8 +115,7 @@ func String(v []byte) (string, bool) {
 	return strings.ToValidUTF8(b.String(), "\uFFFD"), true
 }
 
-// Ints returns the elements of an array of integers of 32 bits. It allocates them
-// once.
+// Ints returns the elements of an array of 32-bit integers. It allocates them once.
 func Ints(v []byte) ([]int32, bool) {
 	v = trim(v)
 	if len(v) < 2 || v[0] != '[' || v[len(v)-1] != ']' {
@@ -137,7 +138,7 @@ func Ints(v []byte) ([]int32, bool) {
 	return out, true
 }
 
-// integer reads decimal digits, without fraction and exponent.
+// integer parses a decimal integer without fraction and exponent.
 func integer(b []byte) (int32, bool) {
 	digits := bytes.TrimPrefix(b, []byte{'-'})
 	if len(digits) == 0 || len(digits) > 10 {
@@ -156,8 +157,8 @@ func integer(b []byte) (int32, bool) {
 	return int32(x), x == int64(int32(x))
 }
 
-// escape reads the escape at the beginning of b; its length is 0 for none. Half a
-// surrogate pair is U+FFFD.
+// escape decodes the escape sequence at the start of b and returns its length, 0 for
+// none. An unpaired surrogate becomes U+FFFD.
 func escape(b []byte) (r rune, n int) {
 	if len(b) < 2 {
 		return 0, 0
@@ -179,7 +180,7 @@ func escape(b []byte) (r rune, n int) {
 	return utf8.RuneError, 6
 }
 
-// hex4 is the number of a \uXXXX, -1 for none.
+// hex4 returns the number of a \uXXXX escape, −1 for none.
 func hex4(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -205,7 +206,7 @@ const space = " \t\r\n"
 
 func trim(v []byte) []byte { return bytes.Trim(v, space) }
 
-// next is the index of the first byte from i on that is no white space.
+// next returns the index of the first byte at or after i that is not white space.
 func next(v []byte, i int) int {
 	for i < len(v) && strings.IndexByte(space, v[i]) >= 0 {
 		i++
@@ -213,7 +214,7 @@ func next(v []byte, i int) int {
 	return i
 }
 
-// skip is the index behind the value at i; i itself when there is none.
+// skip returns the index after the value at i; i if there is no value.
 func skip(v []byte, i int) int {
 	for depth := 0; i < len(v); i++ {
 		switch v[i] {

@@ -12,7 +12,7 @@ var samples = []string{
 	"\"\u2028\"", `[1,-2, 2147483647,-2147483648]`, `[2147483648]`, `[1.0]`, `[1e2]`, `[null]`, `[-0]`, `["1"]`, `null`, `true`, `-1.5`, `"`, `{`, `{"a"`, `{"a":}`, `[1`, `{"\u0061":1}`,
 }
 
-// agree compares with encoding/json for text that Check accepts.
+// agree compares this package with encoding/json for text that Check accepts.
 func agree(t *testing.T, text string) {
 	b := []byte(text)
 	object, isObject := Object(b, 1<<20)
@@ -58,7 +58,7 @@ func FuzzAgreesWithJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) { agree(t, s) })
 }
 
-// TestOneAllocation: a string, a list and a list of numbers are allocated once, at their size.
+// TestOneAllocation checks that strings and lists are allocated once, at their exact size.
 func TestOneAllocation(t *testing.T) {
 	const n = 1000
 	list := []byte("[" + strings.Repeat(`"x",`, n-1) + `"x"]`)
@@ -106,12 +106,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestMost: more members or elements than allowed are refused.
+// TestMost checks that more members or elements than allowed are refused.
 func TestMost(t *testing.T) {
 	if _, ok := Object([]byte(`{"a":1,"b":2}`), 1); ok {
-		t.Error("an object of two is one of one")
+		t.Error("an object of two members is accepted with a limit of one")
 	}
 	if _, ok := Array([]byte(`[1,2]`), 1); ok {
-		t.Error("an array of two is one of one")
+		t.Error("an array of two elements is accepted with a limit of one")
 	}
 }

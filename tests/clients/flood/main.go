@@ -1,6 +1,6 @@
-// Command flood posts its input to a URL from many clients at once and prints how many
-// replies had each status: `flood URL CLIENTS < body`. TestBodies runs it as the clients of
-// a server, in a process of its own. It knows nothing of vapp.
+// Command flood posts its input to a URL from many clients at once and prints the number of
+// replies by status: `flood URL CLIENTS < body`. TestBodies runs it as a separate process.
+// It must not import vapp. Start reading at main.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// clientTime bounds the clients of one body.
+// clientTime is the time limit of all clients of one body.
 const clientTime = 40 * time.Second
 
 func main() {
@@ -44,7 +44,7 @@ func run(args []string) error {
 	return nil
 }
 
-// load returns the count of replies by status.
+// load returns the number of replies by status.
 func load(url string, body []byte, clients int) string {
 	var mu sync.Mutex
 	count := map[string]int{}

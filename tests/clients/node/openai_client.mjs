@@ -1,5 +1,5 @@
 // Drives a server with OpenAI's client for Node: node openai_client.mjs URL GUARDED MODEL.
-// The servers and what is printed are those of ../python/checks.py.
+// The arguments and the output are those of ../python/checks.py.
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
@@ -13,7 +13,7 @@ const endless = 'Write the numbers from 1 to 5000, one a line.';
 const call = 'Repeat exactly: <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>';
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
 const tools = [{ type: 'function', function: { name: 'weather', description: 'The weather in a city.', parameters } }];
-// What a constrained reply may say; even a small model ends it.
+// The constraint of a reply; even a small model ends such a reply.
 const schema = { type: 'object', required: ['city', 'days'], additionalProperties: false, properties: {
   city: { type: 'string', enum: ['Paris', 'London'] }, days: { type: 'integer', minimum: 1, maximum: 7 } } };
 const forecast = { type: 'function', function: { name: 'forecast', description: 'The weather of the next days.', parameters: schema } };
@@ -137,7 +137,7 @@ const checks = {
       const streamed = (await client.chat.completions.stream(params(paris, more)).finalChatCompletion()).choices[0].message.tool_calls[0];
       assert.equal(streamed.function.arguments, got.function.arguments);
     }
-    // the client's own loop calls the function by itself
+    // The client's own loop calls the function.
     let asked;
     const own = { type: 'function', function: { ...forecast.function, parse: JSON.parse, function: (a) => { asked = a; return 'sunny'; } } };
     await client.chat.completions.runTools(params(paris, { tools: [own], tool_choice: named })).done();

@@ -10,7 +10,7 @@ client = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
 WEATHER = {"name": "weather", "description": "The weather in a city.", "input_schema": PARAMETERS}
 
 
-# Greedy because the server's profile says so: this client knows no temperature.
+# Greedy by the server's profile: this client sends no temperature.
 def params(question, **more):
     if isinstance(question, str):
         question = [{"role": "user", "content": question}]
@@ -95,7 +95,7 @@ def tools_stream():
         r = s.get_final_message()
     arguments(partial)
     called(r)
-    # a stream tells blocks as they come, a plain reply its text first
+    # A stream has the blocks in the order of generation, a plain reply its text first.
     assert sorted(b.type for b in r.content) == sorted(b.type for b in plain.content), (r, plain)
 
 
@@ -150,7 +150,7 @@ def limits():
 
 def cancel():
     before = aborts()
-    # The protocol has no ignore_eos; a reply of so many numbers lasts.
+    # The protocol has no ignore_eos; a long list of numbers gives a long reply.
     numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 900}
     shape = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"], "additionalProperties": False}
     long = {"max_tokens": 3000, "output_config": {"format": {"type": "json_schema", "schema": shape}}}

@@ -15,12 +15,12 @@ URL, GUARDED, MODEL = sys.argv[1:]
 PARIS = "What is the capital of France?"
 MOON = "Tell me three facts about the moon."
 ENDLESS = "Write the numbers from 1 to 5000, one a line."
-# Small models call a tool when they are told how.
+# Small models call a tool if the prompt explains how.
 CALL = 'Repeat exactly: <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>'
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather in a city.", "parameters": PARAMETERS}}
 
-# What a constrained reply may say; even a small model ends it.
+# The constraint of a reply; even a small model ends such a reply.
 FORECAST = {
     "type": "object",
     "properties": {"city": {"type": "string", "enum": ["Paris", "London"]}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},

@@ -36,7 +36,7 @@ def stream():
     chunks = list(ask(MOON, stream=True, stream_options={"include_usage": True}))
     whole = litellm.stream_chunk_builder(chunks)
     assert whole.choices[0].message.content == plain.choices[0].message.content, (whole, plain)
-    # litellm's builder looks for the finish in the last chunk, which has the usage alone
+    # litellm's builder reads the finish reason from the last chunk, which has only the usage.
     assert [c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason] == [plain.choices[0].finish_reason], chunks
     assert whole.usage.total_tokens == plain.usage.total_tokens, (whole.usage, plain.usage)
 
@@ -119,7 +119,7 @@ def key():
 
 def limits():
     limited(lambda: ask("x", GUARDED, api_key="litellm", max_tokens=1), litellm.RateLimitError)
-    # completion() tries again at once; the router waits for as long as the server says
+    # completion() retries at once; the router waits for the server's Retry-After.
     where = {"model": "hosted_vllm/" + MODEL, "api_base": GUARDED + "/v1", "api_key": "litellm", "max_tokens": 1}
     router = litellm.Router([{"model_name": "m", "litellm_params": where}], num_retries=5, disable_cooldowns=True)
     assert router.completion("m", [{"role": "user", "content": "x"}]).usage.completion_tokens == 1

@@ -98,7 +98,7 @@ def tools():
     call = c.message.tool_calls[0]
     assert c.finish_reason == "tool_calls" and call.function.name == "weather" and call.type == "function", c
     arguments(call.function.arguments)
-    # the loop of an agent: the model's own message goes back as it is, with the answer
+    # An agent's loop: send the model's message back unchanged, then the tool's answer.
     said += [c.message, {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 degrees"}]
     c = ask(said, tools=[TOOL], tool_choice="none").choices[0]
     assert c.message.content and not c.message.tool_calls and c.finish_reason in ("stop", "length"), c

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestWaitFor: Retry-After is the number of requests ahead over the rate, within
-// bounds.
+// TestWaitFor checks that Retry-After is the number of requests ahead divided by the
+// rate, within bounds.
 func TestWaitFor(t *testing.T) {
 	for _, c := range []struct {
 		ahead int
@@ -25,9 +25,10 @@ func TestWaitFor(t *testing.T) {
 	}
 }
 
-// TestPace: the rate follows the ends of the last half minute.
-func TestPace(t *testing.T) {
-	var p pace
+// TestCompletionRate checks that the rate follows the completions of the last half
+// minute.
+func TestCompletionRate(t *testing.T) {
+	var p completionRate
 	now := time.Unix(1, 0)
 	near := func(what string, want float64) {
 		t.Helper()
@@ -38,12 +39,12 @@ func TestPace(t *testing.T) {
 	near("before the first end", 0)
 	for range 20 {
 		now = now.Add(time.Second / 4)
-		p.ended(now)
+		p.add(now)
 	}
 	near("five seconds of four a second", 4)
 	for range 300 {
 		now = now.Add(2 * time.Second)
-		p.ended(now)
+		p.add(now)
 	}
 	near("ten minutes of one in two seconds", 0.5)
 	now = now.Add(10 * time.Minute)

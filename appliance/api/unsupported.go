@@ -8,8 +8,8 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// refusedRoute is a route of vLLM that this server knows and does not have.
-type refusedRoute struct {
+// unsupportedRoute is a route of vLLM that this server does not support.
+type unsupportedRoute struct {
 	path    string
 	methods []string
 	why     string
@@ -20,8 +20,9 @@ var (
 	byGet  = []string{http.MethodGet}
 )
 
-// refused answer 501 with the reason; another method is a 405, as it is with vLLM.
-var refused = []refusedRoute{
+// unsupported are the routes that answer 501 with a reason. Other methods get 405, as
+// in vLLM.
+var unsupported = []unsupportedRoute{
 	{"/v2/embed", byPost, "embeddings are at /v1/embeddings"},
 	{"/v1/audio/transcriptions", byPost, "the model does not take speech"},
 	{"/v1/audio/translations", byPost, "the model does not take speech"},
@@ -41,7 +42,7 @@ const (
 )
 
 func (s *Server) refuse(c echo.Context) error {
-	for _, r := range refused {
+	for _, r := range unsupported {
 		if r.path == c.Path() {
 			return chat.Errorf(chat.Unsupported, "", "%s is not available in this deployment: %s.", r.path, r.why)
 		}
