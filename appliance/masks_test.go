@@ -77,7 +77,7 @@ func (c *costs) quantile(q float64) time.Duration {
 }
 
 // TestMaskTime measures masks in this process, with one reply at a time and with 16. It
-// prints the lines of docs/structured-outputs.md, and bounds nothing: machines differ.
+// prints the lines of docs/guide/structured-outputs.md, and bounds nothing: machines differ.
 func TestMaskTime(t *testing.T) {
 	if *maskReplies == 0 {
 		t.Skip("-masks says of how many replies; make soak does")

@@ -10,7 +10,7 @@ import (
 // Version is that of the JSON form: it changes when a field's meaning does.
 const Version = 1
 
-// document is the JSON form; docs/gitops.md describes it. Lists are never null.
+// document is the JSON form; docs/guide/gitops.md describes it. Lists are never null.
 type document struct {
 	Version   int          `json:"version"`
 	Old       string       `json:"old"`

@@ -12,7 +12,7 @@ import (
 )
 
 // features are what a client is made to do: the name in a test, and what the table
-// in docs/clients.md calls it.
+// in docs/guide/clients.md calls it.
 var features = []struct{ name, label string }{
 	{"chat", "chat"},
 	{"stream", "streaming, with usage"},
@@ -70,10 +70,10 @@ func inGo(checks []check) func(t *testing.T) map[string]error {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/clients.md")
+var update = flag.Bool("update", false, "write docs/guide/clients.md")
 
 // TestClients drives the server with every client, and holds the table in
-// docs/clients.md against what they did.
+// docs/guide/clients.md against what they did.
 func TestClients(t *testing.T) {
 	var err error
 	if guarded, err = startServer(guardedText); err != nil {
@@ -137,7 +137,7 @@ func table(t *testing.T, done map[string]map[string]error) {
 		b.WriteString("\n")
 	}
 	t.Log("\n" + b.String())
-	const path = "../../docs/clients.md"
+	const path = "../../docs/guide/clients.md"
 	doc, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
