@@ -77,7 +77,7 @@ func (c *costs) quantile(q float64) time.Duration {
 }
 
 // TestMaskTime measures masks in this process, with one reply at a time and with 16. It
-// logs the lines of docs/structured-outputs.md, and has no limits, since machines differ.
+// logs the lines of docs/guide/structured-outputs.md, and has no limits, since machines differ.
 func TestMaskTime(t *testing.T) {
 	if *maskReplies == 0 {
 		t.Skip("-masks says of how many replies; make soak does")

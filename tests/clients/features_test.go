@@ -12,7 +12,7 @@ import (
 )
 
 // features lists what each client is tested for: the name in a test, and the name in the
-// table of docs/clients.md.
+// table of docs/guide/clients.md.
 var features = []struct{ name, label string }{
 	{"chat", "chat"},
 	{"stream", "streaming, with usage"},
@@ -70,10 +70,10 @@ func inGo(checks []check) func(t *testing.T) map[string]error {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/clients.md")
+var update = flag.Bool("update", false, "write docs/guide/clients.md")
 
 // TestClients runs every client against the server, and compares the results with the
-// table in docs/clients.md.
+// table in docs/guide/clients.md.
 func TestClients(t *testing.T) {
 	var err error
 	if guarded, err = startServer(guardedText); err != nil {
@@ -137,7 +137,7 @@ func table(t *testing.T, done map[string]map[string]error) {
 		b.WriteString("\n")
 	}
 	t.Log("\n" + b.String())
-	const path = "../../docs/clients.md"
+	const path = "../../docs/guide/clients.md"
 	doc, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // Version is the version of the JSON form. It changes when the meaning of a field does.
 const Version = 1
 
-// document is the JSON form, described in docs/gitops.md. Lists are never null.
+// document is the JSON form, described in docs/guide/gitops.md. Lists are never null.
 type document struct {
 	Version   int          `json:"version"`
 	Old       string       `json:"old"`
