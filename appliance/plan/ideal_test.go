@@ -16,11 +16,11 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// run is a run of another engine whose log says how many bytes its KV cache had.
+// run is a run of another engine whose log has the bytes of its KV cache.
 type run struct {
 	name, model  string
 	fields       string // of the profile
-	kv           int64  // bytes of KV cache on a GPU, as the log rounds them
+	kv           int64  // bytes of KV cache on a GPU, rounded as in the log
 	tensor, spec int
 	// published ideals at 1K, 4K, 16K, 64K and the full length
 	ideal  [5]float64
@@ -36,9 +36,9 @@ var runs = []run{
 		[5]float64{55.23, 39.33, 18.28, 5.82, 1.56}, 262144},
 }
 
-// TestIdeal holds what the pool carries, pages and slabs included, against exact
-// pools of the same bytes: within 2 % for five runs at five lengths. Counts are
-// fractions, of sequences at steady state: whole ones of 1.4 would say nothing.
+// TestIdeal compares the pool's capacity, with pages and slabs, with exact pools of the same bytes:
+// within 2 % for five runs at five lengths. Counts are fractional sequences at steady state, since
+// whole numbers would hide differences at counts such as 1.4.
 func TestIdeal(t *testing.T) {
 	const file = "testdata/ideal.txt"
 	var b strings.Builder

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/appliance/compat"
 )
 
-// paths lists the JSON fields of a type: "capacity.classes[].page_bytes".
+// paths returns the JSON fields of a type: "capacity.classes[].page_bytes".
 func paths(t reflect.Type, at string, seen []reflect.Type) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -23,7 +23,7 @@ func paths(t reflect.Type, at string, seen []reflect.Type) []string {
 		return []string{at}
 	}
 	if slices.Contains(seen, t) {
-		return []string{at} // parts of parts are like their whole
+		return []string{at} // parts have the type of their parent
 	}
 	var out []string
 	if at != "" {
@@ -46,13 +46,13 @@ func paths(t reflect.Type, at string, seen []reflect.Type) []string {
 	return out
 }
 
-// reported is what --json prints with --compat.
+// reported is the output of --json with --compat.
 type reported struct {
 	Compat compat.Report `json:"compat"`
 }
 
-// TestDocumented: docs/plan-json.md has a row for every field of what plan and fit
-// print with --json, and no row of another.
+// TestDocumented: docs/plan-json.md has a row for every field that plan and fit print with --json, and
+// no row of another.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/plan-json.md")
 	if err != nil {

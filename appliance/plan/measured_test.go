@@ -32,8 +32,8 @@ what it can hold of such requests.
 |---|---|---|---|---|---|---|
 `
 
-// measuredModels have one shape of each kind, with bytes for some two hundred
-// sequences: a sequence more or less is half a percent.
+// measuredModels are one model of each kind with memory for about two hundred sequences: one sequence
+// more or less is half a percent.
 var measuredModels = []struct {
 	model string
 	kv    int64
@@ -45,8 +45,8 @@ var measuredModels = []struct {
 	{"Qwen/Qwen3.5-27B-FP8", 86 << 30},
 }
 
-// TestMeasuredCapacity fills an engine of every shape until admission stops and goes
-// on until pages run out: it held what the plan says.
+// TestMeasuredCapacity fills an engine of every kind until admission stops and continues until pages
+// run out: it holds as many tokens as the plan computes.
 func TestMeasuredCapacity(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(measuredPreface)
@@ -86,8 +86,8 @@ schema.#Profile & {
 	return made(t, plan.Inputs{Profile: p, Model: m, Opener: idle{}, Facts: facts}), m
 }
 
-// fillEngine is the most tokens that the planned engine held until the first of more
-// choices than it can hold ended.
+// fillEngine runs more choices than the planned engine can hold, and returns the most tokens that it
+// held before the first of them ended.
 func fillEngine(t *testing.T, p *plan.Plan, m *engine.Model) int64 {
 	var opened atomic.Pointer[engine.Engine]
 	var most, waited atomic.Int64
@@ -130,7 +130,7 @@ func fillEngine(t *testing.T, p *plan.Plan, m *engine.Model) int64 {
 	}
 }
 
-// loggedCapacity is what vLLM would log of the same bytes: tokens and concurrency.
+// loggedCapacity returns the tokens and the concurrency that vLLM would log for the same bytes.
 func loggedCapacity(t *testing.T, model string, kv int64, o engine.Options) (tokens, concurrency float64) {
 	cfg, _, err := models.Catalogued(model)
 	if err != nil {
@@ -151,8 +151,7 @@ func loggedCapacity(t *testing.T, model string, kv int64, o engine.Options) (tok
 	return size.Value, x.Value
 }
 
-// idle is backend cpu with a device that computes nothing and has no arenas: every
-// token is 1.
+// idle is backend cpu with a device that computes nothing and has no arenas: every token is 1.
 type idle struct{ cpu.Opener }
 
 func (idle) Open(_ backend.Facts, _ backend.Settings, r backend.Reservation) (backend.Device, error) {
