@@ -5,5 +5,5 @@ package engine_test
 // twinFamilies are the small checkpoints of the families.
 var twinFamilies = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35"}
 
-// racing says that the race detector watches, under which arithmetic is slow.
+// racing reports whether the race detector is on, under which arithmetic is slow.
 const racing = false

@@ -6,5 +6,5 @@ package engine_test
 // the detector sees what goroutines share, and arithmetic takes ten times as long under it.
 var twinFamilies = []string{"tiny-gpt-oss", "tiny-qwen35"}
 
-// racing says that the race detector watches, under which arithmetic is slow.
+// racing reports whether the race detector is on, under which arithmetic is slow.
 const racing = true

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// StepStats is what one step did.
+// StepStats are the statistics of one step.
 type StepStats struct {
 	PromptTokens     int // prompt tokens computed
 	GenerationTokens int
@@ -106,8 +106,8 @@ func (l *loop) reportSchedule(s *sched.Step, report *StepStats) {
 	l.preemptions += int64(s.Stats.Preempted)
 }
 
-// count adds a generated token to the statistics. more says that the same step also gave the
-// token before it.
+// count adds a generated token to the statistics. With more, the same step also gave the token
+// before it.
 func (l *loop) count(c *choice, more bool, now time.Time, report *StepStats) {
 	report.GenerationTokens++
 	if c.stats.GenerationTokens == 0 {

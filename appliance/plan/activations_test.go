@@ -15,8 +15,8 @@ import (
 
 const fp8Model, fp8Fields = "Qwen/Qwen3.5-27B-FP8", `cuda: activations: "fp8"`
 
-// TestFP8Activations: what a profile asks for is in the text, the JSON, the table of kernels and the
-// difference of two plans; weights take as many bytes as before.
+// TestFP8Activations: the profile's setting is in the text, the JSON, the table of kernels and the
+// difference of two plans; weights take as many bytes as without it.
 func TestFP8Activations(t *testing.T) {
 	old, p := made(t, on(t, fp8Model, "", "h100")), made(t, on(t, fp8Model, fp8Fields, "h100"))
 	var text, json bytes.Buffer
@@ -59,7 +59,8 @@ func TestFP8Activations(t *testing.T) {
 	}
 }
 
-// TestFP8ActivationsRefused: where no kernel would multiply so, the error names the field's place.
+// TestFP8ActivationsRefused: if no kernel would multiply with fp8 activations, the error has the
+// field's position.
 func TestFP8ActivationsRefused(t *testing.T) {
 	for _, c := range []struct{ model, device, backend, want string }{
 		{fp8Model, "a100-80g", "cuda", "activations fp8: unsupported: the matrix units of NVIDIA A100"},

@@ -9,9 +9,8 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// TestAdmittedIsScheduled begins prompts on the scheduler itself, over a pool of
-// the planned slabs: it runs as many as the plan says, and no more, though more
-// wait.
+// TestAdmittedIsScheduled starts prompts on the scheduler itself, with a pool of the planned slabs. It
+// runs exactly as many as the plan computes, although more wait.
 func TestAdmittedIsScheduled(t *testing.T) {
 	p := shipped(t, "smollm2.cue")
 	p.MaxModelLen, p.Memory.KVCache, p.Memory.Utilization = 2048, 2<<30, 0
@@ -24,8 +23,8 @@ func TestAdmittedIsScheduled(t *testing.T) {
 	}
 }
 
-// running is how many sequences of a length, the last token of which is a reply,
-// the scheduler runs before any of them has ended.
+// running returns how many sequences of a length, whose last token is the reply, the scheduler runs
+// before any of them has ended.
 func running(t *testing.T, p *plan.Plan, tokens int) int {
 	o := p.Options
 	s := sched.New(sched.Options{

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/schema"
 )
 
-// TestEveryItemIsExplained: of every family each line, part and class has a formula
-// with numbers, and those of the ledger say the ledger's bytes.
+// TestEveryItemIsExplained: for every family each line, part and class has a formula with numbers, and
+// those of the ledger give the ledger's bytes.
 func TestEveryItemIsExplained(t *testing.T) {
 	for _, f := range families {
 		p := made(t, on(t, f.model, f.fields, "b200"))
@@ -31,7 +31,7 @@ func TestEveryItemIsExplained(t *testing.T) {
 	}
 }
 
-// TestFitOnIsMake: a row of the matrix says what a plan for that device says.
+// TestFitOnIsMake: a row of the table equals the plan for that device.
 func TestFitOnIsMake(t *testing.T) {
 	fits, not := 0, 0
 	for _, f := range families[3:] {

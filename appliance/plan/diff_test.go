@@ -78,8 +78,7 @@ func TestCheckFree(t *testing.T) {
 	}
 }
 
-// TestNumbers says that absurd machines and profiles give an error or a plan,
-// never a wrapped number.
+// TestNumbers: absurd machines and profiles give an error or a plan, never an overflow.
 func TestNumbers(t *testing.T) {
 	p, m := shipped(t, "smollm2.cue"), smol(t)
 	for _, total := range []int64{1, 1 << 40, 1 << 62, 1<<63 - 1} {

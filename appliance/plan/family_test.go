@@ -12,7 +12,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// families are a model of each kind, with what its profile may ask for besides.
+// families are a model of each kind, with the optional fields that its profile may have.
 var families = []struct{ model, fields string }{
 	{"meta-llama/Llama-3.2-1B", ""},
 	{"deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", `model: dtype: "float16"`},
@@ -24,7 +24,7 @@ var families = []struct{ model, fields string }{
 	{"Qwen/Qwen3.5-27B-FP8", `lora: {maxLoras: 4, maxRank: 32}`},
 }
 
-// on plans a family's profile for a device with that much memory.
+// on returns the inputs of a family's profile for a device with that much memory.
 func on(t *testing.T, model, fields, device string) plan.Inputs {
 	t.Helper()
 	p := profile(t, "family.cue", fmt.Sprintf("import \"vapp.dev/schema\"\n\nschema.#Profile & {\n\tname: \"family\"\n\tmodel: source: %q\n\t%s\n}\n", model, fields))
@@ -35,9 +35,9 @@ func on(t *testing.T, model, fields, device string) plan.Inputs {
 	return plan.Inputs{Profile: p, Model: inspect(t, plan.Source(p, "")), Opener: cuda.Opener{}, Facts: d.Facts("cuda")}
 }
 
-// TestFamilies says of every family on several devices: the ledger stays within
-// the budget and its parts sum up, longer never fits more, more memory never fits
-// less, and an automatic length is the longest that fits: a block more does not.
+// TestFamilies checks every family on several devices: the ledger is within the budget and equals the
+// sum of its parts, longer sequences never fit more often, more memory never fits less, and an
+// automatic length is the longest that fits: one more block does not.
 func TestFamilies(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	planned := map[string]int{}
@@ -68,7 +68,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// falls says that longer sequences never fit more often.
+// falls checks that longer sequences never fit more often.
 func falls(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	for k, f := range p.Capacity.Lengths {
@@ -81,7 +81,7 @@ func falls(t *testing.T, p *plan.Plan) {
 	}
 }
 
-// longest says that an automatic length cannot be a block longer.
+// longest checks that one block more than an automatic length does not fit.
 func longest(t *testing.T, i plan.Inputs, p *plan.Plan) {
 	t.Helper()
 	n, most := p.Options.MaxModelLen, i.Model.Config.MaxPositionEmbeddings
@@ -101,7 +101,7 @@ func longest(t *testing.T, i plan.Inputs, p *plan.Plan) {
 	}
 }
 
-// TestCostsOfChanges: what saves memory saves memory, in every family that can.
+// TestCostsOfChanges: changes that save memory do so in every family that supports them.
 func TestCostsOfChanges(t *testing.T) {
 	for _, c := range []struct{ model, more, less string }{
 		{"google/gemma-4-26B-A4B-it", "", `quantization: "fp8"`},

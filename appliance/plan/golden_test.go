@@ -23,9 +23,10 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata/*.txtar")
 
-// TestGolden plans what each file describes: lines of "key: value" (model:
-// smol, toy or a name of the catalogue; memory, cores; device, a GPU of the catalogue; shipped: a profile of the
-// repository), profile.cue, and what is printed.
+// TestGolden plans the inputs of each file and compares the output. The lines before the first section
+// are "key: value": model (smol, toy or a name of the catalogue), memory, cores, device (a GPU of the
+// catalogue) and shipped (a profile of the repository). Then follow profile.cue and the expected
+// output.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -113,8 +114,8 @@ func whyNot(t *testing.T, i plan.Inputs, ask string) string {
 	return a.String()
 }
 
-// built has the model as the profile wants it; the error is the refusal of a
-// family that cannot be built so.
+// built returns the inputs with the model built as the profile asks. The error is that of a family
+// that does not support it.
 func built(i plan.Inputs) (plan.Inputs, error) {
 	try := func(s engine.Source) error {
 		m, err := i.Model.With(s.Build)
@@ -132,7 +133,7 @@ func built(i plan.Inputs) (plan.Inputs, error) {
 	return i, nil
 }
 
-// catalogued is a model that is known by name.
+// catalogued returns a model of the catalogue.
 func catalogued(t testing.TB, name string) *engine.Model {
 	t.Helper()
 	m, err := engine.Inspect(engine.Source{Name: name, Format: "auto"})
@@ -143,7 +144,7 @@ func catalogued(t testing.TB, name string) *engine.Model {
 	return m
 }
 
-// described reads the lines before the first section.
+// described returns the inputs described by the lines before the first section.
 func described(t *testing.T, lines, text string) (plan.Inputs, error) {
 	facts := server
 	var opener backend.Opener = ref.Opener{}

@@ -8,7 +8,8 @@ import (
 	"vapp.dev/engine/backend/cpu"
 )
 
-// TestCaptureSizes: vLLM's rule, as its logs print it, and what profiles make of it.
+// TestCaptureSizes: vLLM's rule, with the sizes that its logs print, and the effects of a profile's
+// fields.
 func TestCaptureSizes(t *testing.T) {
 	for _, c := range []struct {
 		fields         string
@@ -36,8 +37,8 @@ func TestCaptureSizes(t *testing.T) {
 	}
 }
 
-// TestHost: on a GPU what lies in the machine's memory counts against no budget; on
-// a CPU all of it does but swap space, which is a file; ref keeps that on its heap.
+// TestHost: on a GPU, lines in the machine's memory do not count against the budget. On a CPU all count
+// except swap space, which is a file; ref has swap space in the Go heap.
 func TestHost(t *testing.T) {
 	fields := `memory: swapSpace: "2GiB"`
 	gpu := made(t, on(t, "meta-llama/Llama-3.2-1B", fields, "a100-80g"))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// paths lists the JSON fields of a type: "capacity.classes[].page_bytes".
+// paths returns the JSON fields of a type: "capacity.classes[].page_bytes".
 func paths(t reflect.Type, at string, seen []reflect.Type) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -21,7 +21,7 @@ func paths(t reflect.Type, at string, seen []reflect.Type) []string {
 		return []string{at}
 	}
 	if slices.Contains(seen, t) {
-		return []string{at} // parts of parts are like their whole
+		return []string{at} // parts have the type of their parent
 	}
 	var out []string
 	if at != "" {

@@ -9,8 +9,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestCheckLimits: a limit is refused when it is below what was taken, the ledger and the
-// threads take together, and not above; files count for the address space alone.
+// TestCheckLimits: a limit is refused if and only if it is below the sum of used memory, ledger and
+// threads; mapped files count for the address space only.
 func TestCheckLimits(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ import (
 
 const denseModel, libraryFields = "Qwen/Qwen3-8B", `cuda: linear: "cublaslt"`
 
-// TestLibrary: a profile that asks for cuBLASLt has it in the text, the JSON and the table of kernels,
-// its workspace and what it holds by itself in the ledger; own kernels are what there is without.
+// TestLibrary: with cuBLASLt in the profile, it is in the text, the JSON and the table of kernels, and
+// its workspace and own memory are in the ledger. Without it all kernels are vapp's own.
 func TestLibrary(t *testing.T) {
 	own, p := made(t, on(t, denseModel, "", "h100")), made(t, on(t, denseModel, libraryFields, "h100"))
 	var text, json bytes.Buffer
@@ -42,14 +42,15 @@ func TestLibrary(t *testing.T) {
 	if a, b := own.Ledger.Bytes("weights"), p.Ledger.Bytes("weights"); a != b {
 		t.Errorf("weights take %d bytes, and %d row by row", a, b)
 	}
-	mixed := made(t, on(t, "openai/gpt-oss-20b", libraryFields, "h100")) // experts stay in panels
+	mixed := made(t, on(t, "openai/gpt-oss-20b", libraryFields, "h100")) // experts keep their panel format
 	if mixed.Ledger.Bytes("cublaslt") == 0 {
 		t.Error("dense weights beside experts are not the library's")
 	}
 }
 
-// TestLibraryFP8: with activations in fp8 the library has weights in fp8 too, by scales of blocks as by those of rows
-// that are quantized at load, on compute capability 9.0; on others they stay own kernels', and the plan says so.
+// TestLibraryFP8: with fp8 activations on compute capability 9.0 the library also multiplies fp8 weights,
+// with block scales or with the row scales of quantization at load. On other devices vapp's own
+// kernels do, and the plan shows it.
 func TestLibraryFP8(t *testing.T) {
 	const product, both = "linear_f8_e4m3_x8_cublaslt", `cuda: {linear: "cublaslt", activations: "fp8"}`
 	for _, c := range []struct {
@@ -58,7 +59,7 @@ func TestLibraryFP8(t *testing.T) {
 	}{
 		{fp8Model, both, "h100", true}, {denseModel, `quantization: "fp8", ` + both, "h200", true},
 		{denseModel, `quantization: "fp8", ` + both, "b200", false}, {fp8Model, both, "b200", false},
-		{fp8Model, libraryFields, "h100", false}, // with activations in 16 bits
+		{fp8Model, libraryFields, "h100", false}, // with 16-bit activations
 	} {
 		p := made(t, on(t, c.model, c.fields, c.device))
 		var text, json bytes.Buffer
@@ -78,7 +79,7 @@ func TestLibraryFP8(t *testing.T) {
 	}
 }
 
-// TestLibraryRefused: where it would multiply nothing, the error names the field's place.
+// TestLibraryRefused: if the library would multiply nothing, the error has the field's position.
 func TestLibraryRefused(t *testing.T) {
 	for _, c := range []struct{ model, device, backend, want string }{
 		{denseModel, "h100", "cpu", "backend cpu has no products by cublaslt; leave the field out, or take backend cuda"},

@@ -17,7 +17,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// server is the machine of the goldens: 16 cores, 64 GiB, from a catalogue.
+// server is the machine of the goldens: 16 cores and 64 GiB.
 var server = backend.Facts{
 	Backend: "ref", Device: "16-core server", TotalBytes: 64 << 30, Cores: 16, Variants: []string{"go"},
 	PageBytes: 4096, HugeBytes: 2 << 20, L2Bytes: 1 << 20, MemoryLimit: "system",
@@ -51,12 +51,12 @@ func inspect(t testing.TB, s engine.Source) *engine.Model {
 	return m
 }
 
-// llama1B is the catalogue's model: nothing of it is on disk.
+// llama1B returns the model of the catalogue; nothing of it is on disk.
 func llama1B(t testing.TB) *engine.Model {
 	return inspect(t, engine.Source{Path: "testdata/absent", Name: "meta-llama/Llama-3.2-1B", Format: "auto"})
 }
 
-// toy is a checkpoint of 2 layers with real files.
+// toy returns a checkpoint of 2 layers with real files.
 func toy(t testing.TB) *engine.Model {
 	dir := t.TempDir()
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{DType: kernels.BF16, Tied: true}); err != nil {
@@ -78,7 +78,7 @@ func made(t testing.TB, i plan.Inputs) *plan.Plan {
 	return p
 }
 
-// smol has the shapes of SmolLM2-135M in bf16: a directory with a config alone.
+// smol returns a directory with only a config, of the shapes of SmolLM2-135M in bf16.
 func smol(t testing.TB) *engine.Model {
 	t.Chdir(t.TempDir())
 	config := enginetest.Llama{
@@ -94,7 +94,7 @@ func smol(t testing.TB) *engine.Model {
 	return inspect(t, engine.Source{Path: "smol", Name: "smol", Format: "auto"})
 }
 
-// says prints what Make returns: the plan, or the error in short and long.
+// says returns the plan of Make as text, or its error in short and long form.
 func says(t testing.TB, i plan.Inputs) string {
 	t.Helper()
 	p, err := plan.Make(i)
@@ -111,13 +111,13 @@ func says(t testing.TB, i plan.Inputs) string {
 	return b.String()
 }
 
-// TestTextWorkers: the ledger has the memory of as many text workers as the server has.
+// TestTextWorkers: the ledger has memory for all text workers of the server.
 func TestTextWorkers(t *testing.T) {
 	p := made(t, in(shipped(t, "smollm2.cue"), smol(t), server))
 	i := slices.IndexFunc(p.Ledger, func(it plan.Item) bool { return it.Name == "text" })
 	parts := p.Ledger[i].Parts
 	k := slices.IndexFunc(parts, func(it plan.Item) bool { return it.Name == "workers" })
-	// each renders within its limit from a conversation of at most as much
+	// each worker renders within its limit, from a conversation of at most the same size
 	if k < 0 || parts[k].Bytes < 2*plan.TextWorkers*plan.TextRender {
 		t.Errorf("the text line's parts are %+v", parts)
 	}

@@ -12,10 +12,10 @@ import (
 	"vapp.dev/schema"
 )
 
-// one picks.
+// one returns a random element.
 func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// vary returns a profile with random wishes that the schema allows.
+// vary returns a profile with random fields that the schema allows.
 func vary(r *rand.Rand, base *schema.Profile, longest int) *schema.Profile {
 	p := *base
 	p.MaxModelLen = one(r, schema.Auto, schema.Count(1+r.IntN(longest)))
@@ -32,9 +32,9 @@ func vary(r *rand.Rand, base *schema.Profile, longest int) *schema.Profile {
 	return &p
 }
 
-// TestRandomProfiles says of any profile that plans: the ledger is within the
-// budget, one sequence fits, the same inputs give the same bytes, and more memory
-// never carries less. Of any that does not fit: every proposed change fits.
+// TestRandomProfiles: in every plan the ledger is within the budget, one sequence fits, the same inputs
+// give the same bytes, and more memory never has less capacity. For every profile that does not fit,
+// every proposed change fits.
 func TestRandomProfiles(t *testing.T) {
 	base, m := shipped(t, "llama-3.2-1b.cue"), llama1B(t)
 	small := toy(t)
@@ -126,8 +126,8 @@ func helps(t *testing.T, i plan.Inputs, no *plan.DoesNotFitError) {
 	}
 }
 
-// changed is what is planned after the change: the profile, and the model as the
-// profile then builds it, or another device.
+// changed returns the inputs after the change: another profile, with the model built for it, or another
+// device.
 func changed(t *testing.T, i plan.Inputs, c plan.Change) plan.Inputs {
 	t.Helper()
 	if c.Path == "--gpu" {
@@ -147,7 +147,7 @@ func changed(t *testing.T, i plan.Inputs, c plan.Change) plan.Inputs {
 	return i
 }
 
-// applied is the profile with the change, read as the profile's text would be.
+// applied returns the profile with the change, parsed as from a profile's text.
 func applied(t *testing.T, old *schema.Profile, c plan.Change) *schema.Profile {
 	t.Helper()
 	p := *old
@@ -187,7 +187,7 @@ func applied(t *testing.T, old *schema.Profile, c plan.Change) *schema.Profile {
 	return &p
 }
 
-// TestSmallestChanges says that a little less than a proposed change does not fit.
+// TestSmallestChanges: a slightly smaller change than the proposed one does not fit.
 func TestSmallestChanges(t *testing.T) {
 	f := server
 	f.TotalBytes, f.Cores = 1505<<20, 2

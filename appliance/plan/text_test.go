@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWrap: lines end at spaces and within the width; a word that is wider has its own line.
+// TestWrap: lines end at spaces and are within the width; a word that is wider has its own line.
 func TestWrap(t *testing.T) {
 	for text, want := range map[string][]string{
 		"one two three":                   {"one two", "three"},

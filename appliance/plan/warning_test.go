@@ -8,9 +8,9 @@ import (
 	"vapp.dev/engine/backend/cpu"
 )
 
-// TestHugePagesOff: a machine that was looked at and has no huge pages is warned of, with
-// the command that helps; one that has them, one that was not looked at, and a backend that
-// asks for none are not.
+// TestHugePagesOff: a measured machine without huge pages gets a warning with the command that turns
+// them on. A machine that has them, one that was not measured, and a backend that does not use them
+// get none.
 func TestHugePagesOff(t *testing.T) {
 	text := "import \"vapp.dev/schema\"\n\nschema.#Profile & {\n\tname: \"huge\"\n\tmodel: source: \"toy\"\n\tmaxModelLen: 64\n\tmemory: kvCache: \"16MiB\"\n}\n"
 	for _, c := range []struct {

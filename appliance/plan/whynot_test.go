@@ -11,8 +11,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// TestWhyNotAnswers applies every change that an answer names, and every pair:
-// the goal is then met.
+// TestWhyNotAnswers applies every change and every pair of an answer: the goal is then met.
 func TestWhyNotAnswers(t *testing.T) {
 	base, m := shipped(t, "llama-3.2-1b.cue"), llama1B(t)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -31,7 +30,7 @@ func TestWhyNotAnswers(t *testing.T) {
 		}
 		a, err := plan.WhyNot(i, seqs, tokens)
 		if err != nil {
-			continue // a profile that nothing changes, such as too few tokens a step
+			continue // no change helps this profile, for example too few tokens a step
 		}
 		if made, err := plan.Make(i); a.Fits != (err == nil && holdsGoal(made, seqs, tokens)) {
 			t.Errorf("%d×%d fits: %v, planned: %v", seqs, tokens, a.Fits, err)
@@ -78,8 +77,8 @@ func meets(t *testing.T, i plan.Inputs, seqs, tokens int, cs ...plan.Change) {
 	}
 }
 
-// TestOtherDevices: what does not fit on a small device fits on larger ones of the catalogue, of
-// which those that nothing runs on are not named.
+// TestOtherDevices: for a profile that does not fit a small device, larger devices of the catalogue are
+// suggested, but none that is plan-only.
 func TestOtherDevices(t *testing.T) {
 	base, m := shipped(t, "llama-3.2-1b.cue"), llama1B(t)
 	small, err := devices.Find("t4")
@@ -88,7 +87,7 @@ func TestOtherDevices(t *testing.T) {
 	}
 	for _, c := range []struct {
 		gib  float64 // of KV cache
-		some bool    // device that runs has room
+		some bool    // some device that is not plan-only fits
 	}{{10.5, true}, {11, true}, {20, true}, {27.2, true}, {100, true}, {185, false}} {
 		p := *base
 		p.Memory.Utilization, p.Memory.KVCache = 0, schema.Bytes(c.gib*(1<<30))

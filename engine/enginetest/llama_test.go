@@ -157,7 +157,7 @@ func sameFacts(t *testing.T, o Llama, c *checkpoint.Checkpoint) {
 	}
 }
 
-// TestWriteGGUFBlocks opens the formats that hold random blocks.
+// TestWriteGGUFBlocks reads the formats that hold random blocks.
 func TestWriteGGUFBlocks(t *testing.T) {
 	o := Llama{Hidden: 256, Intermediate: 512, Heads: 8, HeadDim: 32}
 	formats := GGUF{Format: func(name string) kernels.Format {

@@ -72,7 +72,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Jobs that are cancelled at the moment they get their place lose none.
+// Jobs that are cancelled at the moment they get their place lose no place.
 func TestGateCancelledAtOnce(t *testing.T) {
 	g := NewGate(2, 100)
 	var all sync.WaitGroup

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 //	remove JOB
 //	next [N]
 //
-// and "out" has what came of it. A job is called CLIENT:COST.
+// and "out" has the results. A job is called CLIENT:COST.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -54,7 +54,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// play does one command and returns the queue that the next is for.
+// play executes one command and returns the queue for the next one.
 func play(t *testing.T, q *Queue, jobs map[string]*Job, out *strings.Builder, f []string) *Queue {
 	name := func(j *Job) string { return fmt.Sprintf("%s:%d", j.Client, j.Cost) }
 	number := func(s string) int {

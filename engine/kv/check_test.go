@@ -2,7 +2,7 @@ package kv
 
 import "testing"
 
-// TestCheckSees: whatever is miscounted, Check says so.
+// TestCheckSees: Check reports every kind of inconsistency.
 func TestCheckSees(t *testing.T) {
 	for name, spoil := range map[string]func(p *Pool, owned *Table, cached int32){
 		"owners":       func(p *Pool, a *Table, _ int32) { p.classes[0].pages[a.Pages(0)[0]].refs++ },
@@ -39,8 +39,8 @@ func TestCheckSees(t *testing.T) {
 	}
 }
 
-// TestCheckSeesCheckpoints is the same of pages that states are begun from and stored to.
-func TestCheckSeesCheckpoints(t *testing.T) {
+// TestCheckSeesSnapshots is TestCheckSees for the pages of snapshots.
+func TestCheckSeesSnapshots(t *testing.T) {
 	for name, spoil := range map[string]func(m *snapshots){
 		"lost begin": func(m *snapshots) { m.begin = none },
 		"lost store": func(m *snapshots) { m.stores = nil },
@@ -63,8 +63,8 @@ func TestCheckSeesCheckpoints(t *testing.T) {
 	}
 }
 
-// TestAloneAlwaysFits: in SequenceSlabs slabs one sequence runs to its end, in
-// whatever chunks, once what was cached is dropped.
+// TestAloneAlwaysFits: in SequenceSlabs slabs one sequence runs to its end with all chunk sizes, once
+// cached pages are evicted.
 func TestAloneAlwaysFits(t *testing.T) {
 	for _, specs := range [][]Spec{
 		{fullSpec, windowSpec},

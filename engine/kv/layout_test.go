@@ -26,8 +26,8 @@ func TestOneClassWastesNothing(t *testing.T) {
 	}
 }
 
-// TestSlabSizeOfTwoClasses: gpt-oss pages of 16 tokens are alike, so nothing is
-// lost; Gemma 4's are not, and of all sizes the best is found.
+// TestSlabSizeOfTwoClasses: pages of gpt-oss have one size, so slabs have no unused share. Those of
+// Gemma 4 have two, and the slab size with the least unused share is found.
 func TestSlabSizeOfTwoClasses(t *testing.T) {
 	const k = 1 << 10
 	l := layoutOf(t, Spec{"full", Full, 12 * 32 * k, 16, 0, 0}, Spec{"window", Window, 12 * 32 * k, 16, 128, 0})
@@ -47,9 +47,9 @@ func TestSlabSizeOfTwoClasses(t *testing.T) {
 	}
 }
 
-// TestSlabsStaySmall: a page of 17 layers' keys and values beside 48 layers of
-// recurrent state. A slab of three states would fit a few bytes better, and lose far
-// more where the arena ends inside of one.
+// TestSlabsStaySmall: with pages of 17 layers' keys and values and 48 layers of recurrent state, a slab
+// of three states would have a slightly smaller unused share. But it would lose far more at the
+// arena's end.
 func TestSlabsStaySmall(t *testing.T) {
 	for _, state := range []int64{77_955_072, 153_944_064, 228_950_016} {
 		l := layoutOf(t, Spec{"full", Full, 557_120, 16, 0, 0}, Spec{"state", State, state, 0, 0, 0})
@@ -87,7 +87,7 @@ func TestLayoutRefuses(t *testing.T) {
 	if _, err := NewLayout(nil); err == nil {
 		t.Error("a layout without classes was made")
 	}
-	// Absurd together, valid each: quick, and nothing overflows.
+	// Valid alone and absurd together: the result is quick and nothing overflows.
 	l := layoutOf(t, Spec{"a", Full, 1, 1, 0, 0}, Spec{"b", Full, 1 << 42, 1 << 20, 0, 0})
 	if l.Slabs(math.MaxInt64) != 0 || l.Sequences(l.Slabs(math.MaxInt64), math.MaxInt) != 0 {
 		t.Errorf("%+v", l)
@@ -110,8 +110,8 @@ func TestCapacity(t *testing.T) {
 			t.Errorf("%d sequences of %d tokens, want %d", n, tokens, want)
 		}
 	}
-	// A window of 20 tokens reads 19 before the next one: 16+2 of them begin
-	// inside of a block, so that 3 blocks of 16 are touched at most.
+	// A window of 20 tokens reads the 19 before the next one: 16+2 of them begin inside of a block, so
+	// at most 3 blocks of 16 are used.
 	w := layoutOf(t, Spec{"full", Full, 1 << 20, 16, 0, 0}, Spec{"window", Window, 1 << 20, 16, 20, 0}, Spec{"state", State, 1 << 20, 0, 0, 0})
 	for tokens, want := range map[int][3]int{1: {1, 1, 1}, 17: {2, 2, 1}, 33: {3, 3, 1}, 1600: {100, 3, 1}} {
 		for c := range want {
@@ -126,14 +126,14 @@ func TestCapacity(t *testing.T) {
 	if n := w.SequenceSlabs(1600); n != 100+3+1 {
 		t.Errorf("a sequence takes %d slabs", n)
 	}
-	// What is ahead takes pages of its own.
+	// Tokens ahead of the window take pages too.
 	ahead := layoutOf(t, Spec{"window", Window, 1 << 20, 16, 20, 16})
 	for tokens, want := range map[int]int{1: 1, 33: 3, 49: 4, 1600: 4} {
 		if n := ahead.SequencePages(0, tokens); n != want {
 			t.Errorf("%d tokens and those ahead take %d pages, want %d", tokens, n, want)
 		}
 	}
-	// Four pages a slab: the window's three may lie in two of them.
+	// With four pages a slab the window's three pages may be in two slabs.
 	small := layoutOf(t, Spec{"full", Full, 1 << 18, 16, 0, 0}, Spec{"window", Window, 1 << 18, 16, 20, 0})
 	for tokens, want := range map[int]int{1: 2, 1600: 25 + 2} {
 		if n := small.SequenceSlabs(tokens); n != want {
@@ -142,8 +142,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// TestCapacityIsReal: as many sequences as the layout promises do fit, and no
-// more, one class.
+// TestCapacityIsReal: with one class, exactly as many sequences fit as the layout computes.
 func TestCapacityIsReal(t *testing.T) {
 	l := layoutOf(t, fullSpec)
 	for _, tokens := range []int{1, 4, 5, 30} {

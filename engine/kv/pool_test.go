@@ -8,23 +8,23 @@ import (
 	"testing"
 )
 
-// seqs of a simulation: what a scheduler knows of a sequence.
+// simSeq is a simulated sequence: what a scheduler stores about a sequence.
 type simSeq struct {
 	t      *Table
 	salt   string
 	tokens []int32
 	done   int
-	most   int // positions that have had a page
+	most   int // most positions that had a page
 }
 
-// sim drives a pool and remembers what every page holds.
+// sim runs sequences on a pool and records the content of every page.
 type sim struct {
 	pool    *Pool
 	rng     *rand.Rand
-	content []map[int32]string // per class: page → the sequence up to its block's end
+	content []map[int32]string // per class: page → tokens of the sequence up to the end of its block
 	seqs    []*simSeq
 
-	marked, begun int // checkpoints left, sequences that began from one
+	marked, begun int // snapshots stored, sequences that began from one
 }
 
 func newSim(t testing.TB, specs []Spec, slabs int, seed uint64) *sim {
@@ -52,8 +52,8 @@ func text(q *simSeq, n int) string {
 	return b.String()
 }
 
-// compute writes the positions from to to−1 of q, as a device would; those from
-// sure on are of proposed tokens, of which kept turn out right.
+// compute stores the positions from to to−1 of q, as a device would. Those from sure on are proposed
+// tokens, of which kept are accepted.
 func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
 	s.pool.BeginStep()
 	if !s.pool.Extend(q.t, q.done, sure, to) {
@@ -98,7 +98,7 @@ func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
 	return true, nil
 }
 
-// mark stores the checkpoints that the step leaves.
+// mark stores the snapshots of the step.
 func (s *sim) mark(c int, q *simSeq, to int) error {
 	table := q.t.Pages(c)
 	for i := 1; i < len(table); i += 2 {
@@ -115,7 +115,7 @@ func (s *sim) mark(c int, q *simSeq, to int) error {
 	return nil
 }
 
-// state says that the state that q goes on from is that of its tokens.
+// state checks that q continues from the state after its tokens.
 func (s *sim) state(c int, q *simSeq) error {
 	page, held := q.t.Pages(c)[0], s.content[c]
 	if m := s.pool.snapClass; m != none && q.t.Pages(m)[0] >= 0 && q.t.snaps.from == q.done {
@@ -128,8 +128,7 @@ func (s *sim) state(c int, q *simSeq) error {
 	return nil
 }
 
-// stored says that a step up to position to leaves out no page that a later one reads
-// where it stores: it stores what its last position sees.
+// stored checks that a step up to position to has a page for every block that later positions read.
 func (s *sim) stored(q *simSeq, to int) error {
 	for _, spec := range s.pool.layout.Specs {
 		if spec.Kind == Window && spec.Ahead > 0 && to-q.done <= 1+spec.Ahead && q.done/spec.BlockSize < spec.firstBlock(to) {
@@ -139,7 +138,7 @@ func (s *sim) stored(q *simSeq, to int) error {
 	return nil
 }
 
-// verify says that every page a next position reads holds what q computed.
+// verify checks that every page that the next position reads has q's content.
 func (s *sim) verify(q *simSeq) error {
 	for c, spec := range s.pool.layout.Specs {
 		if spec.Kind == State && len(q.t.Pages(c)) > 0 {
@@ -163,7 +162,7 @@ func (s *sim) verify(q *simSeq) error {
 	return nil
 }
 
-// ahead is a number of proposals that all classes have room for.
+// ahead returns a number of proposals that every class allows.
 func (s *sim) ahead() int {
 	most := 8
 	for _, spec := range s.pool.layout.Specs {
@@ -201,7 +200,7 @@ func (s *sim) step() error {
 		to := q.done + 1 + s.rng.IntN(len(q.tokens)-q.done)
 		sure, kept := to, 0
 		if n := s.ahead(); q.done == len(q.tokens)-1 && n > 0 {
-			// The newest token and proposals, of which the first few are right.
+			// The newest token and proposals, of which the first few are accepted.
 			to, kept = sure+n, s.rng.IntN(n+1)
 			for range kept {
 				q.tokens = append(q.tokens, int32(s.rng.IntN(2)))
@@ -272,9 +271,9 @@ func TestPoolAtRandom(t *testing.T) {
 	}
 }
 
-// TestCachedPagesGiveWay: pages that one class has cached, spread over all slabs, are no
-// reason to refuse what Fits: they are dropped where evicting them one by one would
-// take the slab that another class needs.
+// TestCachedPagesGiveWay: cached pages of one class, spread over all slabs, must not make an allocation
+// fail that Fits accepts. They are evicted together if evicting them one by one would take a slab
+// that another class needs.
 func TestCachedPagesGiveWay(t *testing.T) {
 	l, err := NewLayout([]Spec{
 		{Name: "full", Kind: Full, PageBytes: 1 << 20, BlockSize: 4},
@@ -286,7 +285,7 @@ func TestCachedPagesGiveWay(t *testing.T) {
 	per := l.PagesPerSlab[0]
 	p := NewPool(l, 5, true)
 	scatter := make([]*Table, 3*per)
-	for i := range scatter { // a page each in three slabs, the state in a fourth
+	for i := range scatter { // one page in each of three slabs, the state in a fourth
 		scatter[i] = p.NewTable("")
 		if !p.Extend(scatter[i], 0, 4, 4) {
 			t.Fatal("no page")

@@ -14,7 +14,7 @@ func ids(n int, v int32) []int32 {
 	return out
 }
 
-// filled is a table whose n tokens are computed and sealed.
+// filled returns a table whose n tokens are computed and sealed.
 func filled(t testing.TB, p *Pool, salt string, tokens []int32) *Table {
 	tab := p.NewTable(salt)
 	done := p.Match(tab, tokens)
@@ -58,7 +58,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestSaltIsNoBlock: a salt cannot stand for the bytes of a block's key.
+// TestSaltIsNoBlock: a salt cannot equal the bytes of a block's key.
 func TestSaltIsNoBlock(t *testing.T) {
 	p := NewPool(layoutOf(t, fullSpec), 20, true)
 	tokens := ids(9, 0)
@@ -74,8 +74,8 @@ func TestSaltIsNoBlock(t *testing.T) {
 	}
 }
 
-// TestEvictionOrder: of what was used least recently the ends go first, so that
-// the beginnings stay findable.
+// TestEvictionOrder: of the least recently used sequence the last blocks are evicted first, so that its
+// prefix stays cached.
 func TestEvictionOrder(t *testing.T) {
 	p := NewPool(layoutOf(t, Spec{"full", Full, 1 << 20, 4, 0, 0}), 8, true)
 	p.Free(filled(t, p, "a", ids(16, 0)))
@@ -96,8 +96,7 @@ func TestEvictionOrder(t *testing.T) {
 	}
 }
 
-// TestSharedPages: two sequences own the same pages; the second one's end leaves
-// them to the first.
+// TestSharedPages: two sequences own the same pages; when the second ends, the first keeps them.
 func TestSharedPages(t *testing.T) {
 	p := NewPool(layoutOf(t, fullSpec), 20, true)
 	a := filled(t, p, "", ids(17, 0))
@@ -120,8 +119,8 @@ func TestSharedPages(t *testing.T) {
 	}
 }
 
-// TestWindowMatch: a window's blocks that left it stay findable until they are
-// reused; a hit needs only those that the next position reads.
+// TestWindowMatch: blocks that a window has passed stay cached until they are reused. A hit needs only
+// those that the next position reads.
 func TestWindowMatch(t *testing.T) {
 	w := Spec{"window", Window, 1 << 20, 4, 6, 0}
 	p := NewPool(layoutOf(t, Spec{"full", Full, 1 << 20, 4, 0, 0}, w), 20, true)
@@ -142,7 +141,7 @@ func TestWindowMatch(t *testing.T) {
 		t.Errorf("matched %d, window pages %v", n, b.Pages(1))
 	}
 	p.Free(b)
-	// Evict the window's block 4: 20 tokens match no more, nor do 24, but 16 and 28 do.
+	// With the window's block 4 evicted, 20 and 24 tokens do not match any more, but 16 and 28 do.
 	c := &p.classes[1]
 	page := c.byKey[tab.chain[0][4]]
 	p.uncache(c, page)
@@ -160,7 +159,7 @@ func TestWindowMatch(t *testing.T) {
 	}
 }
 
-// TestSlabsMove: what one class has cached is given up for another.
+// TestSlabsMove: cached pages of one class are evicted for another.
 func TestSlabsMove(t *testing.T) {
 	p := NewPool(layoutOf(t, Spec{"full", Full, 400 << 10, 4, 0, 0}, Spec{"window", Window, 700 << 10, 4, 4000, 0}), 6, true)
 	per := p.layout.PagesPerSlab
@@ -184,8 +183,8 @@ func TestSlabsMove(t *testing.T) {
 	}
 }
 
-// TestFitsIsExact: with one class, Extend succeeds just when Fits says so, and
-// Fits just when the pages that nobody owns suffice.
+// TestFitsIsExact: with one class, Extend succeeds if and only if Fits returns true, and Fits does if
+// and only if there are enough pages without an owner.
 func TestFitsIsExact(t *testing.T) {
 	s := newSim(t, []Spec{fullSpec}, 5, 3)
 	for range 3000 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// marked is a table whose tokens are computed in one step, with the checkpoints of a
-// prompt, and sealed.
+// marked returns a table whose tokens are computed in one step, with the snapshots of a prompt, and
+// sealed.
 func marked(t testing.TB, p *Pool, salt string, tokens []int32) *Table {
 	t.Helper()
 	tab, n := p.NewTable(salt), len(tokens)
@@ -31,7 +31,7 @@ func other(n, at int) []int32 {
 	return tokens
 }
 
-// TestMatchWithStates: a prefix is reused as far as there is a checkpoint at its end.
+// TestMatchWithStates: a prefix is reused only up to a snapshot.
 func TestMatchWithStates(t *testing.T) {
 	p := states(t, 40)
 	p.Free(marked(t, p, "", ids(23, 0)))
@@ -56,9 +56,9 @@ func TestMatchWithStates(t *testing.T) {
 	}
 }
 
-// TestCheckpointsWherePromptsPart: the second prompt with a common beginning leaves a
-// checkpoint at its end, from which the third begins.
-func TestCheckpointsWherePromptsPart(t *testing.T) {
+// TestSnapshotWherePromptsDiverge: the second prompt with a common prefix stores a snapshot at its end,
+// from which the third begins.
+func TestSnapshotWherePromptsDiverge(t *testing.T) {
 	p := states(t, 40)
 	p.Free(marked(t, p, "", ids(30, 0)))
 	p.Free(marked(t, p, "", other(30, 14)))
@@ -74,9 +74,9 @@ func TestCheckpointsWherePromptsPart(t *testing.T) {
 	}
 }
 
-// TestCheckpointPages: a page that a step begins from stays owned for that step, one that
-// it stores to until what it computed is known; sequences that lack pages get those back.
-func TestCheckpointPages(t *testing.T) {
+// TestSnapshotPages: the snapshot that a step begins from is owned for that step, and one that it stores
+// until the step is committed. Sequences that lack pages take back uncommitted ones.
+func TestSnapshotPages(t *testing.T) {
 	p := states(t, 12)
 	p.Free(marked(t, p, "", ids(23, 0)))
 	if u := p.Usage(2); u.Used != 0 || u.Cached != 1 {
@@ -120,7 +120,7 @@ func TestCheckpointPages(t *testing.T) {
 	if err := p.Check(); err != nil || p.Usage(2).Used != 1 {
 		t.Errorf("%v: %+v after a sequence was freed before its commit", err, p.Usage(2))
 	}
-	// Others want everything that is left.
+	// Other sequences take all remaining pages.
 	rest := p.NewTable("rest")
 	for n := 4; p.Extend(rest, n-4, n, n); n += 4 {
 	}
@@ -135,9 +135,9 @@ func TestCheckpointPages(t *testing.T) {
 	}
 }
 
-// TestCheckpointsAreBounded: more than a quarter of the arena they never take; those that
-// were not used for longest go first.
-func TestCheckpointsAreBounded(t *testing.T) {
+// TestSnapshotsAreBounded: snapshots take at most a quarter of the arena; the least recently used are
+// evicted first.
+func TestSnapshotsAreBounded(t *testing.T) {
 	p := states(t, 40)
 	most := p.Layout().Snapshots(40)
 	if most != 10*p.Layout().PagesPerSlab[2] {
@@ -158,8 +158,9 @@ func TestCheckpointsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCheckpointEvery: as far apart as one takes bytes of keys and values, or 16 blocks.
-func TestCheckpointEvery(t *testing.T) {
+// TestSnapshotEvery: the distance is that of as many bytes of keys and values as a snapshot has, or 16
+// blocks.
+func TestSnapshotEvery(t *testing.T) {
 	small := Spec{Name: "full", Kind: Full, PageBytes: 1 << 20, BlockSize: 16}
 	for _, c := range []struct {
 		bytes int64

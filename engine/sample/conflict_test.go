@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// only is a mask of ids for a vocabulary of 70.
+// only returns a mask of ids for a vocabulary of 70.
 func only(ids ...int32) []uint32 {
 	w := make([]uint32, 3)
 	for _, id := range ids {

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// stepOf makes step buffers of that many sampled rows.
+// stepOf returns step buffers with that many sampled rows.
 func stepOf(rows, vocab, bias int) *backend.Step {
 	shape := backend.StepShape{Tokens: 4, Seqs: 4, Samples: rows, Vocab: vocab, Bias: bias, Logprobs: 20, MaxPages: []int{1}}
 	return shape.Carve(make([]byte, shape.SetBytes()))
@@ -51,7 +51,7 @@ func TestRowOfEverything(t *testing.T) {
 	if s.Allowed[0] != 0 || s.Bias[0] != (backend.BiasEntry{}) {
 		t.Error("another row was touched")
 	}
-	// A third token has come: EOS may come too, and the words do not match.
+	// With three tokens EOS is allowed, and the bad words do not match.
 	at.Position, at.Output = 13, []int32{4, 5, 6}
 	p.Row(s, 1, at)
 	if n := s.Sampling[1].NumBias; n != 3 {

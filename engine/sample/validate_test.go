@@ -10,7 +10,7 @@ import (
 
 var limits = Limits{Vocab: 100, Logprobs: 20, Bias: 4}
 
-// TestValidateTexts: the texts of the API reference, word for word.
+// TestValidateTexts checks the messages of the API reference, word for word.
 func TestValidateTexts(t *testing.T) {
 	for _, c := range []struct {
 		param string

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/engine/speculate"
 )
 
-// reader hands out bytes, then zeros.
+// reader returns bytes, then zeros.
 type reader []byte
 
 func (r *reader) next(n int) int {
@@ -22,9 +22,9 @@ func (r *reader) next(n int) int {
 	return int(b) % n
 }
 
-// FuzzSched plays any sequence of arrivals, cancels, policy changes and beats:
-// pages add up after each, every sequence ends, and those that were not cancelled
-// give what they give alone.
+// FuzzSched plays any sequence of arrivals, cancels, policy changes and steps. After each the pages are
+// accounted for, every sequence ends, and those that were not cancelled give the tokens that they
+// give alone.
 func FuzzSched(f *testing.F) {
 	f.Add([]byte("\x10\x04\x10\x04\x01\x01\x00\x08\x01\x00"))
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz"))

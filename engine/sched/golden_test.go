@@ -26,15 +26,15 @@ var update = flag.Bool("update", false, "rewrite testdata")
 //	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1] [seed=N] [stop=N]
 //	cancel ID
 //	policy NAME
-//	pace N          prompts take N tokens at most between two of those that decode; 0: as many as there is room for
-//	beat [N]        turns of the loop
-//	run             turns until it is idle
+//	pace N          limits prefill to N tokens between two tokens of a decoding sequence; 0: no limit
+//	beat [N]        iterations of the loop
+//	run             iterations until it is idle
 //
-// and "out" is the trace: ID[from:to] are the positions computed, <r the sampled
-// row of the step before that they refer to, ?p+n the prompt logprobs taken, >r
-// the row that draws, +n the proposals before it, =r the row of a known token. The
-// device proposes now right, now wrong, always alike; the tokens of a sequence of odd
-// seed follow from the one before.
+// and "out" is the trace: ID[from:to] are the computed positions, <r the sampled row of the previous
+// step that gives the token, ?p+n the prompt logprobs, >r the row that samples, +n the proposals before
+// it, =r the row of a known token. lead=ID is the PrefixOwner. The device's proposals are sometimes
+// right and sometimes wrong, the same in every run. The tokens of a sequence with an odd seed depend on
+// the previous token only.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -72,7 +72,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// script is one golden being played.
+// script plays one golden file.
 type script struct {
 	t    *testing.T
 	out  *strings.Builder
@@ -200,7 +200,7 @@ func (g *script) add(id string, m map[string]string) {
 	g.seqs[id] = q
 }
 
-// at most so many tokens of prompts between two tokens of a stream.
+// at is a PrefillLimiter: at most that many prompt tokens between two tokens of a stream.
 type at int
 
 func (a at) PrefillBudget(w steptime.Work, _, n int) int {

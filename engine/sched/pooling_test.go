@@ -10,9 +10,8 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// TestPoolingWorkloads: whatever runs together, in whatever chunks and with whatever pages,
-// a sequence that pools is given the rows it wants once each, in order, and ends with the
-// last; all pages come back.
+// TestPoolingWorkloads: in every mix of chunks and pages, a pooling sequence gets each row that it needs
+// once, in order, and ends with the last; all pages are freed.
 func TestPoolingWorkloads(t *testing.T) {
 	var preempted, hits, cut int
 	for seed := range uint64(200) {
@@ -32,7 +31,7 @@ func TestPoolingWorkloads(t *testing.T) {
 		preempted, hits, cut = preempted+g.preempted, hits+g.hits, cut+g.cut
 	}
 	t.Logf("%d preemptions, %d tokens from the cache, %d chunks of prompts", preempted, hits, cut)
-	if preempted > 0 { // admission counts all the pages that such a sequence ever has
+	if preempted > 0 { // admission reserves all pages that a pooling sequence needs
 		t.Errorf("%d sequences were preempted", preempted)
 	}
 	if hits < 1000 || cut < 1000 {
@@ -40,14 +39,14 @@ func TestPoolingWorkloads(t *testing.T) {
 	}
 }
 
-// poolRig runs a scheduler without a device: what a row is of, is its position.
+// poolRig runs a scheduler without a device: a row stands for its position.
 type poolRig struct {
 	rng                  *rand.Rand
 	pool                 *kv.Pool
 	s                    *Scheduler
 	seqs                 []*Seq
 	flights              []poolFlight
-	got                  map[*Seq][]int // positions of the rows that came
+	got                  map[*Seq][]int // positions of the delivered rows
 	preempted, hits, cut int
 }
 
@@ -99,7 +98,7 @@ func (g *poolRig) run(o Options) error {
 	return nil
 }
 
-// add queues a sequence of up to the model length; prompts begin alike.
+// add queues a sequence of up to the model length; prompts have common prefixes.
 func (g *poolRig) add(i int, o Options) error {
 	p := &sample.Params{MaxTokens: 1, Logprobs: -1, PromptLogprobs: -1}
 	if g.rng.IntN(2) == 0 {
@@ -111,7 +110,7 @@ func (g *poolRig) add(i int, o Options) error {
 	}
 	q := NewSeq(sp)
 	if err := g.s.Add(q); err != nil {
-		if len(sp.Prompt) == o.MaxModelLen { // the arena holds one position less
+		if len(sp.Prompt) == o.MaxModelLen { // the arena holds one position less than that
 			return nil
 		}
 		return err

@@ -15,8 +15,7 @@ import (
 var (
 	full   = kv.Spec{Name: "full", Kind: kv.Full, PageBytes: 1 << 20, BlockSize: 4}
 	narrow = kv.Spec{Name: "window", Kind: kv.Window, PageBytes: 700 << 10, BlockSize: 4, Window: 7}
-	// Several pages a slab: what one sequence leaves behind may be in the way of
-	// another class.
+	// Several pages a slab: the cached pages of one sequence may block another class.
 	small   = kv.Spec{Name: "small", Kind: kv.Full, PageBytes: 200 << 10, BlockSize: 4}
 	mark    = kv.Spec{Name: "checkpoint", Kind: kv.Snapshot, PageBytes: 500 << 10, BlockSize: 4}
 	recur   = kv.Spec{Name: "state", Kind: kv.State, PageBytes: 600 << 10}
@@ -129,8 +128,7 @@ func (w *workload) spec(id int) Spec {
 	return sp
 }
 
-// run plays the workload to its end and returns the sequences that were not
-// cancelled.
+// run plays the workload to its end and returns the sequences that were not cancelled.
 func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
 	var seqs []*Seq
 	gone := map[*Seq]bool{}
@@ -178,9 +176,8 @@ func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
 	return kept, nil
 }
 
-// TestRandomWorkloads: whatever runs together, in whatever order, chunks, lag,
-// with caching, preemption and cancelling, every sequence gives the tokens that it
-// gives alone, and all pages come back.
+// TestRandomWorkloads: in every mix of order, chunks, lag, caching, preemption and cancelling, every
+// sequence gives the tokens that it gives alone, and all pages are freed.
 func TestRandomWorkloads(t *testing.T) {
 	var preempted, hits, chunked, out, in, begun, paced int
 	var guessed Speculation
@@ -224,10 +221,10 @@ func TestRandomWorkloads(t *testing.T) {
 	}
 }
 
-// whims is a pace that follows none.
+// whims is a PrefillLimiter with random budgets.
 type whims struct {
 	rng  *rand.Rand
-	left *int // chunks that it cut
+	left *int // number of chunks that it cut
 }
 
 func (p *whims) PrefillBudget(w steptime.Work, _, n int) int {

@@ -8,10 +8,9 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// TestScatteredPrefix: eight sequences leave their pages scattered over all
-// slabs. What then matches one of them pins slabs that the other class needs: alone
-// in an arena that just holds it, a sequence still runs to its end, whether the
-// slabs lack at its admission or when it has grown.
+// TestScatteredPrefix: eight sequences leave cached pages in all slabs. A sequence that matches one of
+// them pins slabs that the other class needs. Alone in an arena of exactly its size it still runs to
+// its end, whether slabs are short at its admission or after it has grown.
 func TestScatteredPrefix(t *testing.T) {
 	l, err := kv.NewLayout([]kv.Spec{
 		{Name: "full", Kind: kv.Full, PageBytes: 128 << 10, BlockSize: 4},

@@ -68,8 +68,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestNoStarvation: under fcfs a long request ends although shorter ones keep
-// coming, with and without room in the pool.
+// TestNoStarvation: under fcfs a long request ends although shorter ones keep arriving, with and
+// without chunked prefill.
 func TestNoStarvation(t *testing.T) {
 	for _, chunked := range []bool{true, false} {
 		o := Options{MaxModelLen: 48, MaxNumSeqs: 3, MaxNumBatchedTokens: 48, MaxSamples: 3, ChunkedPrefill: chunked}
@@ -159,14 +159,13 @@ func TestSteadyDecodeAllocatesNothing(t *testing.T) {
 	for range 40 {
 		beat()
 	}
-	// Page tables and token lists grow, block keys are kept: far less than once
-	// a step and sequence.
+	// Page tables, token lists and block keys grow: far less often than once a step and sequence.
 	if n := testing.AllocsPerRun(200, beat); n > 4 {
 		t.Errorf("%g allocations a step of 16 sequences", n)
 	}
 }
 
-// decoding is a scheduler with n sequences whose prompts are computed.
+// decoding returns a scheduler with n sequences whose prompts are computed.
 func decoding(t testing.TB, n, lag int) (*Scheduler, *kv.Pool, Result) {
 	pool := kv.NewPool(oneClass(t, 368<<10, 16), 16000, true)
 	s := New(Options{MaxModelLen: 1 << 20, MaxNumSeqs: n, MaxNumBatchedTokens: 1 << 20, MaxSamples: n, ChunkedPrefill: true, Lag: lag}, pool)

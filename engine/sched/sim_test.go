@@ -11,21 +11,20 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// device runs steps as a real one would: strictly in order, over pages that hold
-// what was last stored. A slot's content stands for K and V: a hash of the tokens
-// up to it. A drawn token is a function of that hash and the seed, so that any
-// wrong page shows in the tokens.
+// device simulates a device: it runs steps strictly in order, on pages that hold what was last stored.
+// The content of a slot stands for K and V: a hash of the tokens up to it. A sampled token is a
+// function of that hash and the seed, so any wrong page changes the tokens.
 type device struct {
 	layout  kv.Layout
 	mem     []map[slot]uint64
 	host    []map[slot]uint64
-	truth   map[*Seq][]uint64 // what the slots of a sequence must hold
-	last    []int32           // sampled rows of the step before
+	truth   map[*Seq][]uint64 // the required content of a sequence's slots
+	last    []int32           // sampled rows of the previous step
 	drafts  int               // proposals after each step
-	rng     *rand.Rand        // of how many of them are right
-	begun   int               // rows that began from a checkpoint
-	slabs   map[int]int       // slab → class, of the pages that rows of the step read
-	torn    error             // a row stored over them as another class
+	rng     *rand.Rand        // decides how many of them are right
+	begun   int               // rows that began from a snapshot
+	slabs   map[int]int       // slab → class, for the pages that the step's rows read
+	torn    error             // a row stored to such a slab as another class
 	guessed uint64            // hash of the tokens up to the newest proposal
 }
 
@@ -54,8 +53,8 @@ func extendHash(h uint64, salt string, id int32) uint64 {
 	}{h, salt, id})
 }
 
-// draw is the toy model: token of a sequence whose prefix hashes to h and ends with
-// last. With odd seeds it depends on the last token alone, so that it repeats itself.
+// draw is the toy model: it returns the token of a sequence whose prefix hashes to h and ends with last.
+// With odd seeds it depends on the last token only, so that sequences repeat themselves.
 func draw(h, seed uint64, last int32) int32 {
 	if seed%2 == 1 {
 		h = uint64(last) * 6
@@ -122,8 +121,8 @@ func (d *device) launch(st *Step) (Result, error) {
 	return r, d.torn
 }
 
-// draws samples behind the last position and behind each that is proposed, says how
-// many of these are right, and proposes what follows.
+// draws samples after the last position and after each proposal, counts the accepted proposals, and
+// proposes the next tokens.
 func (d *device) draws(i int, row *Row, ids []int32, r *Result, seen []int) error {
 	q, first := row.Seq, row.From+row.Count-row.Proposed
 	n := row.Targets
@@ -150,7 +149,7 @@ func (d *device) draws(i int, row *Row, ids []int32, r *Result, seen []int) erro
 		return fmt.Errorf("%s: position %d is not sampled", q.ID(), row.From+row.Count-1)
 	}
 	r.Accepted = append(r.Accepted, int32(n))
-	at := first + n - row.Targets - 1 // of the last token drawn that counts
+	at := first + n - row.Targets - 1 // position of the last accepted token
 	for k := range d.drafts {
 		id := int32(-1)
 		if row.Draw && k == 0 {
@@ -176,7 +175,7 @@ func (d *device) draws(i int, row *Row, ids []int32, r *Result, seen []int) erro
 	return nil
 }
 
-// move copies a page, whatever it holds.
+// move copies a page, whatever its content.
 func (d *device) move(m Move) {
 	to, at, from, n := d.mem[m.Class], m.Page, d.host[m.Class], m.Slot
 	if m.Out {
@@ -187,10 +186,10 @@ func (d *device) move(m Move) {
 	}
 }
 
-// read looks at all history that attention would read.
+// read checks all history that attention would read.
 func (d *device) read(row *Row) error {
 	q := row.Seq
-	for p := len(d.truth[q]); p < row.From; p++ { // matched: the memory must hold it
+	for p := len(d.truth[q]); p < row.From; p++ { // a cached prefix: the memory must hold it
 		d.know(q, p, q.tokens[p])
 	}
 	for c, spec := range d.layout.Specs {
@@ -218,13 +217,13 @@ func (d *device) read(row *Row) error {
 	return nil
 }
 
-// copies of a state: more than a step verifies.
+// copies is the number of copies of a state: more than a step verifies.
 const copies = 8
 
-// readState looks at the state that a row goes on from: its own, or a checkpoint.
+// readState checks the state that a row continues from: its own, or a snapshot.
 func (d *device) readState(row *Row, c int) error {
 	q, at := row.Seq, slot{row.Seq.Pages(c)[0], (row.From + copies - 1) % copies}
-	if m := d.checkpoints(); m >= 0 && q.Pages(m)[0] >= 0 {
+	if m := d.snapshots(); m >= 0 && q.Pages(m)[0] >= 0 {
 		c, at = m, slot{q.Pages(m)[0], 0}
 		d.begun++
 	}
@@ -234,15 +233,15 @@ func (d *device) readState(row *Row, c int) error {
 	return nil
 }
 
-// checkpoints is the class that keeps them, −1 without one.
-func (d *device) checkpoints() int {
+// snapshots returns the class of state snapshots, −1 without one.
+func (d *device) snapshots() int {
 	return slices.IndexFunc(d.layout.Specs, func(s kv.Spec) bool { return s.Kind == kv.Snapshot })
 }
 
-// apart says that no row stores to a page of states that another one of the step reads or
-// stores to: sequences are computed side by side.
+// apart checks that no row stores to a snapshot page that another row of the step reads or stores to,
+// since the sequences of a step are computed in parallel.
 func (d *device) apart(st *Step) error {
-	m := d.checkpoints()
+	m := d.snapshots()
 	if m < 0 {
 		return nil
 	}
@@ -268,7 +267,7 @@ func (d *device) apart(st *Step) error {
 	return nil
 }
 
-// know computes what the slot of position p must hold.
+// know returns what the slot of position p must hold.
 func (d *device) know(q *Seq, p int, id int32) uint64 {
 	var h uint64
 	if p > 0 {
@@ -300,7 +299,7 @@ func (d *device) store(row *Row, p int, id int32) {
 			continue
 		}
 		if spec.Kind == kv.Window && p/spec.BlockSize < max(0, end-spec.Window+1)/spec.BlockSize {
-			continue // its block has left the window by the end of the step: the page is others' already
+			continue // its block has left the window by the end of the step, and the page has another owner
 		}
 		if page := q.Pages(c)[p/spec.BlockSize]; page >= 0 {
 			d.over(c, page)
@@ -309,8 +308,8 @@ func (d *device) store(row *Row, p int, id int32) {
 	}
 }
 
-// over says that a page that is stored to lies in a slab that the step reads as another
-// class: layers take turns, so that one that comes later would read what is stored.
+// over records an error if a page that is stored to is in a slab that the step reads as another class:
+// a layer that runs later would read what was stored.
 func (d *device) over(c int, page int32) {
 	slab := int(page) / d.layout.PagesPerSlab[c]
 	if read, ok := d.slabs[slab]; ok && read != c {
@@ -318,14 +317,13 @@ func (d *device) over(c int, page int32) {
 	}
 }
 
-// sample draws the token at position p behind last, which bad words and min_tokens
-// edit.
+// sample returns the token at position p after last, edited by bad words and min_tokens.
 func (d *device) sample(q *Seq, p int, last int32) int32 {
 	h := d.truth[q][p-1]
 	return edited(q.Params(), q.Output(), p-len(q.Prompt()), draw(h, q.Seed(), last))
 }
 
-// edited moves a token on while it is forbidden.
+// edited returns the first allowed token from id on.
 func edited(p *sample.Params, output []int32, n int, id int32) int32 {
 	for range vocab {
 		bad := n < p.MinTokens && p.StopAt(id, p.MinTokens) != sample.GoOn
@@ -342,7 +340,7 @@ func edited(p *sample.Params, output []int32, n int, id int32) int32 {
 	return id
 }
 
-// alone is what a sequence must come to whatever runs beside it.
+// alone returns the tokens that a sequence must give, whatever runs with it.
 func alone(o Options, sp Spec) (out []int32, why Finish) {
 	var h uint64
 	var id int32
@@ -362,7 +360,7 @@ func alone(o Options, sp Spec) (out []int32, why Finish) {
 	}
 }
 
-// rig runs a scheduler against the device as the engine's loop does.
+// rig runs a scheduler on the simulated device as the engine's loop does.
 type rig struct {
 	t       testing.TB
 	opts    Options
@@ -395,7 +393,7 @@ func newRig(t testing.TB, o Options, l kv.Layout, slabs int, caching bool) *rig 
 	}
 }
 
-// swap gives the rig that many slabs on the host.
+// swap gives the scheduler that many slabs of swap space.
 func (g *rig) swap(slabs int) *rig {
 	if slabs > 0 {
 		g.s.SetSwap(kv.NewPool(g.dev.layout, slabs, false))
@@ -403,7 +401,7 @@ func (g *rig) swap(slabs int) *rig {
 	return g
 }
 
-// beat is one turn of the loop: next, launch, and a commit when one is due.
+// beat is one iteration of the loop: Next, launch, and a Commit if one is due.
 func (g *rig) beat() (busy bool, err error) {
 	st := g.s.Next()
 	if st != nil {
@@ -470,7 +468,7 @@ func (g *rig) bounds(st *Step) error {
 	return nil
 }
 
-// trimmed says that between steps no page is kept for what was taken back.
+// trimmed checks that between steps no page is kept for rejected proposals.
 func (g *rig) trimmed() error {
 	for _, q := range g.s.running {
 		for c, spec := range g.dev.layout.Specs {
@@ -508,7 +506,7 @@ func (g *rig) take(outs []Output) error {
 	return nil
 }
 
-// verify compares a finished sequence with what it gives alone.
+// verify compares a finished sequence with the result that it gives alone.
 func (g *rig) verify(q *Seq) error {
 	want, why := alone(g.opts, q.spec)
 	if fmt.Sprint(g.out[q]) != fmt.Sprint(want) || g.finish[q] != why {

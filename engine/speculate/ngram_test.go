@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// looked is the rule, word for word: of the n-grams at the end the longest that occurs
-// before, where it occurs first, and what follows.
+// looked implements the rule directly: the longest n-gram at the end that occurred before, its first
+// occurrence, and the tokens that follow there.
 func looked(g NGram, tokens []int32, k int) []int32 {
 	for n := min(g.Max, len(tokens)); n >= g.Min; n-- {
 		for end := n; end < len(tokens); end++ {
@@ -28,7 +28,7 @@ func proposed(t testing.TB, g NGram, tokens []int32, k int) []int32 {
 	return x.Propose(nil, tokens, k)
 }
 
-// TestLookup: cases that vLLM's proposer states, and the edges.
+// TestLookup: cases of vLLM's proposer, and edge cases.
 func TestLookup(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -53,8 +53,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLookupAtRandom: token by token, whatever was read at once, the proposals are
-// those of the rule.
+// TestLookupAtRandom: token by token, with all sizes of Read, the proposals are those of the rule.
 func TestLookupAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	hits := 0
@@ -85,8 +84,8 @@ func TestLookupAtRandom(t *testing.T) {
 	}
 }
 
-// TestIndexIsBounded: an index takes what TokenBytes says, and reading a token takes
-// no allocation but a table's growth.
+// TestIndexIsBounded: an index takes at most the memory that TokenBytes returns, and reading a token
+// allocates only when a table grows.
 func TestIndexIsBounded(t *testing.T) {
 	g := NGram{2, 5}
 	x := NewIndex(g)
@@ -144,8 +143,8 @@ func FuzzLookup(f *testing.F) {
 	})
 }
 
-// BenchmarkLookup is what a decode step costs a sequence of 128K tokens: one token is
-// read and up to four are proposed.
+// BenchmarkLookup measures the cost of a decode step for a sequence of 128K tokens: one token is read
+// and up to four are proposed.
 func BenchmarkLookup(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	tokens := make([]int32, 1<<17, 1<<17+b.N)

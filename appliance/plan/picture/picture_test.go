@@ -62,7 +62,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestTerminal: no line is wider than the terminal, colours only where asked for.
+// TestTerminal: no line is wider than the terminal, and there are colours only on request.
 func TestTerminal(t *testing.T) {
 	p := planned(t, "llama")
 	for _, width := range []int{0, 40, 60, 80, 100, 300} {
@@ -84,7 +84,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestHTML: one page, well formed, nothing fetched, every text escaped.
+// TestHTML: the page is well formed, fetches nothing and escapes every text.
 func TestHTML(t *testing.T) {
 	p := planned(t, `<script>alert("x")</script>`)
 	var b bytes.Buffer
