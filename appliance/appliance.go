@@ -64,7 +64,7 @@ type Appliance struct {
 	engine    *engine.Engine               // set before the phase is Ready
 	responses *responses.Store             // nil: responses are not stored
 	planned   planStatus                   // of the plan, for the page
-	ledger    []plan.Line                  // plan and reality; set before the phase is Ready
+	ledger    []plan.Line                  // planned and actual bytes; set before the phase is Ready
 
 	audit    audit
 	reloader *reloader

@@ -25,7 +25,7 @@ func (r *reloader) apply() {
 		r.reject(classOf(schema.Diff(old.profile, newest)), err)
 		return
 	}
-	r.failed("profile", Reload{})
+	r.recordFailure("profile", Reload{})
 	r.setStale("profile of the text", true)
 	next := inForce(old.profile, newest)
 	waits := schema.Diff(next, newest)
@@ -44,7 +44,7 @@ func classOf(cs schema.Changes) string {
 // reject records that the newest profile is rejected.
 func (r *reloader) reject(class string, err error) {
 	r.setStale("profile of the text", false)
-	r.failed("profile", Reload{Class: class, Error: err.Error(), Note: r.note})
+	r.recordFailure("profile", Reload{Class: class, Error: err.Error(), Note: r.note})
 }
 
 // inForce returns the running profile with the live fields of the newest one. If the
@@ -82,10 +82,10 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	changes := schema.Diff(old.profile, next)
 	r.setStale("profile of live fields", err == nil)
 	if err != nil {
-		r.failed("live", Reload{Class: classOf(changes), Error: err.Error(), Note: r.note})
+		r.recordFailure("live", Reload{Class: classOf(changes), Error: err.Error(), Note: r.note})
 		return
 	}
-	r.failed("live", Reload{})
+	r.recordFailure("live", Reload{})
 	if r.note != "" {
 		r.note = r.access.take(newest.Access(), granted)
 		r.setStale(metrics.PartKeys+" of the text", true)
@@ -189,7 +189,7 @@ type drain struct {
 func (r *reloader) setPolicy(c schema.Change, to string) {
 	policy, err := sched.ParsePolicy(to)
 	if err != nil {
-		r.failed("live", Reload{Class: string(schema.Drain), Error: err.Error()})
+		r.recordFailure("live", Reload{Class: string(schema.Drain), Error: err.Error()})
 		return
 	}
 	d := &drain{change: c.String(), trigger: r.trigger, since: r.now()}

@@ -108,8 +108,8 @@ func TestCiphers(t *testing.T) {
 	}
 }
 
-// opened returns an appliance of the toy model that listens but does not run.
-func opened(t *testing.T, host, more string) (*Appliance, *logBuffer) {
+// newListening returns an appliance of the toy model that listens but does not run.
+func newListening(t *testing.T, host, more string) (*Appliance, *logBuffer) {
 	t.Helper()
 	dir, log := t.TempDir(), &logBuffer{}
 	if err := enginetest.WriteLlama(filepath.Join(dir, "toy"), enginetest.Llama{Seed: 3}); err != nil {
@@ -135,7 +135,7 @@ func TestWarnOpen(t *testing.T) {
 	}{
 		{"0.0.0.0", "", 1}, {"::", "", 1}, {"127.0.0.1", "", 0}, {"localhost", "", 0}, {"::1", "", 0}, {"0.0.0.0", `serve: apiKeys: ["k"]`, 0},
 	} {
-		a, log := opened(t, x.host, x.more)
+		a, log := newListening(t, x.host, x.more)
 		if got := strings.Count(log.String(), warning); got != x.want {
 			t.Errorf("%s %s: %d warnings: %s", x.host, x.more, got, log)
 		}
@@ -186,7 +186,7 @@ func TestHostOfLoopback(t *testing.T) {
 	if a, b, c := ask("localhost"), ask("evil.example"), ask("llm.example"); a != 200 || b != 403 || c != 403 {
 		t.Errorf("without names: localhost %d, evil.example %d, llm.example %d", a, b, c)
 	}
-	open, _ := opened(t, "0.0.0.0", "")
+	open, _ := newListening(t, "0.0.0.0", "")
 	if h := open.live.Load().api.Hosts; h.Loopback {
 		t.Errorf("%+v", h)
 	}

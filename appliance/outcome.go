@@ -47,9 +47,9 @@ func (r *reloader) log(o Reload) {
 	}
 }
 
-// failed records a failure once for each error text, and for the profile once for each
+// recordFailure records a failure once for each error text, and for the profile once for each
 // content. An o without Error clears an earlier failure; the recovery is an outcome too.
-func (r *reloader) failed(what string, o Reload) {
+func (r *reloader) recordFailure(what string, o Reload) {
 	if o.Error == "" {
 		if r.reported[what] != "" {
 			delete(r.reported, what)

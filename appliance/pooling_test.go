@@ -56,7 +56,7 @@ func TestPooling(t *testing.T) {
 				}
 				quoted, _ := json.Marshal(text)
 				var reply struct{ Data []map[string]any }
-				s.pooled(t, c.path, fmt.Sprintf(c.body, quoted), &reply)
+				s.postPooling(t, c.path, fmt.Sprintf(c.body, quoted), &reply)
 				got, ok := c.values(reply.Data[0]).([]any)
 				if !ok || len(got) != len(run.Values) {
 					t.Fatalf("%v, recorded %v", reply.Data, run.Values)
@@ -93,8 +93,8 @@ func TestPooledITLTarget(t *testing.T) {
 	}
 }
 
-// pooled posts JSON and returns the reply, whose status must be 200.
-func (s *server) pooled(t *testing.T, path, body string, reply any) {
+// postPooling posts JSON and returns the reply, whose status must be 200.
+func (s *server) postPooling(t *testing.T, path, body string, reply any) {
 	t.Helper()
 	r, err := visitor.Post(s.url+path, "application/json", strings.NewReader(body))
 	if err != nil {

@@ -68,9 +68,9 @@ func (s *server) latest(t *testing.T, want Outcome) Reload {
 	return r
 }
 
-// applied waits until n reloads have the outcome applied, and returns the newest. A change
+// waitApplied waits until n reloads have the outcome applied, and returns the newest. A change
 // is in effect before its outcome is recorded.
-func (s *server) applied(t *testing.T, n int) Reload {
+func (s *server) waitApplied(t *testing.T, n int) Reload {
 	t.Helper()
 	var newest Reload
 	s.eventually(t, "the outcomes", func() bool {
@@ -94,7 +94,7 @@ func TestLiveReload(t *testing.T) {
 		s.edit(t, how, `serve: servedModelName: ["`+name+`", "first"]`)
 		s.eventually(t, how, func() bool { return s.serves(t, name) })
 		t.Logf("%s: %v", how, time.Since(at))
-		if r := s.applied(t, i+1); r.Class != "live" || r.Trigger != TriggerFile {
+		if r := s.waitApplied(t, i+1); r.Class != "live" || r.Trigger != TriggerFile {
 			t.Errorf("%s: %+v", how, r)
 		}
 	}
@@ -246,8 +246,8 @@ func TestKeyFileOfReload(t *testing.T) {
 	s.eventually(t, "the changed key file", func() bool { return len(s.Reloads()) == 2 && s.Reloads()[0].Outcome == Applied })
 }
 
-// scraped returns the value of a metric without labels in GET /metrics.
-func (s *server) scraped(t *testing.T, name string) string {
+// metricValue returns the value of a metric without labels in GET /metrics.
+func (s *server) metricValue(t *testing.T, name string) string {
 	_, text := s.get(t, "/metrics")
 	for line := range strings.Lines(text) {
 		if v, is := strings.CutPrefix(line, name+" "); is {
@@ -265,8 +265,8 @@ func TestITLTargetReload(t *testing.T) {
 		{`scheduler: itlTarget: "1ms"`, "0.001"}, {`scheduler: itlTarget: "1m"`, "60"}, {"", "0"},
 	} {
 		s.edit(t, "rename", c.text)
-		s.eventually(t, c.text, func() bool { return s.scraped(t, "vapp_itl_target_seconds") == c.want })
-		if r := s.applied(t, i+1); r.Class != "live" {
+		s.eventually(t, c.text, func() bool { return s.metricValue(t, "vapp_itl_target_seconds") == c.want })
+		if r := s.waitApplied(t, i+1); r.Class != "live" {
 			t.Errorf("%s: %+v", c.text, r)
 		}
 	}

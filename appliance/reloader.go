@@ -206,7 +206,7 @@ func (r *reloader) refreshAccess() (wait time.Duration) {
 	}
 	for _, part := range []string{metrics.PartKeys, metrics.PartCertificate} {
 		r.setStale(part+" in files", good[part])
-		r.failed(part, Reload{Class: string(schema.Live), Error: strings.Join(texts[part], "\n")})
+		r.recordFailure(part, Reload{Class: string(schema.Live), Error: strings.Join(texts[part], "\n")})
 	}
 	return wait
 }

@@ -163,7 +163,7 @@ func TestOtherFiles(t *testing.T) {
 	if got := s.log.String()[log:]; strings.Contains(got, "profile reload") {
 		t.Errorf("logged again: %s", got)
 	}
-	if got := s.scraped(t, `vapp_reload_total{class="none",outcome="rejected"}`); got != "1" {
+	if got := s.metricValue(t, `vapp_reload_total{class="none",outcome="rejected"}`); got != "1" {
 		t.Errorf("counted %s times", got)
 	}
 	s.expect(t, "SIGHUP", event(TriggerSignal), "none rejected")
@@ -184,7 +184,7 @@ func TestDrainOnIdle(t *testing.T) {
 	if r.Class != "drain" || len(s.Reloads()) != 1 || !strings.Contains(s.log.String(), "class=drain outcome=applied") {
 		t.Errorf("%+v\n%s", s.Reloads(), s.log)
 	}
-	if got := s.scraped(t, `vapp_reload_total{class="drain",outcome="applied"}`); got != "1" {
+	if got := s.metricValue(t, `vapp_reload_total{class="drain",outcome="applied"}`); got != "1" {
 		t.Errorf("counted %s times", got)
 	}
 	if w := s.audit.waiting(); w != nil {
@@ -253,7 +253,7 @@ func TestKeyFileBesideBrokenProfile(t *testing.T) {
 			s.reloader.reload(TriggerFile)
 			s.takes(t, "a key was deleted", "b", "c")
 			s.expect(t, "the error is not reported again", n, "live applied")
-			if got := s.scraped(t, `vapp_profile_stale_seconds{part="keys"}`); got == "0" {
+			if got := s.metricValue(t, `vapp_profile_stale_seconds{part="keys"}`); got == "0" {
 				t.Error("the gauge says that keys are as the profile says")
 			}
 			if !strings.Contains(s.log.String(), noteUnread) {
@@ -284,7 +284,7 @@ func TestUnreadableKeyFile(t *testing.T) {
 	if d.waits[0] != firstRetry || d.waits[1] != 2*firstRetry || d.waits[7] != lastRetry {
 		t.Errorf("pauses %v", d.waits)
 	}
-	if got := s.scraped(t, `vapp_profile_read_failures_total{part="keys"}`); got != "8" {
+	if got := s.metricValue(t, `vapp_profile_read_failures_total{part="keys"}`); got != "8" {
 		t.Errorf("%s failures counted", got)
 	}
 	d.fail(keys, nil)
@@ -292,7 +292,7 @@ func TestUnreadableKeyFile(t *testing.T) {
 	d.later[len(d.later)-1]() // end of the pause
 	s.eventually(t, "the key is revoked", func() bool { return !s.accepts(t, "a") })
 	s.takes(t, "readable again", "b")
-	if got := s.scraped(t, `vapp_profile_stale_seconds{part="keys"}`); got != "0" {
+	if got := s.metricValue(t, `vapp_profile_stale_seconds{part="keys"}`); got != "0" {
 		t.Errorf("stale for %s s", got)
 	}
 }
@@ -337,12 +337,12 @@ func TestCertificateBesideBrokenProfile(t *testing.T) {
 		certify(t, dir, want)
 		d.fail(dir+"/key.pem", syscall.EMFILE)
 		s.reloader.reload(TriggerFile)
-		if got := s.scraped(t, `vapp_profile_stale_seconds{part="certificate"}`); got == "0" || serial() != want-1 {
+		if got := s.metricValue(t, `vapp_profile_stale_seconds{part="certificate"}`); got == "0" || serial() != want-1 {
 			t.Errorf("%s: stale for %s s with certificate %d", name, got, serial())
 		}
 		d.fail(dir+"/key.pem", nil)
 		s.reloader.reload(TriggerRetry)
-		if got := s.scraped(t, `vapp_profile_stale_seconds{part="certificate"}`); got != "0" || serial() != want {
+		if got := s.metricValue(t, `vapp_profile_stale_seconds{part="certificate"}`); got != "0" || serial() != want {
 			t.Errorf("%s: stale for %s s with certificate %d", name, got, serial())
 		}
 	}
@@ -360,7 +360,7 @@ func TestCertificateBesideBrokenProfile(t *testing.T) {
 func TestStaleProfile(t *testing.T) {
 	d := &disk{}
 	s := start(t, still, onDisk(d))
-	stale := func() bool { return s.scraped(t, `vapp_profile_stale_seconds{part="profile"}`) != "0" }
+	stale := func() bool { return s.metricValue(t, `vapp_profile_stale_seconds{part="profile"}`) != "0" }
 	for _, c := range []struct {
 		more string
 		want bool

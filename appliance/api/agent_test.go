@@ -93,13 +93,13 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// posted is the part of a response that this test reads.
-type posted struct {
+// agentReply is the part of a response that this test reads.
+type agentReply struct {
 	ID     string
 	Output json.RawMessage
 }
 
-func (p posted) kinds() string {
+func (p agentReply) kinds() string {
 	var list []struct{ Type string }
 	_ = json.Unmarshal(p.Output, &list)
 	var out []string
@@ -109,7 +109,7 @@ func (p posted) kinds() string {
 	return strings.Join(out, " ")
 }
 
-func turnOf(t *testing.T, s *Server, body string) (out posted) {
+func turnOf(t *testing.T, s *Server, body string) (out agentReply) {
 	t.Helper()
 	r := httptest.NewRequest("POST", "/v1/responses", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")

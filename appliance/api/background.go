@@ -166,7 +166,7 @@ func (s *Server) work(ctx context.Context, t *task, run *chat.Run) {
 		t.reply.Fail(e)
 	}
 	last := t.reply.End(nil)
-	if err := s.put(t.own, t.reply, t.reply.Final(), t.context, t.log.stored(last), false); err != nil {
+	if err := s.put(t.own, t.reply, t.reply.Final(), t.context, t.log.encode(last), false); err != nil {
 		s.cfg.Log.Error("response in the background is lost", "id", t.own.id, "error", err.Error())
 	}
 	s.tasks.remove(t.own)

@@ -47,7 +47,7 @@ func TestClientCallsATool(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			called(t, whole.Choices[0])
+			checkCall(t, whole.Choices[0])
 			var sum openai.ChatCompletionAccumulator
 			reasoning, finished := "", 0
 			stream := client.Chat.Completions.NewStreaming(t.Context(), p)
@@ -66,7 +66,7 @@ func TestClientCallsATool(t *testing.T) {
 			if err := stream.Err(); err != nil {
 				t.Fatal(err)
 			}
-			called(t, sum.Choices[0])
+			checkCall(t, sum.Choices[0])
 			if reasoning != "hm" || finished != 1 {
 				t.Errorf("reasoning %q, %d finished calls", reasoning, finished)
 			}
@@ -79,7 +79,7 @@ func TestClientCallsATool(t *testing.T) {
 	}
 }
 
-func called(t *testing.T, c openai.ChatCompletionChoice) {
+func checkCall(t *testing.T, c openai.ChatCompletionChoice) {
 	t.Helper()
 	m := c.Message
 	if c.FinishReason != "tool_calls" || m.Content != "Ok." || len(m.ToolCalls) != 1 {

@@ -86,7 +86,7 @@ func TestConformance(t *testing.T) {
 		t.Run("section "+s.number+" "+s.title, func(t *testing.T) {
 			for _, r := range rules {
 				if r.section == s.number {
-					r.hold(t)
+					r.check(t)
 				}
 			}
 		})
@@ -98,7 +98,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func (r rule) hold(t *testing.T) {
+func (r rule) check(t *testing.T) {
 	status, text := r.answer(t)
 	name := fmt.Sprintf("%s, %s: %s", r.route, r.field, r.rule)
 	if status != r.status {
@@ -137,8 +137,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// covered returns the rows of all tables by section.
-func covered() map[string][][3]string {
+// rowsBySection returns the rows of all tables by section.
+func rowsBySection() map[string][][3]string {
 	out := map[string][][3]string{}
 	for _, r := range rules {
 		out[r.section] = append(out[r.section], [3]string{r.route, r.field, r.rule})

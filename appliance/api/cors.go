@@ -34,7 +34,7 @@ func (s *Server) cors(next echo.HandlerFunc) echo.HandlerFunc {
 		h.Add(echo.HeaderVary, echo.HeaderOrigin)
 		if k.allows(origin) {
 			k.mark(h, origin)
-		} else if preflight || !own(r, origin) {
+		} else if preflight || !sameOrigin(r, origin) {
 			return echo.NewHTTPError(http.StatusForbidden, "Requests from pages of this origin are refused: it is not in serve.cors.allowedOrigins.")
 		}
 		if !preflight {
@@ -45,8 +45,8 @@ func (s *Server) cors(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// own reports whether the origin is this server itself.
-func own(r *http.Request, origin string) bool {
+// sameOrigin reports whether the origin is this server itself.
+func sameOrigin(r *http.Request, origin string) bool {
 	_, host, _ := strings.Cut(origin, "://")
 	return host != "" && strings.EqualFold(host, r.Host)
 }

@@ -28,7 +28,7 @@ const segment = 64 << 10
 
 func newEventLog() *eventLog { return &eventLog{more: make(chan struct{})} }
 
-// add appends complete events. last ends the log.
+// add appends complete events. If last is set, the log ends with them.
 func (l *eventLog) add(events []byte, last bool) {
 	if l == nil {
 		return
@@ -62,9 +62,9 @@ func (l *eventLog) from(at int) (events []byte, ended bool, more <-chan struct{}
 	return events[at-l.starts[i]:], false, now, nil
 }
 
-// stored returns the whole log and its last events in the form that is stored:
+// encode returns the whole log and its last events in the form that is stored:
 // compressed segments, each after its length in 4 bytes. It returns nil without a log.
-func (l *eventLog) stored(last []byte) (out []byte) {
+func (l *eventLog) encode(last []byte) (out []byte) {
 	if l == nil {
 		return nil
 	}

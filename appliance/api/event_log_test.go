@@ -47,7 +47,7 @@ func TestEventLog(t *testing.T) {
 		}
 		l.add(e, false)
 	}
-	stored := l.stored(last)
+	stored := l.encode(last)
 	l.add(last, true)
 	if len(l.packed) < 2 || len(stored) > whole.Len()/2 {
 		t.Errorf("%d segments, %d bytes for %d", len(l.packed), len(stored), whole.Len())

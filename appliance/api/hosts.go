@@ -20,9 +20,9 @@ type Hosts struct {
 	Loopback bool     // the server listens on a loopback address
 }
 
-// checked reports whether Host headers are checked: on a loopback address, when the
+// checksHosts reports whether Host headers are checked: on a loopback address, when the
 // profile names hosts, and when CORS does not allow every origin.
-func (l *live) checked() bool {
+func (l *live) checksHosts() bool {
 	return l.Hosts.Loopback || len(l.Hosts.Allowed) > 0 || !slices.Contains(l.CORS.Origins, "*")
 }
 
@@ -57,7 +57,7 @@ func hostname(host string) string {
 func (s *Server) hosts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		host, l := c.Request().Host, settings(c)
-		if !l.checked() || l.Hosts.allows(host) {
+		if !l.checksHosts() || l.Hosts.allows(host) {
 			return next(c)
 		}
 		return echo.NewHTTPError(http.StatusForbidden, fmt.Sprintf("The host %.256q is not a name of this server: add it to serve.allowedHosts.", host))

@@ -30,7 +30,7 @@ func TestOneIDAtOnce(t *testing.T) {
 			}
 			ready.Done()
 			ready.Wait()
-			replies <- named(t, h, body, "mine")
+			replies <- respondWithID(t, h, body, "mine")
 		})
 	}
 	for range 2 * n {
@@ -62,17 +62,17 @@ func TestRefusedFreesID(t *testing.T) {
 	h := httptest.NewServer(s.Handler())
 	t.Cleanup(h.Close)
 	for _, body := range []string{`{"input":"hi","temperature":-1}`, `{"input":"hi","temperature":-1,"background":true}`} {
-		if id := named(t, h, body, "mine"); id != "" {
+		if id := respondWithID(t, h, body, "mine"); id != "" {
 			t.Fatalf("%s: %s", body, id)
 		}
 	}
-	if id := named(t, h, `{"input":"hi"}`, "mine"); id != "resp_mine" {
+	if id := respondWithID(t, h, `{"input":"hi"}`, "mine"); id != "resp_mine" {
 		t.Errorf("%q", id)
 	}
 }
 
-// named sends a request with a request id and returns the response's id.
-func named(t *testing.T, h *httptest.Server, body, requestID string) string {
+// respondWithID sends a request with a request id and returns the response's id.
+func respondWithID(t *testing.T, h *httptest.Server, body, requestID string) string {
 	r, err := http.NewRequest("POST", h.URL+"/v1/responses", strings.NewReader(body))
 	if err != nil {
 		t.Error(err)
@@ -110,7 +110,7 @@ func TestEveryIDIsReachable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range chosen {
 		for _, escape := range []func(string) string{func(s string) string { return s }, url.PathEscape, url.QueryEscape} {
-			id := named(t, h, `{"input":"hi","background":true}`, c)
+			id := respondWithID(t, h, `{"input":"hi","background":true}`, c)
 			if seen[id] || id == "" {
 				t.Fatalf("chosen %q: %q again", c, id)
 			}
@@ -129,7 +129,7 @@ func TestEveryIDIsReachable(t *testing.T) {
 			}
 		}
 	}
-	if id := named(t, h, `{"input":"hi"}`, "plain-1._~"); id != "resp_plain-1._~" {
+	if id := respondWithID(t, h, `{"input":"hi"}`, "plain-1._~"); id != "resp_plain-1._~" {
 		t.Errorf("an id that can stand in a path became %q", id)
 	}
 }

@@ -169,7 +169,7 @@ func (s *Server) storedResponse(c echo.Context, own ownID) error {
 	case t != nil && stream && t.log != nil:
 		return s.follow(c, t.log, n)
 	case t != nil && stream:
-		return notStreamed(own.id)
+		return notStreamedError(own.id)
 	case t != nil:
 		return c.JSONBlob(http.StatusOK, t.now())
 	}
@@ -213,7 +213,7 @@ func (s *Server) resumption(c echo.Context) (stream bool, n int, err error) {
 	return stream, n, nil
 }
 
-func notStreamed(id string) error {
+func notStreamedError(id string) error {
 	return chat.Errorf(chat.Invalid, "stream", "Response with id '%s' has no stream to continue: it was not created with both `background` and `stream`.", id)
 }
 
@@ -224,7 +224,7 @@ func (s *Server) replay(c echo.Context, own ownID, n int) error {
 		return answerMissing(c, notFound(err, own.id))
 	}
 	if b == nil {
-		return notStreamed(own.id)
+		return notStreamedError(own.id)
 	}
 	w, leave := s.openStream(c), n+1
 	return storeError(segments(b, func(events []byte) error {

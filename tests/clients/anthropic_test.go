@@ -255,11 +255,11 @@ func messageCancel(t *testing.T) {
 		}
 	}
 	s.Close()
-	aborted(t, before)
+	waitAborted(t, before)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := c.Messages.New(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	aborted(t, before+1)
+	waitAborted(t, before+1)
 }

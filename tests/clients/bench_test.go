@@ -91,9 +91,9 @@ func benchFigures(t *testing.T, out string) (labels []string, values map[string]
 	return labels, values
 }
 
-// benched runs the benchmark against a healthy server, and checks the table, the sums, the
+// checkBench runs the benchmark against a healthy server, and checks the table, the sums, the
 // saved file and the exit code.
-func benched(t *testing.T, url string, more ...string) map[string]float64 {
+func checkBench(t *testing.T, url string, more ...string) map[string]float64 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "result.json")
 	out, complaint, exit := code(t, bench(url, path, append([]string{
@@ -145,7 +145,7 @@ func TestBenchServe(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // until the requests of earlier tests have ended
 	}
 	before := benchCounter(t, base, counter)
-	benched(t, base)
+	checkBench(t, base)
 	const probe = benchOut // tokens of one request before the measurement
 	const want = float64(probe + benchRequests*benchOut)
 	grown := benchCounter(t, base, counter) - before
@@ -155,7 +155,7 @@ func TestBenchServe(t *testing.T) {
 	if grown != want {
 		t.Errorf("the server generated %v tokens, the client counted %d and a probe of %d", grown, benchRequests*benchOut, probe)
 	}
-	benched(t, base, "--backend", "openai-chat", "--request-rate", "200", "--burstiness", "0.5")
+	checkBench(t, base, "--backend", "openai-chat", "--request-rate", "200", "--burstiness", "0.5")
 }
 
 // benchCounter returns the sum of a counter's series.
@@ -276,5 +276,5 @@ func TestBenchServeLlama(t *testing.T) {
 			t.Fatal("llama-server is not ready after a minute")
 		}
 	}
-	benched(t, url)
+	checkBench(t, url)
 }

@@ -68,7 +68,7 @@ func TestEmbeddings(t *testing.T) {
 	} else {
 		near(t, "ids", one.Data[0].Embedding, recorded.Runs[1].Values)
 	}
-	packed(t, c, many, recorded.Runs[0].Values)
+	checkBase64(t, c, many, recorded.Runs[0].Values)
 	var refused *openai.Error
 	many.Dimensions = openai.Int(8)
 	if _, err := c.Embeddings.New(ctx, many); !errors.As(err, &refused) || refused.StatusCode != 400 || !strings.Contains(refused.Message, "matryoshka") {
@@ -83,8 +83,8 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// packed requests base64, the default of the Python and Node clients.
-func packed(t *testing.T, c openai.Client, p openai.EmbeddingNewParams, want []float64) {
+// checkBase64 requests base64, the default of the Python and Node clients.
+func checkBase64(t *testing.T, c openai.Client, p openai.EmbeddingNewParams, want []float64) {
 	t.Helper()
 	p.EncodingFormat = openai.EmbeddingNewParamsEncodingFormatBase64
 	var reply struct {

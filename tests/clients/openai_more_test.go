@@ -50,8 +50,8 @@ func openaiTools(t *testing.T) {
 	}
 }
 
-// streamed joins the chunks of a stream.
-func streamed(t *testing.T, p openai.ChatCompletionNewParams) openai.ChatCompletionChoice {
+// joinStream joins the chunks of a stream.
+func joinStream(t *testing.T, p openai.ChatCompletionNewParams) openai.ChatCompletionChoice {
 	t.Helper()
 	c := client()
 	s := c.Chat.Completions.NewStreaming(context.Background(), p)
@@ -70,7 +70,7 @@ func streamed(t *testing.T, p openai.ChatCompletionNewParams) openai.ChatComplet
 func openaiToolsStream(t *testing.T) {
 	p := ask(call)
 	p.Tools = []openai.ChatCompletionToolUnionParam{tool("weather", weather)}
-	plain, got := chat(t, p).Choices[0], streamed(t, p)
+	plain, got := chat(t, p).Choices[0], joinStream(t, p)
 	if got.FinishReason != "tool_calls" || len(got.Message.ToolCalls) != 1 || got.Message.Content != plain.Message.Content {
 		t.Fatalf("streamed %+v, plain %+v", got, plain)
 	}
@@ -86,7 +86,7 @@ func openaiForced(t *testing.T) {
 	named := openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "forecast"})
 	for want, choice := range map[string]openai.ChatCompletionToolChoiceOptionUnionParam{"tool_calls": required, "stop": named} {
 		p.ToolChoice = choice
-		plain, got := chat(t, p).Choices[0], streamed(t, p)
+		plain, got := chat(t, p).Choices[0], joinStream(t, p)
 		for _, c := range []openai.ChatCompletionChoice{plain, got} {
 			if c.FinishReason != want || len(c.Message.ToolCalls) == 0 || c.Message.ToolCalls[0].Function.Name != "forecast" {
 				t.Fatalf("%s: %+v", want, c)
@@ -105,7 +105,7 @@ func openaiSchema(t *testing.T) {
 		JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "forecast", Strict: openai.Bool(true), Schema: forecast},
 	}
 	isForecast(t, chat(t, p).Choices[0].Message.Content)
-	isForecast(t, streamed(t, p).Message.Content)
+	isForecast(t, joinStream(t, p).Message.Content)
 	p.ResponseFormat.OfJSONSchema.JSONSchema.Schema = json.RawMessage(`{"type": "nothing"}`)
 	c := client()
 	_, err := c.Chat.Completions.New(context.Background(), p)
@@ -175,11 +175,11 @@ func openaiCancel(t *testing.T) {
 		}
 	}
 	s.Close()
-	aborted(t, before)
+	waitAborted(t, before)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := c.Chat.Completions.New(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	aborted(t, before+1)
+	waitAborted(t, before+1)
 }

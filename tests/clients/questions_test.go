@@ -58,8 +58,8 @@ func aborts(t *testing.T) float64 {
 	return p.of("vllm:request_success_total", "finished_reason:abort")
 }
 
-// aborted waits until the engine has aborted one more request and runs none.
-func aborted(t *testing.T, before float64) {
+// waitAborted waits until the engine has aborted one more request and runs none.
+func waitAborted(t *testing.T, before float64) {
 	t.Helper()
 	for at := time.Now(); aborts(t) != before+1 || metric(t, base, "vllm:num_requests_running") != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Since(at) > time.Minute {

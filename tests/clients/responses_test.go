@@ -89,9 +89,9 @@ func responsesConversation(t *testing.T, c openai.Client) {
 	}
 }
 
-// followed reads a stream and checks that the joined deltas are the text of the final
+// readStream reads a stream and checks that the joined deltas are the text of the final
 // response.
-func followed(t *testing.T, s *ssestream.Stream[responses.ResponseStreamEventUnion]) (kinds []string, last responses.Response) {
+func readStream(t *testing.T, s *ssestream.Stream[responses.ResponseStreamEventUnion]) (kinds []string, last responses.Response) {
 	t.Helper()
 	defer s.Close()
 	text := ""
@@ -121,7 +121,7 @@ func followed(t *testing.T, s *ssestream.Stream[responses.ResponseStreamEventUni
 }
 
 func responsesStream(t *testing.T, c openai.Client) {
-	kinds, last := followed(t, c.Responses.NewStreaming(context.Background(), responses.ResponseNewParams{
+	kinds, last := readStream(t, c.Responses.NewStreaming(context.Background(), responses.ResponseNewParams{
 		Model: modelName, Input: say(paris), MaxOutputTokens: openai.Int(40),
 		Include: []responses.ResponseIncludable{responses.ResponseIncludableMessageOutputTextLogprobs},
 	}))
@@ -228,8 +228,8 @@ func responsesFollow(t *testing.T, c openai.Client) {
 		}
 	}
 	s.Close()
-	kinds, last := followed(t, c.Responses.GetStreaming(ctx, id, responses.ResponseGetParams{StartingAfter: openai.Int(n)}))
-	all, again := followed(t, c.Responses.GetStreaming(ctx, id, responses.ResponseGetParams{}))
+	kinds, last := readStream(t, c.Responses.GetStreaming(ctx, id, responses.ResponseGetParams{StartingAfter: openai.Int(n)}))
+	all, again := readStream(t, c.Responses.GetStreaming(ctx, id, responses.ResponseGetParams{}))
 	if len(all) != len(kinds)+int(n)+1 || last.OutputText() == "" || again.RawJSON() != last.RawJSON() {
 		t.Errorf("%d events behind %d, %d in all", len(kinds), n, len(all))
 	}

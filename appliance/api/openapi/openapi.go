@@ -63,7 +63,7 @@ func Document(a API) ([]byte, error) {
 		}
 	}
 	for _, c := range r.Spec.Components.Schemas {
-		untyped(c)
+		removeTypes(c)
 	}
 	return json.Marshal(r.Spec)
 }
@@ -87,9 +87,9 @@ func nullable(p jsonschema.InterceptNullabilityParams) {
 	}
 }
 
-// untyped removes the type of schemas with anyOf or $ref. The reflector gives every
+// removeTypes removes the type of schemas with anyOf or $ref. The reflector gives every
 // Go struct the type object, also those that stand for alternatives.
-func untyped(v any) {
+func removeTypes(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		_, any := v["anyOf"].([]any)
@@ -98,11 +98,11 @@ func untyped(v any) {
 			delete(v, "type")
 		}
 		for _, sub := range v {
-			untyped(sub)
+			removeTypes(sub)
 		}
 	case []any:
 		for _, sub := range v {
-			untyped(sub)
+			removeTypes(sub)
 		}
 	}
 }
@@ -140,9 +140,9 @@ func add(r *openapi31.Reflector, a *API, op Operation) error {
 	switch len(op.Request) {
 	case 0:
 	case 1:
-		oc.AddReqStructure(op.Request[0], required)
+		oc.AddReqStructure(op.Request[0], requireBody)
 	default:
-		oc.AddReqStructure(jsonschema.AnyOf(op.Request...), required, base.WithContentType("application/json"))
+		oc.AddReqStructure(jsonschema.AnyOf(op.Request...), requireBody, base.WithContentType("application/json"))
 	}
 	oc.AddRespStructure(op.Reply, base.WithHTTPStatus(http.StatusOK), func(c *base.ContentUnit) {
 		c.Description = "The reply."
@@ -168,8 +168,8 @@ func describe(text string) base.ContentOption {
 	return func(c *base.ContentUnit) { c.Description = text }
 }
 
-// required marks the request body as required.
-func required(c *base.ContentUnit) {
+// requireBody marks the request body as required.
+func requireBody(c *base.ContentUnit) {
 	c.Customize = func(cor base.ContentOrReference) {
 		if b, ok := cor.(*openapi31.RequestBodyOrReference); ok {
 			b.RequestBodyEns().WithRequired(true)
