@@ -136,7 +136,7 @@ func TestRefusals(t *testing.T) {
 	h, repo, c := start(t)
 	repo.Gated, repo.Token = true, "right"
 	_, err := pull(c, named(t, model), Want{})
-	refused(t, "gated", err, Gated, "asked for anonymously: set HF_TOKEN")
+	refused(t, "gated", err, Gated, "requested anonymously: set HF_TOKEN")
 	refused(t, "gated", err, Gated, "accept its terms at "+h.URL+"/"+model)
 	c.Token = "wrong"
 	_, err = pull(c, named(t, model), Want{})
