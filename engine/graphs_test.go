@@ -79,14 +79,14 @@ func TestGraphs(t *testing.T) {
 	} {
 		y, seen := newToy(t), &replays{captured: map[string]bool{}}
 		y.on, y.opts.Backend.Graphs = graphing{seen: seen}, backend.Graphs{Mode: mode, Sizes: []int{1, 2, 4, 8, 16}}
-		ran, told := map[string]int{}, map[string]int{}
+		ran, reported := map[string]int{}, map[string]int{}
 		arrived := make(chan struct{}) // closed after all requests: steps then have prompts and decoding rows
 		y.hooks.Step = func(s engine.StepStats) {
 			<-arrived
 			ran[s.Graph+" "+s.NoGraph]++
 		}
 		y.hooks.NoGraph = func(reason string, tokens int) {
-			if told[reason]++; tokens < 1 {
+			if reported[reason]++; tokens < 1 {
 				t.Errorf("%s: %d tokens", reason, tokens)
 			}
 		}
@@ -103,13 +103,13 @@ func TestGraphs(t *testing.T) {
 		if have := slices.Sorted(maps.Keys(ran)); !slices.Equal(have, runs) {
 			t.Errorf("%s: steps ran by %v, want %v", mode, ran, runs)
 		}
-		for reason, n := range told {
+		for reason, n := range reported {
 			if n != 1 {
-				t.Errorf("%s: %s was told %d times", mode, reason, n)
+				t.Errorf("%s: %s was reported %d times", mode, reason, n)
 			}
 		}
-		if len(told) != 1 || len(seen.wrong) > 0 {
-			t.Errorf("%s: told %v; %v", mode, told, seen.wrong)
+		if len(reported) != 1 || len(seen.wrong) > 0 {
+			t.Errorf("%s: reported %v; %v", mode, reported, seen.wrong)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func soakFamilies(t *testing.T, on backend.Opener, l soakLoad) {
 type soaking struct {
 	toy  *toy
 	e    *engine.Engine
-	room chan struct{} // requests at once
+	slots chan struct{} // requests at once
 
 	mu    sync.Mutex
 	sum   engine.StepStats // since it was opened, of counters only
@@ -74,7 +74,7 @@ func newSoak(dir string, on backend.Opener, l soakLoad, change func(*toy)) *soak
 	if longSoak {
 		seqs = 128
 	}
-	s := &soaking{ends: map[engine.Finish]int{}, room: make(chan struct{}, seqs*4/3)}
+	s := &soaking{ends: map[engine.Finish]int{}, slots: make(chan struct{}, seqs*4/3)}
 	s.toy = &toy{dir: dir, on: on, slabs: least, fat: true, opts: engine.Options{
 		MaxModelLen: l.longest, MaxNumSeqs: seqs, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.F32,
 		ChunkedPrefill: true, PrefixCaching: true, SwapBytes: 64 << 20,
@@ -103,7 +103,7 @@ func (s *soaking) run(t *testing.T, from, to int) {
 	choices := 0
 	var wg sync.WaitGroup
 	for i := from; i < to; i++ {
-		s.room <- struct{}{}
+		s.slots <- struct{}{}
 		if i == (from+to)/2 {
 			s.e.SetPolicy(sched.Priority)
 		}
@@ -117,7 +117,7 @@ func (s *soaking) run(t *testing.T, from, to int) {
 			for k, stream := range streams {
 				s.read(t, &q, k, stream)
 			}
-			<-s.room
+			<-s.slots
 		})
 	}
 	wg.Wait()

@@ -325,11 +325,11 @@ func TestOnlyPartOfABatchIsAdmitted(t *testing.T) {
 // full is an engine that accepts only a few requests.
 type full struct {
 	*chattest.Model
-	room int
+	left int
 }
 
 func (f *full) Submit(ctx context.Context, r engine.Request) ([]*engine.Stream, error) {
-	if f.room--; f.room < 0 {
+	if f.left--; f.left < 0 {
 		return nil, engine.ErrOverloaded
 	}
 	return f.Model.Submit(ctx, r)

@@ -103,7 +103,7 @@ func benchLinear(b *testing.B, m Matrix, rows int) {
 	weights := huge(b, packed*int64(copies))
 	likely(m, weights)
 	shared, work := LinearWorkspace(k.variant, k.format, rows, m.Cols, m.Rows, parts)
-	sharedRoom, workRoom := huge(b, shared), huge(b, work*int64(parts))
+	sharedBuf, workBuf := huge(b, shared), huge(b, work*int64(parts))
 	x := make([]float32, rows*m.Cols)
 	for i := range x {
 		x[i] = float32(i%7) * 0.25
@@ -112,7 +112,7 @@ func benchLinear(b *testing.B, m Matrix, rows int) {
 	each := func(round, part, parts int, f func(*LinearArgs, int, int)) {
 		w := weights[int64(round%copies)*packed:]
 		f(&LinearArgs{Rows: rows, In: m.Cols, Out: m.Rows, LdX: m.Cols, LdY: m.Rows, W: w[:packed], X: x, Y: y,
-			Shared: sharedRoom, Work: workRoom[int64(part)*work : int64(part+1)*work]}, part, parts)
+			Shared: sharedBuf, Work: workBuf[int64(part)*work : int64(part+1)*work]}, part, parts)
 	}
 	pair(parts, 1, func(r, p, n int) { each(r, p, n, k.Prepare) })
 	// The products of a sweep: about 2^31, or all weights once.

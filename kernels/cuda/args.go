@@ -221,7 +221,7 @@ type SampleArgs struct {
 	Pages                                     Pages
 	Plane                                     int64
 	Vocab, Words, BiasWidth, TopWidth         int32
-	Room                                      Ptr // SampleRoom bytes for each row; previous content does not matter
+	Workspace                                 Ptr // SampleWorkspace bytes for each row; previous content does not matter
 	Slices, _                                 int32
 }
 
@@ -241,8 +241,8 @@ func SampleSlices(rows, vocab, processors int) int {
 	return max(1, min(64, processors/max(1, rows), vocab/2048))
 }
 
-// SampleRoom is the bytes of workspace that the slices of a row share.
-const SampleRoom = 32 << 10
+// SampleWorkspace is the bytes of workspace that the slices of a row share.
+const SampleWorkspace = 32 << 10
 
 // SampleRow holds the sampling parameters of a row: engine/backend's SampleRow, byte for byte.
 type SampleRow struct {

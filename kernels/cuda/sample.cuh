@@ -283,7 +283,7 @@ struct RowWork {
   int arrived[2], rank, candidates;
   Best listed[kCandidates];  // candidates at the edges, then the best of each slice
 };
-constexpr int kRowWork = 32 << 10;  // SampleRoom of args.go
+constexpr int kRowWork = 32 << 10;  // SampleWorkspace of args.go
 static_assert(sizeof(RowWork) <= kRowWork && kSlices * kTops <= kCandidates, "");
 
 // Slice is the part of a row that a block works on.

@@ -194,7 +194,7 @@ func TestSample(t *testing.T) {
 // sample launches the kernels for rows in slices.
 func (r *rig) sample(a cuda.SampleArgs, rows, slices, threads int) {
 	r.Helper()
-	a.Room, a.Slices = alloc[byte](r, rows*cuda.SampleRoom), int32(slices)
+	a.Workspace, a.Slices = alloc[byte](r, rows*cuda.SampleWorkspace), int32(slices)
 	g := cudatest.Line(rows, threads)
 	g.Blocks = [3]int{slices, rows, 1}
 	for _, k := range []struct {

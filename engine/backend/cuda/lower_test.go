@@ -142,7 +142,7 @@ func TestFP8Activations(t *testing.T) {
 				if len(launched) < 2 {
 					t.Errorf("%s, %d tokens: %v", device, tokens, launched)
 				}
-				toldAsLaunched(t, l, p)
+				checkKernelChoices(t, l, p)
 				checkOffsets(t, l, p)
 			}
 		}
@@ -199,7 +199,7 @@ func TestLibraryLower(t *testing.T) {
 		if n, err := l.Workspace(p); err != nil || n < most || tokens > cuda.FewRows && most == 0 {
 			t.Errorf("%d tokens: a workspace of %d (%v), used to %d", tokens, n, err, most)
 		}
-		toldAsLaunched(t, l, p)
+		checkKernelChoices(t, l, p)
 		for _, v := range variants(p.Bucket) {
 			list, err := own.lower(p, v, noAddresses(p))
 			if err != nil {
@@ -310,7 +310,7 @@ func TestLibraryFP8Lower(t *testing.T) {
 	}
 	for _, w := range []backend.WeightSpec{spec(backend.PerTensor, 640, 128, 48), spec(backend.PerBlock, 640, 128, 48)} {
 		p := made(100, w)
-		toldAsLaunched(t, l, p)
+		checkKernelChoices(t, l, p)
 		checkOffsets(t, l, p)
 		for _, v := range variants(p.Bucket) {
 			list, err := l.lower(p, v, noAddresses(p))
@@ -414,11 +414,11 @@ func TestFused(t *testing.T) {
 // launched.
 func TestKernelChoices(t *testing.T) {
 	for device, f := range map[string]kernels.Format{"a100-80g": kernels.BF16, "h100": kernels.BF16, "l40s": kernels.F32} {
-		toldAsLaunched(t, on(t, device, backend.Graphs{}), layer(t, f, kernels.BF16, 512))
+		checkKernelChoices(t, on(t, device, backend.Graphs{}), layer(t, f, kernels.BF16, 512))
 	}
 }
 
-func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
+func checkKernelChoices(t *testing.T, l layout, p *backend.Program) {
 	t.Helper()
 	table, err := l.KernelChoices(p)
 	if err != nil {
@@ -526,7 +526,7 @@ func TestWide(t *testing.T) {
 		if experts[c.want] != 2 || len(experts) != 1 || dense[c.dense] != 1 || len(dense) != 1 {
 			t.Errorf("%+v: experts by %v, dense by %v", c, experts, dense)
 		}
-		toldAsLaunched(t, l, p)
+		checkKernelChoices(t, l, p)
 		checkOffsets(t, l, p)
 	}
 }

@@ -67,7 +67,7 @@ func (c *lowering) sampling() sampling {
 	rows := c.rows(backend.PerSample)
 	s := sampling{slices: cuda.SampleSlices(rows, c.p.Vocab, c.l.sms), raw: counters}
 	s.shared = s.raw + up(4*int64(rows)*int64(c.p.Vocab), align)
-	s.end = s.shared + int64(rows)*cuda.SampleRoom
+	s.end = s.shared + int64(rows)*cuda.SampleWorkspace
 	return s
 }
 
