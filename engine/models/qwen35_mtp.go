@@ -25,7 +25,7 @@ import (
 //     one to kept [S,1].
 //  3. The drafter runs on all rows of the step at their own positions to store its keys and values.
 //     Row t needs h[t], the target's state after its last norm, and the token after row t
-//     (Drafted). Rows after kept belong to rejected proposals; the next step starts there and
+//     (DraftInput). Rows after kept belong to rejected proposals; the next step starts there and
 //     overwrites their pages, as it does in the target's layers. In a prompt chunk that is not the
 //     last one, the last row is "sampled" with UseTarget, and the target is the prompt's next
 //     token.

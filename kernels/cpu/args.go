@@ -31,9 +31,9 @@ const (
 	OpRoute
 	OpConv
 	OpDelta
-	OpDrafted // OpDrafted and OpVerify have one part
+	OpDraftInput // OpDraftInput and OpVerify have one part
 	OpVerify
-	OpGatherKept
+	OpGatherAccepted
 	OpPropose
 	OpRead // reads memory; this op and the following measure limits
 	OpFMA
@@ -101,13 +101,13 @@ type Embed struct {
 	Symbol, Row0       int32
 }
 
-// Angles is the operands of OpAngles. Kept is the address of the accepted rows of a draft pass,
+// Angles is the operands of OpAngles. AcceptedRow is the address of the accepted rows of a draft pass,
 // or 0.
 type Angles struct {
-	Positions, Kept, Freq, Y uintptr
-	Half, By                 int32
-	Scale                    float32
-	_                        int32
+	Positions, AcceptedRow, Freq, Y uintptr
+	Half, By                        int32
+	Scale                           float32
+	_                               int32
 }
 
 // Attention is the operands of OpAttention and OpAttentionJoin. Work has AttentionWorkspace
@@ -115,23 +115,23 @@ type Angles struct {
 type Attention struct {
 	Pages                        Pages
 	Q, K, V, Y, Positions, First uintptr
-	Kept, Sinks, Rebuild         uintptr // or 0
+	AcceptedRow, Sinks, Rebuild  uintptr // or 0
 	Work, Shared                 uintptr
 	WorkBytes, SharedBytes       int64
 	Heads                        int32
 	Scale, Softcap               float32 // Softcap 0: none
 	Window                       int32   // positions that a token sees; 0: all
-	Both                         int32   // tokens see the tokens after them, and nothing is paged
+	Bidirectional                int32   // tokens see the tokens after them, and nothing is paged
 	Threads, By                  int32
 	_                            int32
 }
 
 // StoreKV is the operands of OpStoreKV.
 type StoreKV struct {
-	Pages                             Pages
-	K, V, Seq, Positions, First, Kept uintptr // Kept: or 0
-	By                                int32
-	_                                 int32
+	Pages                                    Pages
+	K, V, Seq, Positions, First, AcceptedRow uintptr // AcceptedRow: or 0
+	By                                       int32
+	_                                        int32
 }
 
 // Gather is the operands of OpGather; Bytes is the size of a row.

@@ -43,11 +43,11 @@ type ConcatArgs struct {
 
 // AnglesArgs: angles. A block for each row.
 type AnglesArgs struct {
-	Positions, Kept, Places, Across, Down, Frequencies, Y Ptr
-	Half, By                                              int32
-	Sections                                              [3]int32
-	Scale                                                 float32
-	Joined, _                                             int32
+	Positions, AcceptedRow, Places, Across, Down, Frequencies, Y Ptr
+	Half, By                                                     int32
+	Sections                                                     [3]int32
+	Scale                                                        float32
+	Joined, _                                                    int32
 }
 
 // RopeArgs: rope_ with the format of K and V. A block for each row, a warp for each head in
@@ -91,10 +91,10 @@ type Pages struct {
 // StoreArgs: store_kv_8, store_kv_16, store_kv_32 (by the bits of a number), a block for 16
 // rows of a head; store_tokens, a thread for each row.
 type StoreArgs struct {
-	Pages                                  Pages
-	K, V, Positions, Seq, First, Kept, IDs Ptr
-	Plane                                  int64
-	Rows, By                               int32
+	Pages                                         Pages
+	K, V, Positions, Seq, First, AcceptedRow, IDs Ptr
+	Plane                                         int64
+	Rows, By                                      int32
 }
 
 // PackArgs: linear_pack_ with the format that X is rounded to. See Rounding for the grid.
@@ -172,15 +172,15 @@ type AttentionArgs struct {
 	First, Positions, Rebuild, Partial Ptr
 	Items                              Ptr
 	Scale, Softcap                     float32
-	Seqs, Heads, Window, Both          int32
+	Seqs, Heads, Window, Bidirectional int32
 	Splits, _                          int32
 }
 
 // AheadArgs: ahead. A warp for each sequence. First and At become First and Positions of
 // AttentionArgs.
 type AheadArgs struct {
-	Kept, Positions, Tables, First, At Ptr
-	Seqs, Width, Block, By             int32
+	AcceptedRow, Positions, Tables, First, At Ptr
+	Seqs, Width, Block, By                    int32
 }
 
 // RouteArgs: route. A warp for each row; at most 1,024 experts.

@@ -188,7 +188,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	args := cuda.AttentionArgs{
 		Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
 		Positions: up(r, b.positions), Rebuild: up(r, b.rebuild), Items: up(r, b.items), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
-		Window: int32(c.window), Both: yes(c.both), Splits: int32(max(1, c.splits)),
+		Window: int32(c.window), Bidirectional: yes(c.both), Splits: int32(max(1, c.splits)),
 	}
 	grid := cudatest.Grid{
 		Blocks:  [3]int{kernel.Blocks(n, len(c.count), c.heads/c.kv), c.kv * kernel.Parts, max(1, c.splits)},
@@ -230,7 +230,7 @@ func TestAhead(t *testing.T) {
 	tables[0*width+33] = -1
 	tables[3*width+9] = -1
 	a := cuda.AheadArgs{
-		Kept: up(r, kept), Positions: up(r, positions), Tables: up(r, tables), First: alloc[int32](r, len(kept)+1), At: alloc[int32](r, len(kept)),
+		AcceptedRow: up(r, kept), Positions: up(r, positions), Tables: up(r, tables), First: alloc[int32](r, len(kept)+1), At: alloc[int32](r, len(kept)),
 		Seqs: int32(len(kept)), Width: width, Block: block, By: 2,
 	}
 	launch(r, "ahead", cudatest.Line(2, 96), &a)

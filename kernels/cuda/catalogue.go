@@ -38,7 +38,7 @@ type Kernel struct {
 // On reports whether an architecture has the shared memory for the kernel's blocks, and the
 // units or scales that the kernel is for.
 func (k Kernel) On(a Architecture) bool {
-	hopper := k.Stem == "linear_wide" || k.Name == ChoosePlain(kernels.F8E4M3, FewRows+1).Kernel
+	hopper := k.Stem == "linear_wide" || k.Name == ChoosePlain(kernels.F8E4M3, DecodeRows+1).Kernel
 	return k.Shared <= a.Shared && (!hopper || a.Name == "sm_90a")
 }
 
@@ -134,7 +134,7 @@ func expertKernels() []Kernel {
 		{"experts_order", "experts", "", "experts", sizeOf[OrderArgs](), 1024, 8 * 1024, "20·picks", "0", "TestExperts"},
 		{"experts_combine", "experts", "", "experts", sizeOf[CombineArgs](), 256, 0, "4·rows·cols·(top + 1)", "2·rows·cols·top", "TestExperts"},
 	}
-	for _, rows := range []int{FewRows, FewRows + 1} {
+	for _, rows := range []int{DecodeRows, DecodeRows + 1} {
 		l := ChooseExperts(rows)
 		bytes := fmt.Sprintf("4·(out·in·rows/%d + rows·(in + out))", l.Rows)
 		out = append(out, Kernel{l.Kernel, "experts", "f32", "experts", sizeOf[ExpertsArgs](), l.Threads, l.Shared, bytes, "2·rows·in·out", "TestExpertsF32"})

@@ -91,7 +91,7 @@ const LinearBias = "linear_bias"
 func LibraryProducts() []Kernel {
 	var out []Kernel
 	for _, f := range plainFormats {
-		out = append(out, Kernel{ChoosePlain(f, FewRows+1).Kernel, "linear", f.String() + ", row by row", "", sizeOf[LibraryArgs](), 0, 0, plainBytes(f), "2·rows·in·out", "TestLibraryCUDA (engine)"})
+		out = append(out, Kernel{ChoosePlain(f, DecodeRows+1).Kernel, "linear", f.String() + ", row by row", "", sizeOf[LibraryArgs](), 0, 0, plainBytes(f), "2·rows·in·out", "TestLibraryCUDA (engine)"})
 	}
 	return out
 }

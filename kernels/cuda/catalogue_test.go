@@ -141,7 +141,7 @@ func TestChoices(t *testing.T) {
 	for _, f := range cuda.PackedFormats() {
 		for _, rows := range []int{1, 8, 9, 16, 17, 64, 65, 4096} {
 			l, ok := cuda.ChooseLinear(f, rows)
-			if k, there := listed[l.Kernel]; !ok || !there || k.Shared != l.Shared || l.Rows < min(rows, cuda.FewRows) {
+			if k, there := listed[l.Kernel]; !ok || !there || k.Shared != l.Shared || l.Rows < min(rows, cuda.DecodeRows) {
 				t.Errorf("%v, %d rows: %+v, %+v", f, rows, l, k)
 			}
 			for _, a := range cuda.Architectures() {

@@ -9,7 +9,7 @@ func ExpertBlocks(picks, experts, block int) int {
 // ChooseExperts returns the kernel for experts with F32 matrices, stored row by row as in a
 // checkpoint, and that many rows for each expert. X is read in place, and nothing is split.
 func ChooseExperts(rows int) Linear {
-	if rows <= FewRows {
+	if rows <= DecodeRows {
 		return Linear{Kernel: "experts_f32_4", Rows: 4, Panels: 1, Threads: 256}
 	}
 	return Linear{Kernel: "experts_f32_64", Rows: 64, Panels: 8, Threads: 128}

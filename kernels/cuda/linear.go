@@ -26,9 +26,9 @@ type shares struct {
 	resident int // blocks that a multiprocessor runs at once
 }
 
-// FewRows is the largest number of rows of a block without tiles. With more rows, X would be
+// DecodeRows is the largest number of rows of a block without tiles. With more rows, X would be
 // read from the second cache as often as W from memory.
-const FewRows = 16
+const DecodeRows = 16
 
 // ChooseLinear returns the kernel for a format and a number of rows; ok is false if the format
 // is not packed in panels. A program chooses once for each bucket.
@@ -105,7 +105,7 @@ func ChoosePlain(f kernels.Format, rows int) Linear {
 	if f == kernels.F8E4M3 {
 		name, unit = name+"_x8", 2 // steps
 	}
-	if rows > FewRows {
+	if rows > DecodeRows {
 		return Linear{Kernel: name + "_cublaslt", Rows: LibraryUnit, Plain: true, Library: true}
 	}
 	l := Linear{Kernel: name + "_plain_16", Rows: 16, Panels: 2, Threads: 32 * warps, Plain: true, shares: shares{2, warps * least * unit, 2}}
@@ -130,7 +130,7 @@ func choose(name string, f kernels.Format, rows, tile int) Linear {
 	if pairs(f) {
 		resident = 2
 	}
-	if rows > FewRows {
+	if rows > DecodeRows {
 		const panels, mid, many, ringBytes = 8, 8, 16, 96 << 10
 		ring := func(tiles, bytes int) int { // linear_tile
 			stage := panels*quants(f) + tiles*tile
@@ -193,7 +193,7 @@ func quants(f kernels.Format) int {
 func (l Linear) Splits(out, in, rows, multiprocessors int) int {
 	const most = 8
 	blocks := (out + PanelRows*l.shares.panels - 1) / (PanelRows * l.shares.panels)
-	if l.Rows > FewRows {
+	if l.Rows > DecodeRows {
 		blocks *= (rows + l.Rows - 1) / l.Rows
 	}
 	return max(1, min(most, Steps(in)/l.shares.steps, l.shares.resident*multiprocessors/blocks))

@@ -36,7 +36,7 @@ func TestAngles(t *testing.T) {
 	run("rows", 4, cuda.AnglesArgs{Positions: up(r, positions)}, want)
 	// Rows that are sequences, two positions after the accepted row; one has no accepted row
 	// and any position.
-	run("ahead", 2, cuda.AnglesArgs{Positions: up(r, positions), Kept: up(r, []int32{3, 1}), By: 2}, append(angles(5), angles(9)...))
+	run("ahead", 2, cuda.AnglesArgs{Positions: up(r, positions), AcceptedRow: up(r, []int32{3, 1}), By: 2}, append(angles(5), angles(9)...))
 	a, b := angles(2), angles(9)
 	both := cuda.AnglesArgs{Across: up(r, []int32{2}), Down: up(r, []int32{9})}
 	run("grid", 1, both, append(append([]float32{}, a...), b...))

@@ -11,18 +11,18 @@ import (
 func (c *compiler) draft(op backend.Op) error {
 	switch o := op.(type) {
 	case backend.DraftInput:
-		return add(c, kcpu.OpDrafted, kcpu.Drafted{
+		return add(c, kcpu.OpDraftInput, kcpu.DraftInput{
 			IDs: c.value(o.Ids), First: address(c.s.First), Rows: address(c.s.Rows), Sampled: address(c.s.Sampled), Map: c.workspace(0), Out: c.value(o.Out),
 		}, backend.PerToken, 0, 1)
 	case backend.Verify:
 		return add(c, kcpu.OpVerify, kcpu.Verify{
 			IDs: c.value(o.Ids), First: address(c.s.First), Seq: address(c.s.Seq), Rows: address(c.s.Rows), Sampled: address(c.s.Sampled),
-			Map: c.workspace(0), Kept: c.value(o.AcceptedRow), Accepted: address(c.s.Accepted),
+			Map: c.workspace(0), AcceptedRow: c.value(o.AcceptedRow), Accepted: address(c.s.Accepted),
 		}, backend.PerToken, 0, 1)
 	case backend.GatherAccepted:
 		y := c.info(o.Y)
-		return add(c, kcpu.OpGatherKept, kcpu.GatherKept{
-			X: c.value(o.X), Kept: c.value(o.AcceptedRow), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
+		return add(c, kcpu.OpGatherAccepted, kcpu.GatherAccepted{
+			X: c.value(o.X), AcceptedRow: c.value(o.AcceptedRow), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
 		}, backend.PerSeq, 1, rows(y.Cols))
 	case backend.Propose:
 		return add(c, kcpu.OpPropose, kcpu.Propose{

@@ -56,7 +56,7 @@ func (c *compiler) attention(op backend.Op) error {
 	case backend.Angles:
 		half := c.info(o.Y).Cols / 2
 		return add(c, kcpu.OpAngles, kcpu.Angles{
-			Positions: address(c.s.Positions), Kept: c.acceptedRow(o.Draft), By: by(o.Draft), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
+			Positions: address(c.s.Positions), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
 		}, c.info(o.Y).Rows, 1, rows(128*half))
 	case backend.Rope:
 		return c.rope(o)
@@ -66,7 +66,7 @@ func (c *compiler) attention(op backend.Op) error {
 		k := c.p.Classes[o.Class]
 		return add(c, kcpu.OpStoreKV, kcpu.StoreKV{
 			Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
-			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.acceptedRow(o.Draft), By: by(o.Draft),
+			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft),
 		}, c.info(o.K).Rows, 1, rows(8*k.KVHeads*k.HeadDim))
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
@@ -78,7 +78,7 @@ func (c *compiler) attend(o backend.Attention) error {
 	shared := kcpu.AttentionShared(threads, o.Heads/o.KVHeads, o.HeadDim)
 	a := kcpu.Attention{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
-		Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.acceptedRow(o.Draft), By: by(o.Draft), Work: c.workspace(shared), Shared: c.workspace(0),
+		Positions: address(c.s.Positions), First: address(c.s.First), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Work: c.workspace(shared), Shared: c.workspace(0),
 		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), SharedBytes: shared, Heads: int32(o.Heads), Threads: int32(threads),
 		Scale: o.Scale, Softcap: o.Softcap, Window: int32(o.Window),
 	}
@@ -89,7 +89,7 @@ func (c *compiler) attend(o backend.Attention) error {
 		a.Rebuild = c.weight(o.Rebuild.Weight)
 	}
 	if o.Bidirectional {
-		a.Both = 1
+		a.Bidirectional = 1
 		a.Pages = kcpu.Pages{Format: int32(c.info(o.K).Format), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
 	} else {
 		a.Pages = c.pages(o.Class, o.Layer)

@@ -121,7 +121,7 @@ func (l layout) Choices() []backend.Choice {
 		case l.fp8:
 			other = "; f8_e4m3 is vapp's: the library scales by row and by block on compute capability 9.0 alone"
 		}
-		out = append(out, backend.Choice{Name: "linear", Value: backend.CUBLASLt, Why: fmt.Sprintf("as set, for dense %s beyond %d rows%s; %d MiB of the workspace are the library's", dense, cuda.FewRows, other, backend.CUBLASLtWorkspace>>20)})
+		out = append(out, backend.Choice{Name: "linear", Value: backend.CUBLASLt, Why: fmt.Sprintf("as set, for dense %s beyond %d rows%s; %d MiB of the workspace are the library's", dense, cuda.DecodeRows, other, backend.CUBLASLtWorkspace>>20)})
 	}
 	return out
 }

@@ -61,7 +61,7 @@ func multiplication(l launch) driver.Multiplication {
 
 // numbersOf maps names of formats to the library's formats of W and X.
 var numbersOf = map[string]driver.Numbers{
-	cuda.ChoosePlain(kernels.BF16, cuda.FewRows+1).Kernel:   driver.BF16,
-	cuda.ChoosePlain(kernels.F16, cuda.FewRows+1).Kernel:    driver.F16,
-	cuda.ChoosePlain(kernels.F8E4M3, cuda.FewRows+1).Kernel: driver.E4M3,
+	cuda.ChoosePlain(kernels.BF16, cuda.DecodeRows+1).Kernel:   driver.BF16,
+	cuda.ChoosePlain(kernels.F16, cuda.DecodeRows+1).Kernel:    driver.F16,
+	cuda.ChoosePlain(kernels.F8E4M3, cuda.DecodeRows+1).Kernel: driver.E4M3,
 }

@@ -105,7 +105,7 @@ func (c *lowering) attend(o backend.Attention) error {
 	}
 	args := cuda.AttentionArgs{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y), First: c.at.step.first, Positions: c.at.step.positions,
-		Partial: c.workspace(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Both: flag(o.Bidirectional),
+		Partial: c.workspace(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Bidirectional: flag(o.Bidirectional),
 		Splits: int32(a.splits),
 	}
 	if o.Bidirectional {
@@ -153,7 +153,7 @@ func (c *lowering) attentionBlocks(a attend, o backend.Attention, tokens backend
 func (c *lowering) draftPositions(o backend.Attention, a attend, args *cuda.AttentionArgs) error {
 	args.First, args.Positions = c.workspace(a.first), c.workspace(a.at)
 	to := cuda.AheadArgs{
-		Kept: c.value(o.Draft.AcceptedRow), Positions: c.at.step.positions, Tables: args.Pages.Tables, First: args.First, At: args.Positions,
+		AcceptedRow: c.value(o.Draft.AcceptedRow), Positions: c.at.step.positions, Tables: args.Pages.Tables, First: args.First, At: args.Positions,
 		Width: args.Pages.Width, Block: args.Pages.Block, By: int32(o.Draft.By),
 	}
 	const warps = 8
@@ -184,7 +184,7 @@ func (c *lowering) angles(o backend.Angles) error {
 		a.Sections = [3]int32{int32(o.Sections[0]), int32(o.Sections[1]), int32(o.Sections[2])}
 	}
 	if o.Draft != nil {
-		a.Kept, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
+		a.AcceptedRow, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
 	}
 	return add(c, "angles", line(each(y.Rows, 1, 1)), lanes(y.Cols/2, 256), 0, a)
 }
@@ -214,7 +214,7 @@ func (c *lowering) storeKV(o backend.StoreKV) error {
 		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first,
 	}
 	if o.Draft != nil {
-		a.Kept, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
+		a.AcceptedRow, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
 	}
 	const block, threads = 16, 128
 	bytes := int(k.Format.Bytes(1))

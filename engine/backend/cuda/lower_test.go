@@ -179,7 +179,7 @@ func TestLibraryLower(t *testing.T) {
 					if p.Ops[n.op].(backend.Linear).W == 0 {
 						rows = min(rows, p.Bucket.Samples)
 					}
-					if strings.HasPrefix(n.kernel, "linear_bf16") && (k.Stem == "") != (rows > cuda.FewRows) {
+					if strings.HasPrefix(n.kernel, "linear_bf16") && (k.Stem == "") != (rows > cuda.DecodeRows) {
 						t.Errorf("%d rows by %s", rows, n.kernel)
 					}
 					if k.Stem != "" || strings.HasSuffix(n.kernel, "f32") {
@@ -196,7 +196,7 @@ func TestLibraryLower(t *testing.T) {
 				}
 			}
 		}
-		if n, err := l.Workspace(p); err != nil || n < most || tokens > cuda.FewRows && most == 0 {
+		if n, err := l.Workspace(p); err != nil || n < most || tokens > cuda.DecodeRows && most == 0 {
 			t.Errorf("%d tokens: a workspace of %d (%v), used to %d", tokens, n, err, most)
 		}
 		checkKernelChoices(t, l, p)
@@ -323,7 +323,7 @@ func TestLibraryFP8Lower(t *testing.T) {
 			}
 			rows, want := min(v.rows, 100), []string{"linear_pack_f8_e4m3", "linear_f8_e4m3_x8_plain_8"}
 			switch {
-			case rows > cuda.FewRows:
+			case rows > cuda.DecodeRows:
 				want = []string{"linear_pack_f8_e4m3", product, cuda.LinearBias}
 			case rows > 8:
 				want[1] = "linear_f8_e4m3_x8_plain_16"
@@ -333,7 +333,7 @@ func TestLibraryFP8Lower(t *testing.T) {
 			}
 			pack := *(*cuda.PackArgs)(unsafe.Pointer(&slices.Clone(list[0].args)[0]))
 			most := int32(0)
-			if rows > cuda.FewRows {
+			if rows > cuda.DecodeRows {
 				a := *(*cuda.LibraryArgs)(unsafe.Pointer(&slices.Clone(list[1].args)[0]))
 				if a.X != pack.Y || a.Sums != pack.Sums || a.Scales == 0 || a.Bias != 0 || int(a.Most) != rows || (a.Blocks == 1) != (w.Scaling == backend.PerBlock) {
 					t.Errorf("%d rows: %+v of %+v", rows, a, pack)

@@ -85,7 +85,7 @@ func (m matrix) kernel() string {
 	case m.Experts > 0 && !m.panels && m.stored == kernels.F32:
 		return "experts_f32"
 	case m.blas:
-		return cuda.ChoosePlain(m.stored, cuda.FewRows+1).Kernel
+		return cuda.ChoosePlain(m.stored, cuda.DecodeRows+1).Kernel
 	case m.Use&backend.Multiply != 0 && m.RoundInputs:
 		return "linear_" + m.stored.String() + "_x8"
 	case m.Use&backend.Multiply != 0:
