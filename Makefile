@@ -132,7 +132,7 @@ docs: ## write docs/planning-figures.md, api-coverage.md, capacity.md and numeri
 	go test ./tools/compat -count=1 -run TestDocs -update
 	go test ./appliance/api -count=1 -run TestCoverage -update
 	go test ./tools/compat -count=1 -run TestMeasuredCapacity -update
-	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -args -update
+	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -update
 
 size: ## print the sizes of the tree: a thermometer, not a gate
 	@scripts/size.sh

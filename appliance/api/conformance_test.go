@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
 	"vapp.dev/appliance/chat/chattest"
 	"vapp.dev/engine"
+	"vapp.dev/internal/goldentest"
 )
 
 // rule is one row of the conformance tests: what a route does about a field.
@@ -117,24 +117,9 @@ func (r rule) hold(t *testing.T) {
 	}
 }
 
-const coverageFile = "../../docs/api-coverage.md"
-
-// TestCoverage holds docs/api-coverage.md against the rows of the tests; -update
-// writes it.
+// TestCoverage compares docs/api-coverage.md with the rows of the tests.
 func TestCoverage(t *testing.T) {
-	text := coverage()
-	if *update {
-		if err := os.WriteFile(coverageFile, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(coverageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(have) != text {
-		t.Error("docs/api-coverage.md is not what the tests hold: make docs writes it")
-	}
+	goldentest.ComparePage(t, "../..", "api-coverage.md", coverage())
 }
 
 // covered are the rows of all tables, by section.

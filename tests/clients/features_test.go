@@ -4,11 +4,12 @@ package clients
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+
+	"vapp.dev/internal/goldentest"
 )
 
 // features are what a client is made to do: the name in a test, and what the table
@@ -69,8 +70,6 @@ func inGo(checks []check) func(t *testing.T) map[string]error {
 		return out
 	}
 }
-
-var update = flag.Bool("update", false, "write docs/clients.md")
 
 // TestClients drives the server with every client, and holds the table in
 // docs/clients.md against what they did.
@@ -147,7 +146,7 @@ func table(t *testing.T, done map[string]map[string]error) {
 	switch {
 	case !found:
 		t.Errorf("%s has no table", path)
-	case *update:
+	case *goldentest.Update:
 		text := fmt.Sprintf("%s<!-- table -->\n%s<!-- end -->%s", before, b.String(), after)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
