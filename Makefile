@@ -128,9 +128,13 @@ bench-stream: native model ## what 256 streams take of a step beside the model: 
 bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: writes docs/performance.md; PART=llama1b-q8_0,streams measures those, MINUTES=25 leaves out what takes longer
 	@scripts/bench-peer.sh "$(PART)"
 
-docs: ## write docs/planning-figures.md, api-coverage.md, capacity.md and numerics.md: what is logged, held, computed and measured
+docs: ## write the generated pages: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md and numerics.md
+	go test ./schema -count=1 -run TestReferencePage -update
+	go test ./cmd/vapp -count=1 -run TestCLIPage -update
+	go test ./appliance/metrics -count=1 -run TestReferencePage -update
+	go test ./kernels/cuda -count=1 -run TestKernelsPage -update
 	go test ./tools/compat -count=1 -run TestDocs -update
-	go test ./appliance/api -count=1 -run TestCoverage -update
+	go test ./appliance/api -count=1 -run 'TestCoverage|TestRoutesPage' -update
 	go test ./tools/compat -count=1 -run TestMeasuredCapacity -update
 	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -update
 
