@@ -126,7 +126,7 @@ func (r *reference) section(t *testing.T, f *field, explained bool) {
 
 // facts writes what a field takes, its default and its reload class.
 func (r *reference) facts(f *field) {
-	facts := []string{"takes " + f.allows(r.lang.defs)}
+	facts := []string{"Takes " + strings.ReplaceAll(f.allows(r.lang.defs), "*", `\*`)}
 	switch text, ok := defaultOf(f.expr); {
 	case f.required:
 		facts = append(facts, "required")
@@ -139,7 +139,7 @@ func (r *reference) facts(f *field) {
 	if f.secret {
 		facts = append(facts, "never printed")
 	}
-	fmt.Fprintf(r, "*%s*\n\n", strings.ReplaceAll(strings.Join(facts, " · "), "*", `\*`))
+	r.WriteString(strings.Join(facts, " · ") + "\n\n")
 }
 
 // defaultOf returns the marked alternative of a disjunction, as CUE writes it.
