@@ -163,7 +163,12 @@ func speculated(_ string, r *twinRun) error {
 // TestFamilies runs the small checkpoints of each family through the whole engine
 // in the ways of axes: windows that move, states that are carried, steps that
 // overlap. Each way gives the tokens of the plain one, which are transformers'.
-func TestFamilies(t *testing.T) { families(t, ref.Opener{}, backend.Settings{}) }
+func TestFamilies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	families(t, ref.Opener{}, backend.Settings{})
+}
 
 func families(t *testing.T, on backend.Opener, s backend.Settings) {
 	for _, name := range twinFamilies {

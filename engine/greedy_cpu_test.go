@@ -56,6 +56,9 @@ var unread = []kernels.Format{kernels.F8E5M2}
 // depends on how many are computed beside it. Without the tag soak plain C, which is slow,
 // has a smaller model and shorter prompts and outputs.
 func TestGreedy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	for i, v := range variantsHere(t) {
 		if racing && i > 0 {
 			break // arithmetic, which the detector does not see

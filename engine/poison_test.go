@@ -25,6 +25,9 @@ var poisons = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.
 // ones left, and from the blocks that both begin with, get the tokens that the sound
 // checkpoint gives.
 func TestPoison(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	poisoned(t, ref.Opener{}, backend.Settings{}, kernels.F32, kernels.BF16)
 }
 

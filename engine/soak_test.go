@@ -28,6 +28,9 @@ type soakLoad struct {
 // right after it (after every step with the tag invariants). Some are asked for again,
 // alone, and give the same tokens. The tag soak makes it long.
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	soakFamilies(t, ref.Opener{}, soakLoad{requests: 200, short: 14, longest: 512, shortest: 192})
 }
 

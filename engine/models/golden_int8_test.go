@@ -15,6 +15,9 @@ import (
 // bits are equal, logits of the checkpoints with quantized weights on the best one; in
 // chunks of any size the same bits.
 func TestGoldenInt8(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	facts, err := cpu.Opener{}.Probe()
 	must(t, err)
 	for _, v := range facts.Variants {

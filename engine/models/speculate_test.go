@@ -14,6 +14,9 @@ import (
 // drawn, whatever the chunks of the prompts: nothing of a refused proposal stays in pages,
 // windows or states.
 func TestSpeculation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	const n, most = 30, 4
 	for _, name := range []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8"} {
 		ck := opened(t, name)

@@ -9,11 +9,19 @@ import (
 )
 
 // TestSuite is what every backend passes.
-func TestSuite(t *testing.T) { backendtest.Run(t, ref.Opener{}) }
+func TestSuite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	backendtest.Run(t, ref.Opener{})
+}
 
 // TestFP8Activations: products of weights in fp8 with inputs that are rounded to it, by row and by
 // block, of one matrix and of experts.
 func TestFP8Activations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	s := backendtest.Suite{Opener: ref.Opener{}, Settings: backend.Settings{Activations: backend.FP8Activations}}
 	s.Part(t, "linear of scaled weights", 1)
 	s.Part(t, "experts", 1)
