@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up test vet fmt cross cross-all clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up check test vet fmt cross cross-all clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,11 @@ test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, wi
 	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|help|up)$$' ./cmd/vapp
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 30m -run TestSuite ./engine/backend/cuda
 	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
+
+# The flags of `make test`, so that both share the build cache.
+check: native fmt ## vet, format and the unit tests without the long ones, in two minutes: before each commit
+	go vet -tags invariants ./...
+	go test -short -vet=off -tags invariants -timeout 10m ./...
 
 test: native model-if-there vet fmt cross ## every test that needs no GPU: unit, golden, script, import law
 	go test -tags invariants -timeout 20m ./...
@@ -128,11 +133,15 @@ bench-stream: native model ## what 256 streams take of a step beside the model: 
 bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: writes docs/performance.md; PART=llama1b-q8_0,streams measures those, MINUTES=25 leaves out what takes longer
 	@scripts/bench-peer.sh "$(PART)"
 
-docs: ## write docs/planning-figures.md, api-coverage.md, capacity.md and numerics.md: what is logged, held, computed and measured
+docs: ## write the generated pages: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md and numerics.md
+	go test ./schema -count=1 -run TestReferencePage -update
+	go test ./cmd/vapp -count=1 -run TestCLIPage -update
+	go test ./appliance/metrics -count=1 -run TestReferencePage -update
+	go test ./kernels/cuda -count=1 -run TestKernelsPage -update
 	go test ./tools/compat -count=1 -run TestDocs -update
-	go test ./appliance/api -count=1 -run TestCoverage -update
+	go test ./appliance/api -count=1 -run 'TestCoverage|TestRoutesPage' -update
 	go test ./tools/compat -count=1 -run TestMeasuredCapacity -update
-	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -args -update
+	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -update
 
 size: ## print the sizes of the tree: a thermometer, not a gate
 	@scripts/size.sh

@@ -17,6 +17,9 @@ import (
 // module is the import path of the root.
 const module = "vapp.dev"
 
+// goldens is the only package of the module that every test may import.
+const goldens = "internal/goldentest"
+
 // rule lists what the files of a package, except its tests, may import.
 type rule struct {
 	// parts are packages of this module; a trailing "/..." includes the packages below.
@@ -55,6 +58,9 @@ var rules = map[string]rule{
 
 	// The suggester of every "did you mean".
 	"nearest": {not: noHTTP},
+
+	// Golden files and the flag -update, for the tests of every layer.
+	goldens: {modules: []string{"github.com/google/go-cmp", "github.com/rogpeppe/go-internal"}, not: noHTTP},
 
 	// schema
 
@@ -357,9 +363,12 @@ func list(names []string) string {
 func within(p, prefix string) bool { return p == prefix || strings.HasPrefix(p, prefix+"/") }
 
 // testMay returns why a test in dir may not import p, "" where it may. Tests may import any package
-// of their layer and of the layers below; those below tests/ may import only each other.
+// of their layer and of the layers below; those below tests/ may import only each other and goldens.
 func testMay(dir, p string) string {
 	part, ours := strings.CutPrefix(p, module+"/")
+	if ours && part == goldens {
+		return ""
+	}
 	if ours && within(dir, "tests") && !within(part, "tests") {
 		return "tests below tests/ use the binary as a process"
 	}
@@ -505,7 +514,7 @@ func TestLawCanFail(t *testing.T) {
 	if testMay("engine/kv", "vapp.dev/appliance/plan") == "" || testMay("appliance/plan", "vapp.dev/tools/compat") == "" || testMay("engine/kv", "vapp.dev/engine/backend/ref") != "" {
 		t.Error("testMay: a test may import its layer and those below, and no layer above")
 	}
-	if testMay("tests/clients", "vapp.dev/schema") == "" || testMay("tests/clients", "github.com/openai/openai-go/v3") != "" {
+	if testMay("tests/clients", "vapp.dev/schema") == "" || testMay("tests/clients", "github.com/openai/openai-go/v3") != "" || testMay("tests/clients", module+"/"+goldens) != "" {
 		t.Error("tests below tests/ use the binary as a process")
 	}
 	if got := words("poolManagerX"); !slices.Equal(got, []string{"pool", "manager", "x"}) {

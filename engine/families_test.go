@@ -162,7 +162,12 @@ func usedProposals(_ string, r *twinRun) error {
 
 // TestFamilies runs the small checkpoints of each family through the whole engine in all ways of
 // axes. Each way gives the tokens of the plain one, which are those of transformers.
-func TestFamilies(t *testing.T) { families(t, ref.Opener{}, backend.Settings{}) }
+func TestFamilies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	families(t, ref.Opener{}, backend.Settings{})
+}
 
 func families(t *testing.T, on backend.Opener, s backend.Settings) {
 	for _, name := range twinFamilies {

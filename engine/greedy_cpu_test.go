@@ -55,6 +55,9 @@ var unread = []kernels.Format{kernels.F8E5M2}
 // with logprobs equal to the bit. Without the tag soak the slow plain C variant has a smaller
 // model and shorter prompts and outputs.
 func TestGreedy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	for i, v := range variantsHere(t) {
 		if racing && i > 0 {
 			break // the race detector does not see the arithmetic

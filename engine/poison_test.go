@@ -24,6 +24,9 @@ var poisons = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.
 // error. Requests in the same steps, on pages that the bad ones have freed, and with the same
 // prefixes get the tokens of the original checkpoint.
 func TestPoison(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	poisoned(t, ref.Opener{}, backend.Settings{}, kernels.F32, kernels.BF16)
 }
 

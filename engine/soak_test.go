@@ -28,6 +28,9 @@ type soakLoad struct {
 // the tag invariants after every step). Some requests run again alone and give the same tokens.
 // The tag soak makes it long.
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	soakFamilies(t, ref.Opener{}, soakLoad{requests: 200, short: 14, longest: 512, shortest: 192})
 }
 
@@ -57,8 +60,8 @@ func soakFamilies(t *testing.T, on backend.Opener, l soakLoad) {
 
 // soaking is an engine under load with the results of its requests.
 type soaking struct {
-	toy  *toy
-	e    *engine.Engine
+	toy   *toy
+	e     *engine.Engine
 	slots chan struct{} // requests at once
 
 	mu    sync.Mutex

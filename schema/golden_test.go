@@ -2,17 +2,15 @@ package schema
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
-)
 
-var rewrite = flag.Bool("rewrite", false, "update testdata/*.txtar with the results of Load")
+	"vapp.dev/internal/goldentest"
+)
 
 // minimal is the profile that want.diff is compared with.
 const minimal = `import "vapp.dev/schema"
@@ -25,7 +23,7 @@ schema.#Profile & {
 
 // TestGolden loads profile.cue of each archive, or the folder if there is no such file.
 // want.json is the resolved profile, want.diff its difference from the minimal one, want.err
-// the error. Update them with go test ./schema -rewrite.
+// the error. -update writes them.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -47,17 +45,9 @@ func TestGolden(t *testing.T) {
 				if !strings.HasPrefix(f.Name, "want.") {
 					continue
 				}
-				got := outcome(f.Name, base, p, loadErr)
-				archive.Files[i].Data = []byte(got)
-				if d := cmp.Diff(string(f.Data), got); d != "" && !*rewrite {
-					t.Errorf("%s (-want +got):\n%s", f.Name, d)
-				}
+				archive.Files[i].Data = []byte(outcome(f.Name, base, p, loadErr))
 			}
-			if *rewrite {
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+			goldentest.CompareArchive(t, file, archive)
 		})
 	}
 }

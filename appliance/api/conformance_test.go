@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
 	"vapp.dev/appliance/chat/chattest"
 	"vapp.dev/engine"
+	"vapp.dev/internal/goldentest"
 )
 
 // rule is one row of the conformance tests: the effect of a field on a route.
@@ -117,24 +117,9 @@ func (r rule) check(t *testing.T) {
 	}
 }
 
-const coverageFile = "../../docs/api-coverage.md"
-
-// TestCoverage compares docs/api-coverage.md with the rows of the tests; -update writes
-// it.
+// TestCoverage compares docs/api-coverage.md with the rows of the tests.
 func TestCoverage(t *testing.T) {
-	text := coverage()
-	if *update {
-		if err := os.WriteFile(coverageFile, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(coverageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(have) != text {
-		t.Error("docs/api-coverage.md differs from the rows of the tests: run make docs")
-	}
+	goldentest.ComparePage(t, "../..", "api-coverage.md", coverage())
 }
 
 // rowsBySection returns the rows of all tables by section.

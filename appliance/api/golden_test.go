@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,9 +21,8 @@ import (
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/chat/chattest"
 	"vapp.dev/engine"
+	"vapp.dev/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite the goldens")
 
 // state is a fixed State.
 type state struct {
@@ -165,18 +163,11 @@ func runGolden(t *testing.T, file string, a *txtar.Archive) {
 			reply := txtar.File{Name: strings.Replace(f.Name, "request", "reply", 1), Data: send(t, server, f.Data)}
 			if i+1 < len(a.Files) && a.Files[i+1].Name == reply.Name {
 				i++
-				if !*update && !bytes.Equal(reply.Data, a.Files[i].Data) {
-					t.Errorf("%s of %s: got\n%s\nwant\n%s", f.Name, file, reply.Data, a.Files[i].Data)
-				}
-			} else if !*update {
-				t.Errorf("%s: no %s; run with -update", file, reply.Name)
 			}
 			out = append(out, reply)
 		}
 	}
-	if *update {
-		writeGolden(t, file, &txtar.Archive{Comment: a.Comment, Files: out})
-	}
+	goldentest.CompareArchive(t, file, &txtar.Archive{Comment: a.Comment, Files: out})
 }
 
 // send sends a request of the form "METHOD path", headers, an empty line and a body. A

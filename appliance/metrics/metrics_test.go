@@ -1,23 +1,18 @@
 package metrics
 
 import (
-	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"vapp.dev/engine"
+	"vapp.dev/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
 
 func testConfig() Config {
 	return Config{
@@ -57,19 +52,7 @@ func ours(text string) string {
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got; -update writes it again):\n%s", path, d)
-	}
+	goldentest.Compare(t, filepath.Join("testdata", name), got)
 }
 
 // TestIdle checks that every series exists with value 0 from the start.

@@ -33,6 +33,9 @@ func TestEveryItemIsExplained(t *testing.T) {
 
 // TestFitOnIsMake: a row of the table equals the plan for that device.
 func TestFitOnIsMake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	fits, not := 0, 0
 	for _, f := range families[3:] {
 		for _, name := range []string{"t4", "l40s", "a100-80g", "b200"} {

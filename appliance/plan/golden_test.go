@@ -1,15 +1,12 @@
 package plan_test
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"vapp.dev/appliance/plan"
@@ -18,10 +15,9 @@ import (
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/devices"
 	"vapp.dev/engine/backend/ref"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/schema"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata/*.txtar")
 
 // TestGolden plans the inputs of each file and compares the output. The lines before the first section
 // are "key: value": model (smol, toy or a name of the catalogue), memory, cores, device (a GPU of the
@@ -85,21 +81,11 @@ func golden(t *testing.T, file string) {
 		got["json"] = b.String()
 	}
 	for k, f := range a.Files {
-		want, ok := got[f.Name]
-		if !ok {
-			continue
-		}
-		if *rewrite {
-			a.Files[k].Data = []byte(want)
-		} else if d := cmp.Diff(string(f.Data), want); d != "" {
-			t.Errorf("%s differs; -rewrite writes it:\n%s", f.Name, d)
+		if text, ok := got[f.Name]; ok {
+			a.Files[k].Data = []byte(text)
 		}
 	}
-	if *rewrite {
-		if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	goldentest.CompareArchive(t, file, a)
 }
 
 func whyNot(t *testing.T, i plan.Inputs, ask string) string {

@@ -13,6 +13,9 @@ import (
 
 // TestWhyNotAnswers applies every change and every pair of an answer: the goal is then met.
 func TestWhyNotAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	base, m := shipped(t, "llama-3.2-1b.cue"), llama1B(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	fits, changes, pairs := 0, 0, 0

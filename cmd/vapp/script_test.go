@@ -23,6 +23,7 @@ import (
 	"vapp.dev/appliance/hub/hubtest"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
@@ -32,14 +33,14 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"vapp": main})
 }
 
-// TestScript runs testdata/script, which tests the command line. UPDATE_SCRIPTS=1 writes the
+// TestScript runs testdata/script, which tests the command line. -update writes the
 // commands' output to the files that cmp reads.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		UpdateScripts:       *goldentest.Update,
 		Condition: func(name string) (bool, error) {
 			switch name {
 			case "cgo":

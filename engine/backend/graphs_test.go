@@ -1,17 +1,15 @@
 package backend
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
-)
 
-var update = flag.Bool("update", false, "write testdata again")
+	"vapp.dev/internal/goldentest"
+)
 
 // TestGraphs runs testdata/graphs.txtar. Section "in" has one command a line: the settings,
 // the bucket, then steps. Section "out" has the graphs and reasons for them.
@@ -60,16 +58,8 @@ func TestGraphs(t *testing.T) {
 			t.Fatalf("unknown command %q", line)
 		}
 	}
-	if *update {
-		a.Files = append(a.Files[:1], txtar.File{Name: "out", Data: []byte(out.String())})
-		if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if want := string(a.Files[1].Data); out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
-	}
+	a.Files = append(a.Files[:1], txtar.File{Name: "out", Data: []byte(out.String())})
+	goldentest.CompareArchive(t, file, a)
 }
 
 func kind(t *testing.T, word string) GraphKind {

@@ -1,18 +1,16 @@
 package fairqueue
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
-)
 
-var update = flag.Bool("update", false, "rewrite testdata")
+	"vapp.dev/internal/goldentest"
+)
 
 // TestGolden plays testdata/*.txtar. Section "in" has one command a line:
 //
@@ -40,16 +38,8 @@ func TestGolden(t *testing.T) {
 					q = play(t, q, jobs, &out, f)
 				}
 			}
-			if *update {
-				a.Files = []txtar.File{a.Files[0], {Name: "out", Data: []byte(out.String())}}
-				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if len(a.Files) < 2 || out.String() != string(a.Files[1].Data) {
-				t.Errorf("differs; -update rewrites it:\n%s", out.String())
-			}
+			a.Files = []txtar.File{a.Files[0], {Name: "out", Data: []byte(out.String())}}
+			goldentest.CompareArchive(t, file, a)
 		})
 	}
 }

@@ -1,19 +1,18 @@
 package models
 
 import (
-	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels"
 )
 
 // TestDensePrograms compares listings of the dense families' programs with
-// testdata/programs/*.txtar, a part for each form; -rewrite writes them.
+// testdata/programs/*.txtar, a part for each form.
 func TestDensePrograms(t *testing.T) {
 	block := quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
 	for _, name := range []string{"llama-3.2-1b", "qwen2-7b", "qwen3-8b"} {
@@ -39,23 +38,7 @@ func TestDensePrograms(t *testing.T) {
 				got.Files = append(got.Files, txtar.File{Name: form.name, Data: []byte(listing(m, passes(t, m)))})
 			}
 			path := filepath.Join("testdata", "programs", name+".txtar")
-			if *rewrite {
-				if err := os.WriteFile(path, txtar.Format(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, f := range got.Files {
-				if i >= len(want.Files) || want.Files[i].Name != f.Name || !slices.Equal(want.Files[i].Data, f.Data) {
-					t.Errorf("%s is another; run with -rewrite and look at the difference\n%s", f.Name, f.Data)
-				}
-			}
-			if len(want.Files) != len(got.Files) {
-				t.Errorf("%d forms, the file has %d", len(got.Files), len(want.Files))
-			}
+			goldentest.CompareArchive(t, path, got)
 		})
 	}
 }

@@ -61,6 +61,9 @@ func randomPrompts(vocab int, lengths ...int) [][]int32 {
 // greedy or sampled, for any proposals. A draft that is the model itself always proposes the
 // model's next greedy token.
 func TestDraftModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	const n, of = 24, 3
 	for _, c := range []struct{ target, draft string }{
 		{"tiny-llama3-tied", "tiny-llama3-tied"}, {"tiny-llama3-tied", ""}, {"tiny-qwen3", "tiny-qwen3"}, {"tiny-qwen2", ""}, {"tiny-mha-f16", "tiny-mha-f16"},

@@ -39,6 +39,9 @@ func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)
 			if !slices.Contains(facts.Variants, v.name) {
 				t.Skipf("not run: this machine has %v, not %s", facts.Variants, v.name)
 			}
+			if testing.Short() && v.name != facts.Variants[0] {
+				t.Skip("not run: -short takes the best variant alone, make test all of them")
+			}
 			test(t, backend.Settings{Variant: v.name}, v.limit, v.slow)
 		})
 	}

@@ -15,10 +15,9 @@ import (
 	"vapp.dev/engine/backend/backendtest"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels"
 )
-
-var update = flag.Bool("update", false, "write the figures of this machine's runs into docs/numerics.md")
 
 const (
 	numericsPage    = "../../docs/numerics.md"
@@ -141,12 +140,12 @@ func numerics() error {
 		return nil
 	}
 	page, err := os.ReadFile(numericsPage)
-	if err != nil && !*update {
+	if err != nil && !*goldentest.Update {
 		return err
 	}
 	before, after, _ := strings.Cut(string(page), formatText)
 	golden, formats := rowsOf(before, 5), rowsOf(after, 3)
-	if *update {
+	if *goldentest.Update {
 		merge(golden, figures.golden)
 		merge(formats, figures.formats)
 		text := numericsPreface + goldenHead + table(golden) + formatText + formatHead + table(formats)

@@ -15,6 +15,9 @@ import (
 // equal bits, and the logits of checkpoints with quantized weights on the best variant. Chunks of
 // any size give the same bits.
 func TestGoldenInt8(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	facts, err := cpu.Opener{}.Probe()
 	must(t, err)
 	for _, v := range facts.Variants {

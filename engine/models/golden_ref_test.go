@@ -14,6 +14,9 @@ import (
 
 // TestGoldenRef checks ref against the bounds of float32 arithmetic.
 func TestGoldenRef(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	RunGoldens(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat, true)
 }
 

@@ -19,6 +19,10 @@ import (
 // runs everything.
 func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound, slow bool) {
 	runTiny(t, o, s, limit, true)
+	if testing.Short() {
+		t.Log("SmolLM2 not run: -short leaves it out, make test runs it")
+		return
+	}
 	runSmol(t, o, s, limit, slow)
 }
 

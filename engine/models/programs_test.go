@@ -2,20 +2,17 @@ package models
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write testdata/programs again")
 
 // publishedModel returns a catalogued model for one rank, with dummy weights.
 func publishedModel(t testing.TB, name string, b Build) Model {
@@ -84,8 +81,7 @@ func checkBuilt(t *testing.T, name string, b Build) {
 	}
 }
 
-// TestPrograms compares compact listings of the recorded programs with
-// testdata/programs; -rewrite writes them.
+// TestPrograms compares listings of the recorded programs with testdata/programs.
 func TestPrograms(t *testing.T) {
 	for _, c := range []struct {
 		file, model string
@@ -101,15 +97,7 @@ func TestPrograms(t *testing.T) {
 			m := publishedModel(t, c.model, c.build)
 			got := listing(m, passes(t, m))
 			path := filepath.Join("testdata", "programs", c.file+".txt")
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil || got != string(want) {
-				t.Errorf("%v; the listing is\n%s", err, got)
-			}
+			goldentest.Compare(t, path, got)
 		})
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels"
 )
 
@@ -278,15 +278,7 @@ func TestQwen35Programs(t *testing.T) {
 			}
 			got := listing(m, programs)
 			path := filepath.Join("testdata", "programs", file+".txt")
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil || got != string(want) {
-				t.Errorf("%v; the listing is\n%s", err, got)
-			}
+			goldentest.Compare(t, path, got)
 		})
 	}
 }

@@ -13,6 +13,9 @@ import (
 // bit for bit, greedy and sampled, for any chunks of the prompts. In turn none, some and all
 // proposals are right, so no trace of a rejected one remains in pages, windows or states.
 func TestSpeculation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	const n, most = 30, 4
 	for _, name := range []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8"} {
 		ck := openTestdata(t, name)

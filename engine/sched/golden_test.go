@@ -1,9 +1,7 @@
 package sched
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,9 +13,8 @@ import (
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/speculate"
 	"vapp.dev/engine/steptime"
+	"vapp.dev/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // TestGolden plays testdata/*.txtar. Section "in" has one command a line:
 //
@@ -58,16 +55,8 @@ func TestGolden(t *testing.T) {
 					}
 				}
 			}
-			if *update {
-				a.Files = append(a.Files[:1], txtar.File{Name: "out", Data: []byte(out.String())})
-				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if len(a.Files) < 2 || string(a.Files[1].Data) != out.String() {
-				t.Errorf("got\n%s", out.String())
-			}
+			a.Files = append(a.Files[:1], txtar.File{Name: "out", Data: []byte(out.String())})
+			goldentest.CompareArchive(t, file, a)
 		})
 	}
 }

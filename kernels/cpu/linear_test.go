@@ -330,6 +330,9 @@ func (p *problem) compare(t *testing.T, s shape, bound float64) {
 // TestLinearBatch checks that the bits of a row depend neither on other rows nor on the number
 // of parts.
 func TestLinearBatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range []shape{{40, 288, 97, 3, true}, {55, 64, 97, 0, false}} {
 			s = s.whole(k.format)

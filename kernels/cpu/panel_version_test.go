@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"flag"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -9,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels"
 )
-
-var updatePanels = flag.Bool("update-panels", false, "write testdata/panels.txt")
 
 // TestPanelVersions checks the packed bytes of every format and variant. Cache files of packed
 // weights outlive a binary: a change of the bytes needs a new PanelVersion.
@@ -25,7 +23,7 @@ func TestPanelVersions(t *testing.T) {
 		}
 	}
 	text := strings.Join(got, "\n") + "\n"
-	if *updatePanels {
+	if *goldentest.Update {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -37,11 +35,11 @@ func TestPanelVersions(t *testing.T) {
 	want := strings.Split(strings.TrimSpace(string(b)), "\n")
 	for _, line := range got {
 		if !slices.Contains(want, line) {
-			t.Errorf("%s is not in %s: where a variant packs a format in another way, raise its PanelVersion and run go test ./kernels/cpu -run TestPanelVersions -update-panels", line, file)
+			t.Errorf("%s is not in %s: where a variant packs a format in another way, raise its PanelVersion and run go test ./kernels/cpu -run TestPanelVersions -update", line, file)
 		}
 	}
 	if len(want) != len(got) {
-		t.Errorf("%s has %d lines, not %d: run with -update-panels", file, len(want), len(got))
+		t.Errorf("%s has %d lines, not %d: run with -update", file, len(want), len(got))
 	}
 }
 

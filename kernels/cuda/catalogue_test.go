@@ -2,7 +2,6 @@ package cuda_test
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
 )
-
-var update = flag.Bool("update", false, "write docs/kernels.md")
 
 // TestCatalogue checks that the listed kernels are exactly those of the device, that their
 // arguments have the size of the Go structs, and that their files and tests exist.
@@ -116,19 +114,7 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 
 // TestKernelsPage checks that docs/kernels.md agrees with the catalogue.
 func TestKernelsPage(t *testing.T) {
-	const path = "../../docs/kernels.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(table()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != table() {
-		t.Error("docs/kernels.md is not what the catalogue says: go test ./kernels/cuda -run TestKernelsPage -update")
-	}
+	goldentest.ComparePage(t, "../..", "kernels.md", table())
 }
 
 // TestChoices checks that every shape has a kernel of the catalogue that fits, on every

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels/cuda"
 )
 
@@ -69,19 +70,11 @@ func TestRegistersPage(t *testing.T) {
 		compiled[kernel][f[1]] = row
 	}
 	on := slices.DeleteFunc(cuda.Architectures(), func(a cuda.Architecture) bool { return compiled["norm"][a.Name] == nil })
-	if len(on) < len(cuda.Architectures()) && !*update {
+	if len(on) < len(cuda.Architectures()) && !*goldentest.Update {
 		t.Skip("not run: not compiled for all architectures here; make kernels compiles for them")
 	}
 	page := registersPage(t, on, compiled)
-	const path = "../../docs/kernel-registers.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != page {
-		t.Errorf("docs/kernel-registers.md is not what was compiled (%v): go test ./kernels/cuda -run TestRegistersPage -update", err)
-	}
+	goldentest.Compare(t, "../../docs/kernel-registers.md", page)
 }
 
 // registersPage returns a row for each kernel of the catalogue, with a column for each

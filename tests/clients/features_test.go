@@ -4,11 +4,12 @@ package clients
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+
+	"vapp.dev/internal/goldentest"
 )
 
 // features lists what each client is tested for: the name in a test, and the name in the
@@ -69,8 +70,6 @@ func inGo(checks []check) func(t *testing.T) map[string]error {
 		return out
 	}
 }
-
-var update = flag.Bool("update", false, "write docs/guide/clients.md")
 
 // TestClients runs every client against the server, and compares the results with the
 // table in docs/guide/clients.md.
@@ -147,7 +146,7 @@ func table(t *testing.T, done map[string]map[string]error) {
 	switch {
 	case !found:
 		t.Errorf("%s has no table", path)
-	case *update:
+	case *goldentest.Update:
 		text := fmt.Sprintf("%s<!-- table -->\n%s<!-- end -->%s", before, b.String(), after)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,6 @@ package compat_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,11 +13,10 @@ import (
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/models"
 	"vapp.dev/engine/sample"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/schema"
 	"vapp.dev/tools/compat"
 )
-
-const measuredPage = "../../docs/capacity.md"
 
 const measuredPreface = `# Capacity: planned, measured, and what vLLM would log
 
@@ -62,14 +60,7 @@ func TestMeasuredCapacity(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.2f %% | %s | %s |\n", c.model, plan.Group(c.kv), plan.Group(p.Capacity.Tokens), plan.Group(held), share,
 			plan.Group(int64(size)), plan.Group(int64(x*float64(p.Options.MaxModelLen))))
 	}
-	if *compat.Update {
-		if err := os.WriteFile(measuredPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(measuredPage); err != nil || string(want) != b.String() {
-		t.Errorf("%s differs, 'make docs' writes it: %v\n%s", measuredPage, err, b.String())
-	}
+	goldentest.ComparePage(t, "../..", "capacity.md", b.String())
 }
 
 func measuredPlan(t *testing.T, model string, kv int64) (*plan.Plan, *engine.Model) {

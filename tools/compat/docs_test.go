@@ -1,17 +1,12 @@
 package compat
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
+
+	"vapp.dev/internal/goldentest"
 )
-
-// Update is exported for the tests of package compat_test.
-var Update = flag.Bool("update", false, "write docs/planning-figures.md, docs/capacity.md and testdata/ideal.txt")
-
-const page = "../../docs/planning-figures.md"
 
 const preface = `# Planning figures: logged, computed, difference
 
@@ -88,18 +83,5 @@ func documentIdeal(t testing.TB, b *strings.Builder) {
 
 // TestDocs compares the page with what the code computes.
 func TestDocs(t *testing.T) {
-	got := document(t)
-	if *Update {
-		if err := os.WriteFile(page, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		t.Error("docs/planning-figures.md is not what the code computes: run make docs and read the difference")
-	}
+	goldentest.ComparePage(t, "../..", "planning-figures.md", document(t))
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/devices"
 	"vapp.dev/engine/models"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/tools/compat"
 )
 
@@ -40,7 +40,6 @@ var runs = []run{
 // exact pools of the same bytes. The loss is at most 2 % for five runs at five lengths. Counts are
 // fractions of sequences at steady state, because a whole number of 1.4 sequences hides the loss.
 func TestIdeal(t *testing.T) {
-	const file = "testdata/ideal.txt"
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-28s %8s %10s %10s %8s\n", "run", "length", "exact", "pool", "loss %")
 	complete := true
@@ -57,13 +56,8 @@ func TestIdeal(t *testing.T) {
 		}
 		r.check(t, p, &b)
 	}
-	if *compat.Update && complete {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(file); complete && (err != nil || string(want) != b.String()) {
-		t.Errorf("%s differs, -update writes it: %v\n%s", file, err, b.String())
+	if complete {
+		goldentest.Compare(t, "testdata/ideal.txt", b.String())
 	}
 }
 

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"errors"
-	cli "flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/schema"
 )
-
-var update = cli.Bool("update", false, "write what the importer says into testdata/*.txtar")
 
 // TestGolden imports every case of the archives. NAME/line is one quoted argument, NAME/words one
 // word per line, NAME/text the content of standard input, NAME/stdin the input of "--config -".
@@ -47,7 +45,7 @@ func TestGolden(t *testing.T) {
 					loads(t, got)
 				}
 				want := string(f.Data)
-				if *update {
+				if *goldentest.Update {
 					archive.Files[i] = rewritten(name, got, err)
 					return
 				}
@@ -62,7 +60,7 @@ func TestGolden(t *testing.T) {
 				}
 			})
 		}
-		if *update {
+		if *goldentest.Update {
 			if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 				t.Fatal(err)
 			}

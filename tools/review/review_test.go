@@ -3,22 +3,17 @@ package review
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"vapp.dev/appliance/plan"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/schema"
 )
-
-var update = flag.Bool("update", false, "write what a Review prints into testdata")
 
 func profileOf(t testing.TB, lines string) *schema.Profile {
 	t.Helper()
@@ -75,19 +70,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := numbered(got.String())
-		file := filepath.Join("testdata", name)
-		want, err := os.ReadFile(file)
-		if err != nil && !*update {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(string(want), text); d != "" && !*update {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
-		if *update {
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		goldentest.Compare(t, filepath.Join("testdata", name), text)
 		if strings.Contains(text, "sk-secret") {
 			t.Errorf("%s shows a key", name)
 		}

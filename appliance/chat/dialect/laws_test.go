@@ -170,7 +170,7 @@ func TestParseOfRender(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
 			r := rand.New(rand.NewPCG(11, 12))
-			for range rounds {
+			for range rounds / fewer() {
 				g := generator{r, pair[1]}
 				m, functions := g.message(pair[0] != "")
 				text, err := Render(pair[0], pair[1], m)
@@ -196,7 +196,7 @@ func TestTruncated(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
 			r := rand.New(rand.NewPCG(21, 22))
-			for range rounds / 5 {
+			for range rounds / 5 / fewer() {
 				g := generator{r, pair[1]}
 				m, functions := g.message(pair[0] != "")
 				text, _ := Render(pair[0], pair[1], m)
@@ -248,7 +248,7 @@ func TestAnything(t *testing.T) {
 		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
 			r := rand.New(rand.NewPCG(31, 32))
 			pieces := append(Markers(), fragments...)
-			for range rounds {
+			for range rounds / fewer() {
 				text := ""
 				for range r.IntN(12) {
 					text += pieces[r.IntN(len(pieces))]
@@ -383,4 +383,12 @@ func (g generator) value(depth int) (v any, schema map[string]any) {
 		obj[k], props[k] = g.value(depth - 1)
 	}
 	return obj, map[string]any{"type": "object", "properties": props}
+}
+
+// fewer returns what -short divides rounds by.
+func fewer() int {
+	if testing.Short() {
+		return 10
+	}
+	return 1
 }

@@ -28,6 +28,9 @@ func TestSuite(t *testing.T) {
 		}
 	}
 	settings = append(settings, backend.Settings{Variant: facts.Variants[0], Threads: 2, Activations: "int8"})
+	if testing.Short() {
+		settings = []backend.Settings{{Variant: facts.Variants[0], Threads: 3}}
+	}
 	backendtest.Run(t, cpu.Opener{}, settings...)
 }
 

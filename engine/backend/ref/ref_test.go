@@ -9,11 +9,19 @@ import (
 )
 
 // TestSuite runs the suite that every backend has to pass.
-func TestSuite(t *testing.T) { backendtest.Run(t, ref.Opener{}) }
+func TestSuite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	backendtest.Run(t, ref.Opener{})
+}
 
 // TestFP8Activations tests products of fp8 weights with inputs rounded to fp8, with scales by
 // row and by block, for single matrices and for experts.
 func TestFP8Activations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	s := backendtest.Suite{Opener: ref.Opener{}, Settings: backend.Settings{Activations: backend.FP8Activations}}
 	s.Part(t, "linear of scaled weights", 1)
 	s.Part(t, "experts", 1)

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-var update = flag.Bool("update", false, "write testdata again")
+	"vapp.dev/internal/goldentest"
+)
 
 // TestMain also runs the parts: the tests start this test binary.
 func TestMain(m *testing.M) {
@@ -158,16 +158,7 @@ func TestPage(t *testing.T) {
 	var results []Result
 	read(t, "testdata/results.json", &results)
 	got := Page(Head{Machine: "16 CPUs, linux/amd64", When: "2026-01-02 03:04 UTC", Bundle: "vapp v0"}, results)
-	const file = "testdata/report.md"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil || got != string(want) {
-		t.Errorf("%v; got\n%s", err, got)
-	}
+	goldentest.Compare(t, "testdata/report.md", got)
 }
 
 // FuzzPage checks that any output gives a page.

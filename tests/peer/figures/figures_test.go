@@ -1,7 +1,6 @@
 package figures_test
 
 import (
-	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -9,10 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/tests/peer/figures"
 )
-
-var update = flag.Bool("update", false, "write testdata/report.md again")
 
 const llamaBench = `[
  {"n_prompt": 32, "n_gen": 0, "avg_ts": 50.5}, {"n_prompt": 512, "n_gen": 0, "avg_ts": 150.25},
@@ -191,18 +189,7 @@ func TestReport(t *testing.T) {
 	const path = "testdata/report.md"
 	m := figures.Place{Lines: []string{"a processor", "llama.cpp of a commit"}}
 	got := figures.Report(measured(), m, "By hand: the first.\n\nAnd the last.")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got); -update writes it\n%s", diff)
-	}
+	goldentest.Compare(t, path, got)
 	if again := figures.Report(measured(), m, figures.Notes(got)); again != got {
 		t.Errorf("a second report is not the first:\n%s", cmp.Diff(got, again))
 	}

@@ -3,17 +3,13 @@ package report
 import (
 	"encoding/xml"
 	"errors"
-	"flag"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"vapp.dev/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "write the pages in testdata again")
 
 // swept returns a sweep with points close to each other.
 func swept() Sweep {
@@ -29,21 +25,10 @@ func swept() Sweep {
 	return s
 }
 
-// samePage compares a page with its golden file.
+// samePage compares a page with its golden file. Look at a page that -update wrote in a browser.
 func samePage(t *testing.T, path, got string) {
 	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got); -update writes it, look at it in a browser then\n%s", diff)
-	}
+	goldentest.Compare(t, path, got)
 }
 
 // TestSweepPage compares the page of a sweep with its golden, and checks that its drawings are
