@@ -99,7 +99,7 @@ browser: build model ## the page at / in headless Chromium, with a scripted mode
 	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page
 	@scripts/browser.sh go test -tags clients,browser -count=1 -timeout 15m -v -run TestPage ./tests/clients
 
-ci: test test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
+ci: test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
 
