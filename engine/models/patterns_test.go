@@ -91,7 +91,7 @@ func TestQuantRefusals(t *testing.T) {
 		{`{"quant_method":"fp8","modules_to_not_convert":"lm_head"}`, "known shape"},
 		{`{"quant_method":"fp8","modules_to_not_convert":[` + many + `]}`, "at most 2048 bytes"},
 		{`{"quant_method":"fp8","modules_to_not_convert":["` + strings.Repeat("*", 3000) + `"]}`, "at most 2048 bytes"},
-		{`{"quant_method":"fp8","ignored_layers":["re:(?!lm_head).*"]}`, "no regular expression"},
+		{`{"quant_method":"fp8","ignored_layers":["re:(?!lm_head).*"]}`, "regular expression is not valid"},
 		{string(compressed("token", `[]`)), `strategy "token"`}, {string(compressed("group", `[]`)), `strategy "group"`},
 		{strings.Replace(string(compressed("tensor", `[]`)), `"type":"float"}}`, `"type":"int"}}`, 1), `format "float-quantized"`},
 		{strings.Replace(string(compressed("tensor", `[]`)), `"Linear"`, `"re:.*mlp.*"`, 1), "targets"},
