@@ -6,6 +6,7 @@ package batch
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"vapp.dev/appliance/chat"
@@ -66,7 +67,8 @@ func waitResult(ctx context.Context, it Item, run *chat.Run, err error) Result {
 		return out
 	}
 	defer run.Close()
-	if out.Replies, err = run.Wait(ctx); err != nil {
+	out.Replies, err = run.Wait(ctx)
+	if err = interruption(ctx, out.Replies, err); err != nil {
 		out.Err = chat.AsError(err)
 		for i := range out.Replies {
 			if out.Replies[i].Finish == "" {
@@ -76,6 +78,16 @@ func waitResult(ctx context.Context, it Item, run *chat.Run, err error) Result {
 	}
 	out.Usage = run.Usage()
 	return out
+}
+
+// interruption returns the error of a run that was waited for with ctx. When ctx is cancelled, the
+// engine aborts the run: if its last tokens arrive before ctx is looked at, Wait returns no error.
+func interruption(ctx context.Context, replies []chat.Reply, err error) error {
+	aborted := func(r chat.Reply) bool { return r.Finish == "abort" }
+	if err == nil && slices.ContainsFunc(replies, aborted) {
+		return ctx.Err()
+	}
+	return err
 }
 
 // All answers the items, many at a time. It starts them in order, and calls yield for

@@ -122,6 +122,31 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestInterruption checks that a reply which the engine aborted for a cancelled context counts as
+// interrupted, even when its last event arrived before the context was looked at.
+func TestInterruption(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	failed := errors.New("failed")
+	for _, c := range []struct {
+		ctx    context.Context
+		finish string
+		err    error
+		want   error
+	}{
+		{cancelled, "abort", nil, context.Canceled},
+		{cancelled, "stop", nil, nil},
+		{t.Context(), "abort", nil, nil}, // a deadline of the engine, for example
+		{t.Context(), "", failed, failed},
+	} {
+		replies := make([]chat.Reply, 2)
+		replies[0].Finish, replies[1].Finish = "length", c.finish
+		if got := interruption(c.ctx, replies, c.err); !errors.Is(got, c.want) {
+			t.Errorf("%q, context %v: got %v, want %v", c.finish, c.ctx.Err(), got, c.want)
+		}
+	}
+}
+
 // TestYieldFails checks that All stops when a result cannot be written.
 func TestYieldFails(t *testing.T) {
 	full := errors.New("disk full")
