@@ -32,6 +32,9 @@ const (
 // deviations and is detected with a probability over 0.99. One that accepts one proposal too many in
 // each step gives a chi-square of 2,300.
 func TestSampledDistribution(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	dir := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{Seed: 11}); err != nil {
 		t.Fatal(err)

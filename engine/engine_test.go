@@ -204,6 +204,9 @@ func runAll(t *testing.T, e *engine.Engine, n int, together bool, submitted ...f
 // overlap, without prefix cache, with chunks of 16 tokens, and with so few pages that sequences
 // are preempted: every choice gets the same tokens.
 func TestTokensIndependentOfBatching(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	const n = 24
 	y := newToy(t)
 	want := runAll(t, y.open(t), n, false)

@@ -30,6 +30,9 @@ func best(t *testing.T, on backend.Opener, s backend.Settings) bool {
 
 // TestFamiliesCPU is TestFamilies on every kernel variant of this machine.
 func TestFamiliesCPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	for _, v := range variantsHere(t) {
 		t.Run(v, func(t *testing.T) { families(t, cpu.Opener{}, backend.Settings{Variant: v}) })
 	}
@@ -45,6 +48,9 @@ func TestMTPCPU(t *testing.T) {
 // TestPoisonCPU is TestPoison on every kernel variant of this machine, with all KV formats that
 // the kernels support.
 func TestPoisonCPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	formats := []kernels.Format{kernels.F32, kernels.BF16, kernels.F8E4M3} // 8-bit floats have no infinity
 	for _, v := range variantsHere(t) {
 		if v == "generic" { // slow

@@ -41,7 +41,12 @@ var poolWays = []struct {
 
 // TestPooling: every family's last row is that of transformers' final norm, and the mean is that of all
 // rows. Neither batch, chunks, prefixes nor a lack of pages changes a bit of any.
-func TestPooling(t *testing.T) { pools(t, ref.Opener{}, backend.Settings{}) }
+func TestPooling(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	pools(t, ref.Opener{}, backend.Settings{})
+}
 
 func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 	for _, name := range twinFamilies {

@@ -48,6 +48,9 @@ func runs(l backend.Layout, m Model, f kernels.Format, draft int) error {
 // layers in fp8, with keys and values in 16 and 8 bits, and with fp8 activations if weights are
 // fp8.
 func TestCUDARuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	list, err := Catalogue()
 	if err != nil {
 		t.Fatal(err)

@@ -56,6 +56,9 @@ func TestAttentionBits(t *testing.T) {
 // TestAttentionKindsBits checks the same for windows, sinks, softcaps and pages of bf16 and
 // of 8-bit floats, on every instruction set.
 func TestAttentionKindsBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	facts, err := cpu.Opener{}.Probe()
 	must(t, err)
 	base := tiny{heads: 8, kv: 2, dim: 32, vocab: 499, tokens: 600, seqs: 1, length: 600, format: kernels.F16}

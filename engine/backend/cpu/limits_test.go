@@ -12,6 +12,9 @@ import (
 // TestMeasureLimits asks for sane figures: a rate beyond what hardware has means
 // that the compiler removed the work.
 func TestMeasureLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	l, err := cpu.MeasureLimits(1, 30*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
