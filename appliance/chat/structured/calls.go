@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// callFormats maps a tool dialect to the format of its replies: free text that contains
-// calls, whose arguments follow the functions' schemas. gemma4 and pythonic are missing
-// because their argument values are not JSON.
+// callFormats maps a tool dialect, or an alias of one, to the format of its replies: free
+// text that contains calls, whose arguments follow the functions' schemas. gemma4 and
+// pythonic are missing because their argument values are not JSON.
 var callFormats = map[string]func([]Function, map[string]int32) *tagFormat{
 	"hermes": hermesCalls, "qwen3_coder": coderCalls, "qwen3_xml": coderCalls,
-	"llama3_json": llama3Calls, "mistral": mistralCalls,
+	"llama3_json": llama3Calls, "llama4_json": llama3Calls, "mistral": mistralCalls,
 }
 
 // DialectCalls returns the Lark grammar of replies whose calls, in the form of the dialect

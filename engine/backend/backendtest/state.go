@@ -217,8 +217,8 @@ func places2(places []int32, at int) int {
 	return at
 }
 
-// recurrence bounds the difference of two orders of float32 sums: each is within half of it
-// of the recurrence in float64 (deltaCase.bounds).
+// recurrence is the tolerance between two orders of float32 sums. Each order is within half of
+// it of the result in float64 (deltaCase.bounds).
 const recurrence = 1.0 / (1 << 16)
 
 func (c *recurrent) same(t *testing.T, s *subject, what string, got, want [][]float32) {

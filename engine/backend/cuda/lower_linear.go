@@ -119,17 +119,17 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	}
 	picks, experts := c.rows(c.info(o.X).Rows)*o.Top, max(1, m.up.Experts)
 	mean := max(1, picks/experts) // rows of an expert, by which kernels are chosen
-	block := c.chosen(m.up, mean, mean, 0).Rows
+	block := c.planProduct(m.up, mean, mean, 0).Rows
 	m.blocks = ceil(picks, block) + min(picks, experts)
 	m.order = counters
 	m.place = m.order + up(4*int64(m.blocks*block), align)
 	m.own = m.place + up(4*int64(picks), align)
 	begin := m.own + up(4*int64(m.blocks), align)
 	rows := m.blocks * block
-	m.first = c.chosen(m.up, mean, rows, begin)
+	m.first = c.planProduct(m.up, mean, rows, begin)
 	m.hidden, m.out = m.first.end, begin
 	behind := max(m.hidden+up(8*int64(rows)*int64(o.Width), align), m.out+up(4*int64(rows)*int64(m.down.Rows), align))
-	m.second = c.chosen(m.down, mean, rows, behind)
+	m.second = c.planProduct(m.down, mean, rows, behind)
 	if !m.second.packed { // gated rows are stored there unpacked
 		m.second.end += up(4*int64(rows)*int64(o.Width), align)
 	}

@@ -101,9 +101,9 @@ func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Roundin
 	return k.Wide(m.stored, rows, l.arch()), to, ok
 }
 
-// chosen plans a product of rows rows without splits, with the kernel for by rows (the mean
-// of an expert). Its workspace begins at offset at.
-func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
+// planProduct plans a product without splits. It takes the kernel for by rows (the mean of an
+// expert) and sizes the workspace, which begins at offset at, for rows rows.
+func (c *lowering) planProduct(m matrix, by, rows int, at int64) product {
 	l, to, ok := c.l.chooseLinear(m, by)
 	if !ok && m.stored == kernels.F32 {
 		l = cuda.Linear{Kernel: "linear_f32", Rows: 4, Threads: 256}
@@ -128,7 +128,7 @@ func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
 
 // product plans a product of rows rows. Its workspace begins at offset at.
 func (c *lowering) product(m matrix, rows int, at int64) product {
-	p := c.chosen(m, rows, rows, at)
+	p := c.planProduct(m, rows, rows, at)
 	if !p.packed || p.Kernel == "" {
 		return p
 	}
