@@ -242,5 +242,5 @@ func skip(v []byte, i int) int {
 			}
 		}
 	}
-	return i
+	return min(i, len(v)) // an open string may end one or two bytes behind v
 }

@@ -10,6 +10,7 @@ import (
 var samples = []string{
 	`{}`, ` { "a" : 1 , "b":[1, 2],"a":{"c":"}\""} } `, `[]`, ` [ "a" , {"b":[]}, 1.5e3,true,null ]`, `"a\u00e9\n\"\\"`, `"\ud83d\ude00 \ud83d x \ude00 \ud83d\u0041"`,
 	"\"\u2028\"", `[1,-2, 2147483647,-2147483648]`, `[2147483648]`, `[1.0]`, `[1e2]`, `[null]`, `[-0]`, `["1"]`, `null`, `true`, `-1.5`, `"`, `{`, `{"a"`, `{"a":}`, `[1`, `{"\u0061":1}`,
+	`{{"`, `[{"a\`, `["`, `{"a":["\`,
 }
 
 // agree compares this package with encoding/json for text that Check accepts.
