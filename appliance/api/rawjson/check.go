@@ -20,12 +20,8 @@ func Check(b []byte) error {
 	if err := CheckSize(b); err != nil {
 		return err
 	}
-	for at := 0; at < len(b); {
-		r, n := utf8.DecodeRune(b[at:])
-		if r == utf8.RuneError && n == 1 {
-			return fmt.Errorf("the body is not UTF-8 at byte %d", at)
-		}
-		at += n
+	if !utf8.Valid(b) {
+		return fmt.Errorf("the body is not UTF-8 at byte %d", validPrefix(b))
 	}
 	if json.Valid(b) {
 		return nil
@@ -36,6 +32,18 @@ func Check(b []byte) error {
 		return fmt.Errorf("%s at byte %d", s.Error(), s.Offset)
 	}
 	return err
+}
+
+// validPrefix returns the number of bytes before the first one that is not UTF-8.
+func validPrefix(b []byte) (at int) {
+	for at < len(b) {
+		r, n := utf8.DecodeRune(b[at:])
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		at += n
+	}
+	return at
 }
 
 // CheckSize returns an error for a text that exceeds a limit, whether JSON or not.
