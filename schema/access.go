@@ -64,18 +64,23 @@ func (a *Access) without(err error) *Access {
 func (x *explainer) access(v cue.Value, unbound bool) *Access {
 	a := &Access{origin: x.src, Whole: unbound}
 	if t := v.LookupPath(cue.ParsePath("serve.tls")); unbound && t.Exists() {
-		if text, err := t.MarshalJSON(); err == nil && t.Validate(cue.Concrete(true), cue.Final()) == nil {
-			if a.TLS = new(TLS); json.Unmarshal(text, a.TLS) != nil {
-				a.TLS = nil
-			}
+		if tls := new(TLS); decodeValid(t, tls) {
+			a.TLS = tls
 		}
 	}
 	list := v.LookupPath(cue.ParsePath("serve.apiKeys"))
-	if text, err := list.MarshalJSON(); err == nil && list.Validate(cue.Concrete(true), cue.Final()) == nil && json.Unmarshal(text, &a.Keys) == nil {
+	if decodeValid(list, &a.Keys) {
 		a.Listed = len(a.Keys) > 0
 		return a
 	}
 	return a.elements(x)
+}
+
+// decodeValid decodes a value into to. It returns false if the value is invalid or
+// incomplete.
+func decodeValid(v cue.Value, to any) bool {
+	text, err := v.MarshalJSON()
+	return err == nil && v.Validate(cue.Concrete(true), cue.Final()) == nil && json.Unmarshal(text, to) == nil
 }
 
 // elements reads the keys of the list in the profile's own file one by one; nil if it has no
@@ -90,9 +95,7 @@ func (a *Access) elements(x *explainer) *Access {
 		a.Listed = true
 		for _, s := range assigned {
 			v := x.lang.key.Unify(x.lang.profile.Context().BuildExpr(s.value))
-			text, err := v.MarshalJSON()
-			var k Key
-			if err == nil && v.Validate(cue.Concrete(true), cue.Final()) == nil && json.Unmarshal(text, &k) == nil {
+			if k := (Key{}); decodeValid(v, &k) {
 				a.Keys = append(a.Keys, k)
 			}
 		}
