@@ -75,7 +75,7 @@ func (a *Appliance) serveReloads(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	profile, pending, list := a.cfg.Profile, a.audit.waiting(), a.Reloads()
 	if !api.HasKey(r) {
-		profile, pending, list = publicPath(profile), pending.public(), publicReloads(list)
+		profile, pending, list = api.PublicPath(profile), pending.public(), publicReloads(list)
 	}
 	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(map[string]any{

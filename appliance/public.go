@@ -27,14 +27,6 @@ func publicNames(names []string, source string) []string {
 	return names
 }
 
-// publicPath returns a path for clients without a key.
-func publicPath(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Base(path)
-	}
-	return path
-}
-
 // publicReloads returns reloads without directories, for clients without a key.
 func publicReloads(list []Reload) []Reload {
 	out := slices.Clone(list)

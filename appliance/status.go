@@ -88,7 +88,7 @@ func (a *Appliance) serveStatus(w http.ResponseWriter, r *http.Request) {
 	s := a.status()
 	if !api.HasKey(r) {
 		s.Models = publicNames(s.Models, s.Plan.Model)
-		s.Why, s.Plan.Model = api.WithoutFolders(s.Why), publicPath(s.Plan.Model)
+		s.Why, s.Plan.Model = api.WithoutFolders(s.Why), api.PublicPath(s.Plan.Model)
 		s.Pending, s.Reloads = s.Pending.public(), publicReloads(s.Reloads)
 	}
 	// An error means that the client has disconnected.

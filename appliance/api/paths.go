@@ -38,13 +38,21 @@ var folders = regexp.MustCompile("(^|[\\s\"'`=(\\[,:])(?:file://)?/(?:[^\\s/\"'`
 // element, for clients without a key.
 func WithoutFolders(text string) string { return folders.ReplaceAllString(text, "$1") }
 
-// modelRoot returns the model's source. Without a key, an absolute path is replaced by
-// its last element.
-func modelRoot(c echo.Context, root string) string {
-	if filepath.IsAbs(root) && !hasKey(c) {
-		return filepath.Base(root)
+// PublicPath returns a path for clients without a key: the last element of an absolute
+// one.
+func PublicPath(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Base(path)
 	}
-	return root
+	return path
+}
+
+// modelRoot returns the model's source as the client of a request may see it.
+func modelRoot(c echo.Context, root string) string {
+	if hasKey(c) {
+		return root
+	}
+	return PublicPath(root)
 }
 
 // servedNames returns the served names. Without a key, it omits the model's absolute
