@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 
 COLUMNS = 100
 COMMAND = ["plan", "profiles/gemma4-fp8.cue", "--gpu", "a100-80g"]
-LAST = "left over"  # the last line that is drawn begins with it
+LAST = "run at once"  # the last line that is drawn begins with it
 
 # Size of a character cell, of the text and of the margin, in pixels.
 CELL, LINE, FONT, MARGIN = 7.8, 17, 13, 14

@@ -20,7 +20,7 @@ const fp8Model, fp8Fields = "Qwen/Qwen3.5-27B-FP8", `cuda: activations: "fp8"`
 func TestFP8Activations(t *testing.T) {
 	old, p := made(t, on(t, fp8Model, "", "h100")), made(t, on(t, fp8Model, fp8Fields, "h100"))
 	var text, json bytes.Buffer
-	if err := errors.Join(p.Text(&text), p.JSON(&json)); err != nil {
+	if err := errors.Join(p.TextAs(&text, plan.Form{Verbose: true}), p.JSON(&json)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

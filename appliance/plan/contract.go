@@ -40,6 +40,10 @@ type ContractError struct {
 	Have    int    // sequences that fit
 	Missing int64  // bytes of KV cache; 0 if memory is not the limit
 	Changes []Change
+	Verdict Verdict
+	Verbose bool // Format prints the plan's ledger too
+
+	plan *Plan
 }
 
 // Error returns one line.
@@ -60,12 +64,27 @@ func (e *ContractError) Brief() string {
 	return s
 }
 
-// Format adds, for %+v, every single change that meets the contract.
+// Format prints, for %+v, the verdict and every single change that meets the contract.
 func (e *ContractError) Format(f fmt.State, verb rune) {
-	io.WriteString(f, e.Error())
-	if verb == 'v' && f.Flag('+') && len(e.Changes) > 0 {
-		fmt.Fprintf(f, "\n\nany one of these changes meets it:\n%s", listChanges(e.Changes))
+	if verb != 'v' || !f.Flag('+') {
+		io.WriteString(f, e.Error())
+		return
 	}
+	t := &text{width: TextWidth}
+	t.wrapped(fmt.Sprintf("%v: %s: ", e.Pos, e.Path), e.Brief())
+	if v := e.Verdict; v.Memory != "" {
+		v.write(t, v.Left != 0)
+	}
+	if e.Verbose && e.plan != nil {
+		t.line("")
+		e.plan.writeLedger(t)
+	}
+	if len(e.Changes) > 0 {
+		t.line("")
+		t.line("any one of these changes meets it:")
+		t.b.WriteString(listChanges(e.Changes))
+	}
+	io.WriteString(f, t.b.String())
 }
 
 // checkContracts checks the profile's contracts and searches for changes that would meet them.
@@ -76,6 +95,11 @@ func (w resolved) checkContracts(p *Plan) error {
 	}
 	w.goal = goal{e.Want, e.Tokens}
 	e.Changes = w.changes(&shortError{one: int64(w.slabsFor(p.Account, w.goal)) * p.Capacity.SlabBytes})
+	e.Verdict, e.plan = p.Verdict(), p
+	e.Verdict.Fits, e.Verdict.Rule = false, "contract-missed"
+	if e.Verdict.Note = "no single change of the profile meets the contract"; len(e.Changes) > 0 {
+		e.Verdict.Note = "the smallest change that meets the contract is " + e.Changes[0].String()
+	}
 	return e
 }
 
@@ -101,10 +125,12 @@ func (w resolved) firstUnmet(p *Plan) (*ContractError, error) {
 	slices.SortFunc(all, func(a, b contract) int { return cmp.Compare(b.seqs, a.seqs) })
 	for _, c := range all {
 		slabs := p.Capacity.Slabs
+		path := fmt.Sprintf("require.concurrency.%q", c.key)
 		if c.fits(p.Options, p.Account, slabs) {
+			margin := float64(slabs) / p.Account.KV.Share(c.tokens) / float64(c.seqs)
+			p.contracts = append(p.contracts, metContract{path, c.goal, margin})
 			continue
 		}
-		path := fmt.Sprintf("require.concurrency.%q", c.key)
 		e := &ContractError{Pos: w.in.Profile.Pos(path), Path: path, Want: c.seqs, Tokens: c.tokens}
 		if c.tokens <= p.Options.MaxModelLen {
 			e.Have = min(p.Account.KV.Sequences(slabs, c.tokens), p.Options.MaxNumSeqs)

@@ -10,7 +10,7 @@ import (
 
 // DoesNotFitError reports that memory is too small for one sequence of the model length, or for
 // the KV cache that the profile fixes. %v gives one line with the smallest change that fits;
-// %+v adds the ledger and every single change that fits.
+// %+v gives the verdict in three lines and every single change that fits.
 type DoesNotFitError struct {
 	Pos     schema.Position
 	Path    string // memory, or memory.kvCache if the profile fixes too little
@@ -21,6 +21,8 @@ type DoesNotFitError struct {
 	Rule    string   // how Have was computed
 	Ledger  Ledger   // the ledger if it did fit
 	Changes []Change // the smallest first
+	Device  string   // name of the device
+	Verbose bool     // Format prints the ledger too
 }
 
 // Error returns one line.
@@ -36,18 +38,36 @@ func (e *DoesNotFitError) remedy() string {
 	return "the smallest change that fits is " + e.Changes[0].String()
 }
 
-// Format adds, for %+v, the ledger and the changes.
+// Verdict returns the three lines of a plan that does not fit.
+func (e *DoesNotFitError) Verdict() Verdict {
+	return Verdict{
+		Left:    -e.Missing,
+		Memory:  fmt.Sprintf("%s missing on %s: needs %s, there is %s (%s)", Size(e.Missing), e.Device, Size(e.Need), Size(e.Have), e.Rule),
+		Carries: "nothing: " + e.What + " does not fit",
+		Note:    e.remedy(),
+		Rule:    "does-not-fit",
+	}
+}
+
+// Format prints, for %+v, the verdict, the ledger if Verbose, and the changes.
 func (e *DoesNotFitError) Format(f fmt.State, verb rune) {
-	io.WriteString(f, e.Error())
 	if verb != 'v' || !f.Flag('+') {
+		io.WriteString(f, e.Error())
 		return
 	}
-	fmt.Fprintf(f, "\n\nwhat it would hold, bytes:\n")
 	t := &text{width: TextWidth}
-	e.Ledger.table(t, Basis.counts)
-	t.row("needs", Group(e.Need), Size(e.Need), "", e.What)
-	t.row("there is", Group(e.Have), Size(e.Have), "", e.Rule)
-	t.row("missing", Group(e.Missing), Size(e.Missing), "", "")
+	v := e.Verdict()
+	t.wrapped(fmt.Sprintf("%v: %s: does not fit: ", e.Pos, e.Path), v.Memory)
+	t.pair("carries", v.Carries)
+	t.pair("note", v.Note)
+	if e.Verbose {
+		t.line("")
+		t.line("what it would hold, bytes:")
+		e.Ledger.table(t, Basis.counts)
+		t.row("needs", Group(e.Need), Size(e.Need), "", e.What)
+		t.row("there is", Group(e.Have), Size(e.Have), "", e.Rule)
+		t.row("missing", Group(e.Missing), Size(e.Missing), "", "")
+	}
 	io.WriteString(f, t.b.String())
 	if len(e.Changes) == 0 {
 		return
@@ -72,6 +92,7 @@ func (w resolved) doesNotFit(s *shortError) *DoesNotFitError {
 	e := &DoesNotFitError{
 		Pos: w.in.Profile.Pos("memory"), Path: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
 		What: fmt.Sprintf("one sequence of %s tokens with everything else", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,
+		Device: w.in.Facts.Device,
 	}
 	switch {
 	case s.kvOnly:

@@ -19,7 +19,7 @@ const denseModel, libraryFields = "Qwen/Qwen3-8B", `cuda: linear: "cublaslt"`
 func TestLibrary(t *testing.T) {
 	own, p := made(t, on(t, denseModel, "", "h100")), made(t, on(t, denseModel, libraryFields, "h100"))
 	var text, json bytes.Buffer
-	if err := errors.Join(p.Text(&text), p.JSON(&json)); err != nil {
+	if err := errors.Join(p.TextAs(&text, plan.Form{Verbose: true}), p.JSON(&json)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"  linear           cublaslt  (as set, ", "linear_bf16_cublaslt", " cublaslt cublaslt "} {
@@ -63,7 +63,7 @@ func TestLibraryFP8(t *testing.T) {
 	} {
 		p := made(t, on(t, c.model, c.fields, c.device))
 		var text, json bytes.Buffer
-		if err := errors.Join(p.Text(&text), p.JSON(&json)); err != nil {
+		if err := errors.Join(p.TextAs(&text, plan.Form{Verbose: true}), p.JSON(&json)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(text.String(), product) && strings.Contains(json.String(), `"kernel": "linear_f8_e4m3_x8_plain_8"`); got != c.library {

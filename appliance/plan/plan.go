@@ -57,6 +57,13 @@ type Plan struct {
 	GoMemoryLimit int64
 	// BodyBytes is the memory limit of request bodies, a part of the Go heap.
 	BodyBytes int64
+
+	// What the verdict needs in addition.
+	utilization float64 // memory.utilization; 0 if memory.kvCache is given
+	autoLen     bool    // maxModelLen is auto
+	absent      string  // why the weights cannot be loaded
+	contracts   []metContract
+	offer       *offer
 }
 
 // Model holds the facts of the model that a plan prints.
@@ -107,7 +114,11 @@ func Make(in Inputs) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, w.checkContracts(p)
+	if err := w.checkContracts(p); err != nil {
+		return p, err
+	}
+	p.offer = w.findOffer(p)
+	return p, nil
 }
 
 // plan turns a solution into a Plan.
@@ -122,7 +133,7 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 	p := &Plan{
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
 		Options: s.options, Account: &acct, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
-		Ranks: ranks(w.in.Model.Source.Build),
+		Ranks: ranks(w.in.Model.Source.Build), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
 	}
 	if total := p.Ledger.Total(); p.Budget.Bytes > 0 && total > p.Budget.Bytes {
 		return nil, fmt.Errorf("plan: the ledger sums to %d bytes, above its budget of %d", total, p.Budget.Bytes)
@@ -136,6 +147,9 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 	p.Converted = listConverted(acct.Reservation)
 	p.Warnings, p.PlanOnly = w.warnings(), w.planOnly(&acct)
 	p.BodyBytes = w.bodies()
+	if err := w.in.Model.Loadable(); err != nil {
+		p.absent = err.Error()
+	}
 	p.GoMemoryLimit = goMemoryLimit(p.Backend, p.Ledger)
 	return p, nil
 }

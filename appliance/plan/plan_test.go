@@ -99,13 +99,14 @@ func says(t testing.TB, i plan.Inputs) string {
 	t.Helper()
 	p, err := plan.Make(i)
 	if short := (*plan.DoesNotFitError)(nil); errors.As(err, &short) {
+		short.Verbose = true
 		return fmt.Sprintf("%v\n\n%+v\n", err, err)
 	}
 	if err != nil {
 		return err.Error() + "\n"
 	}
 	var b bytes.Buffer
-	if err := p.Text(&b); err != nil {
+	if err := p.TextAs(&b, plan.Form{Verbose: true}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -6,46 +6,108 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/kv"
 )
 
 // TextWidth is the width of Text in columns.
 const TextWidth = 100
 
-// Text writes String.
-func (p *Plan) Text(w io.Writer) error {
-	_, err := io.WriteString(w, p.String())
+// narrowest is the least width of a text.
+const narrowest = 60
+
+// Form is how a plan is written as text. The zero Form is the short text of TextWidth columns.
+type Form struct {
+	Width   int    // columns, at most TextWidth; 0: TextWidth
+	Verbose bool   // with the ledger and the decisions
+	Picture string // the memory drawn, behind the verdict; "": a line of the memory in its place
+}
+
+// Text writes the plan's short text: the verdict, the model, the machine and what fits.
+func (p *Plan) Text(w io.Writer) error { return p.TextAs(w, Form{}) }
+
+// TextAs writes the plan as text. It begins with the verdict.
+func (p *Plan) TextAs(w io.Writer, f Form) error {
+	t := &text{width: TextWidth}
+	if f.Width > 0 {
+		t.width = min(TextWidth, max(narrowest, f.Width))
+	}
+	v := p.Verdict()
+	t.line("vapp plan: %s", p.Profile)
+	t.line("")
+	v.write(t, p.Facts.TotalBytes > 0)
+	t.line("")
+	if f.Picture != "" {
+		t.b.WriteString(f.Picture + "\n")
+	}
+	p.head(t)
+	if f.Picture == "" && !f.Verbose {
+		p.parts(t)
+	}
+	p.fits(t, f.Verbose)
+	if f.Verbose {
+		t.line("")
+		p.writeLedger(t)
+		p.writeDecisions(t)
+	}
+	p.notes(t, v, f.Verbose)
+	_, err := io.WriteString(w, t.b.String())
 	return err
 }
 
-// String returns the plan as text: what fits, the ledger, the decisions.
+// String returns the verbose text.
 func (p *Plan) String() string {
-	t := &text{width: TextWidth}
-	p.head(t)
-	p.fits(t)
-	t.line("")
+	var b strings.Builder
+	_ = p.TextAs(&b, Form{Verbose: true}) // a Builder returns no error
+	return b.String()
+}
+
+// writeLedger writes the ledger with its sum and a legend.
+func (p *Plan) writeLedger(t *text) {
 	t.line("%s", p.memoryTitle())
 	p.Ledger.table(t, Basis.counts)
 	p.sum(t)
 	p.elsewhere(t)
 	t.hang("  ", legend)
-	p.writeDecisions(t)
+}
+
+// notes writes the notes below the plan. The short text leaves out what the verdict says.
+func (p *Plan) notes(t *text, v Verdict, verbose bool) {
 	for _, c := range p.Converted {
 		t.note("converted", c)
 	}
 	for _, c := range p.Warnings {
-		t.note("warning", c)
+		if verbose || !strings.Contains(v.Note, c) {
+			t.note("warning", c)
+		}
 	}
-	if len(p.PlanOnly) > 0 {
+	if len(p.PlanOnly) > 1 || len(p.PlanOnly) > 0 && verbose {
 		t.note("plan-only", strings.Join(p.PlanOnly, "; "))
 	}
-	return t.b.String()
+}
+
+// parts prints the largest lines of the ledger in one line.
+func (p *Plan) parts(t *text) {
+	var out []string
+	var rest int64
+	for _, i := range p.Ledger {
+		switch {
+		case !i.Basis.counts() || i.Bytes == 0:
+		case i.Name == backend.Weights.String() || i.Name == backend.KV.String() || i.Name == reserveItem:
+			out = append(out, strings.Replace(i.Name, "kv", "KV cache", 1)+" "+Size(i.Bytes))
+		default:
+			rest = add(rest, i.Bytes)
+		}
+	}
+	s := strings.Join(append(out, "everything else "+Size(rest)), " · ")
+	if p.Ranks > 1 {
+		s = "on each device: " + s
+	}
+	t.pair("memory", s)
 }
 
 func (p *Plan) head(t *text) {
 	m, f := p.Model, p.Facts
-	t.line("vapp plan: %s", p.Profile)
-	t.line("")
 	t.pair("model", fmt.Sprintf("%s · %s · %s parameters · %s", m.Source, m.Architecture, short(m.Weights), m.Dtype))
 	t.pair("", fmt.Sprintf("%d layers, hidden %s, heads %d/%d × %d, vocabulary %s, up to %s tokens",
 		m.Layers, Group(int64(m.Hidden)), m.Heads, m.KVHeads, m.HeadDim, Group(int64(m.Vocab)), Group(int64(m.Longest))))
@@ -89,23 +151,34 @@ func freeNow(n int64) string {
 }
 
 // fits prints the capacity of the KV arena.
-func (p *Plan) fits(t *text) {
+func (p *Plan) fits(t *text, verbose bool) {
 	c := p.Capacity
 	t.line("")
 	t.line("what fits")
 	t.pair("KV cache", fmt.Sprintf("%s tokens in %s: %s, %s a token", Group(c.Tokens), Size(p.Ledger.Bytes("kv")), c.Classes[0].Format, Size(c.BytesPerToken)))
-	if p.hybrid() {
+	if p.hybrid() && verbose {
 		t.pair("", fmt.Sprintf("that is concurrency × length; pages of class %s alone: %s tokens, no capacity", c.Classes[0].Name, Group(c.GrowingTokens)))
 	}
-	t.pair("concurrency", fmt.Sprintf("%.2fx at %s tokens a sequence, steady (exact pools: %.2fx, %.2f %% lost to pages and slabs)",
-		c.Concurrency, Group(int64(p.Options.MaxModelLen)), c.Ideal, 100*c.Lengths[len(c.Lengths)-1].Loss()))
+	concurrency := fmt.Sprintf("%.2fx at %s tokens a sequence", c.Concurrency, Group(int64(p.Options.MaxModelLen)))
+	if verbose {
+		concurrency += fmt.Sprintf(", steady (exact pools: %.2fx, %.2f %% lost to pages and slabs)", c.Ideal, 100*c.Lengths[len(c.Lengths)-1].Loss())
+	}
+	t.pair("concurrency", concurrency)
 	rows := make([][]string, 5)
 	for _, l := range c.Lengths {
 		for i, s := range []string{Group(int64(l.Tokens)), Group(int64(l.Sequences)), Group(int64(l.Admitted)), Group(int64(l.Running)), fmt.Sprintf("%.1f", l.Ideal)} {
 			rows[i] = append(rows[i], s)
 		}
 	}
-	t.columns([]string{"of length", "steady", "admitted", "and run", "exact pools"}, rows...)
+	names := []string{"of length", "steady", "admitted", "and run", "exact pools"}
+	if !verbose {
+		names, rows = []string{names[0], names[1], "run at once"}, [][]string{rows[0], rows[1], rows[3]}
+	}
+	t.columns(names, rows...)
+	if !verbose {
+		t.pair("", fmt.Sprintf("steady: the KV cache holds so many · run at once: at most maxNumSeqs, %s", Group(int64(p.Options.MaxNumSeqs))))
+		return
+	}
 	t.pair("", fmt.Sprintf("steady: held once prompts are computed · admitted: begun by the scheduler, which keeps a block beyond each · and run: at most maxNumSeqs, %d", p.Options.MaxNumSeqs))
 	for i, cl := range c.Classes {
 		name := ""
@@ -246,6 +319,15 @@ func (t *text) note(kind, value string) {
 func (t *text) row(name, bytes, size, basis, rule string) {
 	width := 29 - max(13, utf8.RuneCountInString(name))
 	t.hang(fmt.Sprintf("  %-13s %*s %11s  %-6s  ", name, width-1, bytes, size, basis), rule)
+}
+
+// wrapped prints lead and value as one text. Further lines are in the column of pair's values.
+func (t *text) wrapped(lead, value string) {
+	lines := wrap(lead+value, t.width)
+	t.line("%s", lines[0])
+	if len(lines) > 1 {
+		t.pair("", strings.Join(lines[1:], " "))
+	}
 }
 
 // hang prints lead and value. Further lines of value are aligned with its first.

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,26 +11,17 @@ import (
 	"vapp.dev/tools/compat/released"
 )
 
-// printCompat prints the plan and then what a vLLM release would log.
-func printCompat(c *cobra.Command, p *appliance.Prepared, release string, asJSON bool) error {
+// compatAnswer returns what a vLLM release would log for the profile.
+func compatAnswer(c *cobra.Command, p *appliance.Prepared, release string) (*answer, error) {
 	r, err := compat.ParseRelease(release)
 	if err != nil {
-		return &usageError{fmt.Errorf("--compat: %w", err), c.CommandPath()}
+		return nil, &usageError{fmt.Errorf("--compat: %w", err), c.CommandPath()}
 	}
 	report, err := released.Report(p, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w := c.OutOrStdout()
-	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(map[string]any{"plan": p.Plan, "compat": report})
-	}
-	if err := p.Plan.Text(w); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "\nwhat %s would log for this profile\n%s", r, report)
-	return err
+	return &answer{fmt.Sprintf("what %s would log for this profile", r), fmt.Sprint(report), func(w io.Writer) error {
+		return asJSON(w, map[string]any{"plan": p.Plan, "compat": report})
+	}}, nil
 }

@@ -5,12 +5,13 @@ import (
 	"html"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestGuidePlan compares the plan of the default model in the planning guide with what the command
-// prints; a line "…" stands for any lines.
+// TestGuidePlan compares the two blocks of the planning guide, the plan of the default model and what
+// -v adds, with what the command prints; a line "…" stands for any lines.
 func TestGuidePlan(t *testing.T) {
 	if _, err := os.Stat("../../models/SmolLM2-135M-Instruct.Q4_1.gguf"); err != nil {
 		t.Skip("not run: the default model is absent; `make model` fetches it")
@@ -19,13 +20,26 @@ func TestGuidePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(guide), "`vapp plan profiles/smollm2.cue --gpu cpu-2c-8g`, ")
-	_, rest, opened := strings.Cut(rest, "\n```\n")
-	block, _, closed := strings.Cut(rest, "\n```\n")
-	if !found || !opened || !closed {
-		t.Fatal("docs/guide/planning.md has no block after the command")
+	_, rest, found := strings.Cut(string(guide), "`vapp plan profiles/smollm2.cue --gpu cpu-2c-8g`:")
+	if !found {
+		t.Fatal("docs/guide/planning.md lacks the command")
 	}
-	rest = "\n" + strings.Join(planLines(t, "../../profiles/smollm2.cue", "--gpu", "cpu-2c-8g"), "\n") + "\n"
+	for _, args := range [][]string{{"--gpu", "cpu-2c-8g"}, {"--gpu", "cpu-2c-8g", "-v"}} {
+		_, after, opened := strings.Cut(rest, "\n```\n")
+		block, after, closed := strings.Cut(after, "\n```\n")
+		if !opened || !closed {
+			t.Fatal("docs/guide/planning.md lacks a block after the command")
+		}
+		quoted(t, block, planLines(t, "../../profiles/smollm2.cue", args...))
+		rest = after
+	}
+}
+
+// quoted checks that the lines of a block are among the printed ones, in their order and without gaps,
+// except where the block has a line "…".
+func quoted(t *testing.T, block string, printed []string) {
+	t.Helper()
+	rest := "\n" + strings.Join(printed, "\n") + "\n"
 	for _, part := range strings.Split("\n"+squeezed(block)+"\n", "\n…\n") {
 		part = "\n" + strings.Trim(part, "\n") + "\n"
 		_, after, found := strings.Cut(rest, part)
@@ -39,13 +53,13 @@ func TestGuidePlan(t *testing.T) {
 }
 
 // planLines returns what `vapp plan` prints for arguments, squeezed and without empty lines.
-func planLines(t *testing.T, args ...string) []string {
+func planLines(t *testing.T, profile string, args ...string) []string {
 	t.Helper()
 	t.Setenv("HF_HUB_CACHE", t.TempDir()) // cached weights would change the line that names the source
 	root := newRoot()
 	var out bytes.Buffer
 	root.SetOut(&out)
-	root.SetArgs(append([]string{"plan"}, args...))
+	root.SetArgs(append([]string{"plan", profile}, args...))
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +80,9 @@ func squeezed(text string) string {
 // svgText matches one text of docs/plan.svg.
 var svgText = regexp.MustCompile(`<text x="[^"]*" y="(\d+)"[^>]*>([^<]*)</text>`)
 
-// TestPlanPicture compares the ledger of docs/plan.svg with what the command prints. The bar and the
-// curve above it are drawn on a terminal only: `scripts/plan-svg.sh --check` compares them too.
+// TestPlanPicture compares the text of docs/plan.svg with what the command prints. The bar and the
+// curve are drawn on a terminal only, in place of the line of the memory: `scripts/plan-svg.sh --check`
+// compares them too.
 func TestPlanPicture(t *testing.T) {
 	svg, err := os.ReadFile("../../docs/plan.svg")
 	if err != nil {
@@ -84,11 +99,17 @@ func TestPlanPicture(t *testing.T) {
 		}
 		row = m[1]
 	}
-	_, drawn, found := strings.Cut(strings.Join(lines, "\n"), "\nvapp plan: gemma4-fp8\n")
-	if !found || lines[0] != "$ vapp plan profiles/gemma4-fp8.cue --gpu a100-80g" {
-		t.Fatalf("docs/plan.svg does not begin with the command and its plan: %q", lines)
+	if lines[0] != "$ vapp plan profiles/gemma4-fp8.cue --gpu a100-80g" {
+		t.Fatalf("docs/plan.svg does not begin with the command: %q", lines)
 	}
-	want := strings.Join(planLines(t, "../../profiles/gemma4-fp8.cue", "--gpu", "a100-80g")[1:], "\n")
+	from := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "█") })
+	to := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "model ") })
+	if from < 0 || to < from {
+		t.Fatalf("docs/plan.svg has no bar above the model: %q", lines)
+	}
+	drawn := strings.Join(slices.Concat(lines[1:from], lines[to:]), "\n")
+	printed := planLines(t, "../../profiles/gemma4-fp8.cue", "--gpu", "a100-80g")
+	want := strings.Join(slices.DeleteFunc(printed, func(s string) bool { return strings.HasPrefix(s, "memory weights ") }), "\n")
 	if !strings.HasPrefix(want, drawn+"\n") {
 		t.Errorf("docs/plan.svg is stale; scripts/plan-svg.sh bin/vapp writes it\ngot:\n%s\nwant:\n%s", drawn, want)
 	}

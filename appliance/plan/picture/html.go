@@ -13,14 +13,11 @@ import (
 //go:embed page.html
 var pageText string
 
-// Sizes of the drawings, in SVG units.
-const (
-	barWide, barHigh     = 960.0, 44.0
-	curveWide, curveHigh = 960.0, 220.0
-	margin               = 48.0
-)
+// Sizes of the drawings, in SVG units. The page stretches them to its width; their texts are HTML, so
+// that they keep their size on a phone.
+const wide, curveHigh = 1000.0, 200.0
 
-// block is a part of the bar as drawn.
+// block is a part of a bar as drawn.
 type block struct {
 	Segment
 	X, W  string // position and width in the SVG
@@ -29,38 +26,89 @@ type block struct {
 	Share string
 }
 
-// tick is a mark on an axis.
-type tick struct{ X, Y, Text string }
+// tick is a mark on an axis: a position in per cent, from the left or for counts also from the top,
+// and a text.
+type tick struct {
+	X, Y, Text string
+	Class      string // "first", "last" or "minor": left out where the page is narrow
+}
 
 // page is the data of the template page.html, which escapes every text.
 type page struct {
-	Plan   *plan.Plan
-	Blocks []block
-	Line   string // points of the curve
-	Area   string
-	Ticks  []tick
-	Counts []tick
-	Total  string
-	Text   string // the plan as text
+	Plan     *plan.Plan
+	Verdict  plan.Verdict
+	Blocks   []block // of the whole device
+	Scale    []tick
+	Used     []block // of what the server takes, if it is a small part of the device
+	UsedSize string
+	Line     string // points of the curve
+	Area     string
+	Cap      string // height of maxNumSeqs in the curve, "" if it is outside
+	CapAt    string // the same in per cent
+	Ticks    []tick
+	Counts   []tick
+	Total    string
+	Text     string // the plan as text
+	Sections []Section
 }
 
-// HTML writes p as a self-contained page with inline SVG and style and without scripts. It is
-// dark or light by the reader's system setting.
-func HTML(w io.Writer, p *plan.Plan) error {
+// Section is a text at the end of the page, below its title.
+type Section struct{ Title, Text string }
+
+// enlarged is the share of the device below which the server's memory is drawn a second time,
+// enlarged.
+const enlarged = 0.4
+
+// HTML writes p, and then the sections, as a self-contained page with inline SVG and style and without
+// scripts. It is dark or light by the reader's system setting.
+func HTML(w io.Writer, p *plan.Plan, sections ...Section) error {
 	t, err := template.New("page").Funcs(template.FuncMap{"size": plan.Size, "group": plan.Group}).Parse(pageText)
 	if err != nil {
 		return err
 	}
 	pic := Of(p)
-	d := page{Plan: p, Total: plan.Size(pic.Total), Text: p.String()}
-	x := 0.0
-	for _, s := range pic.Segments {
-		share := float64(s.Bytes) / float64(pic.Total)
-		d.Blocks = append(d.Blocks, block{s, at(x), at(share * barWide), kind(s.Name), plan.Size(s.Bytes), fmt.Sprintf("%.1f %%", 100*share)})
-		x += share * barWide
+	used := p.Ledger.Total()
+	d := page{Plan: p, Verdict: p.Verdict(), Total: plan.Size(pic.Total), UsedSize: plan.Size(used), Text: p.String(), Sections: sections}
+	d.Blocks, d.Scale = blocks(pic.Segments, pic.Total), scale(pic.Total)
+	if last := len(pic.Segments) - 1; float64(used) < enlarged*float64(pic.Total) {
+		d.Used = blocks(pic.Segments[:last], used)
 	}
-	pic.line(&d)
+	pic.line(p, &d)
 	return t.Execute(w, d)
+}
+
+// blocks returns the parts of a bar of that many bytes.
+func blocks(segments []Segment, total int64) []block {
+	var out []block
+	x := 0.0
+	for _, s := range segments {
+		share := float64(s.Bytes) / float64(total)
+		out = append(out, block{s, at(x), at(share * wide), kind(s.Name), plan.Size(s.Bytes), fmt.Sprintf("%.1f %%", 100*share)})
+		x += share * wide
+	}
+	return out
+}
+
+// scale returns the marks below the bar of the device: at most six, in steps of a power of two.
+func scale(total int64) []tick {
+	unit, name := int64(1<<20), "MiB"
+	if total >= 4<<30 {
+		unit, name = 1<<30, "GiB"
+	}
+	step := unit
+	for total/step > 5 {
+		step *= 2
+	}
+	out := []tick{{X: "0", Text: "0", Class: "first"}}
+	for n := step; float64(n) < 0.88*float64(total); n += step {
+		out = append(out, tick{X: at(100 * float64(n) / float64(total)), Text: fmt.Sprintf("%d %s", n/unit, name)})
+	}
+	for i := range out { // every other one is left out on a phone
+		if i%2 == 1 {
+			out[i].Class = "minor"
+		}
+	}
+	return append(out, tick{X: "100", Text: plan.Size(total), Class: "last"})
 }
 
 func at(x float64) string { return fmt.Sprintf("%.1f", x) }
@@ -71,21 +119,34 @@ func kind(name string) string {
 	return strings.Trim(first, ",")
 }
 
-// line computes the curve of the page, with seven evenly spaced marks.
-func (p Picture) line(d *page) {
-	n := len(p.Points) - 1
-	x := func(i int) float64 { return margin + float64(i)/float64(max(1, n))*(curveWide-2*margin) }
-	y := func(q Point) float64 { return curveHigh - 28 - p.height(q.Sequences)*(curveHigh-48) }
+// line computes the curve of the page, with marks at powers of two.
+func (p Picture) line(of *plan.Plan, d *page) {
+	const top, bottom = 24.0, curveHigh // the counts are above the curve
+	y := func(sequences int) float64 { return bottom - p.height(sequences)*(bottom-top) }
 	var points []string
-	for i, q := range p.Points {
-		points = append(points, at(x(i))+","+at(y(q)))
+	for _, q := range p.Points {
+		points = append(points, at(wide*p.share(q.Tokens))+","+at(y(q.Sequences)))
 	}
 	d.Line = strings.Join(points, " ")
-	d.Area = fmt.Sprintf("%s %s,%s %s,%s", d.Line, at(x(n)), at(curveHigh-28), at(x(0)), at(curveHigh-28))
-	for k := range 7 {
-		i := k * n / 6
-		q := p.Points[i]
-		d.Ticks = append(d.Ticks, tick{at(x(i)), at(curveHigh - 8), plan.Group(int64(q.Tokens))})
-		d.Counts = append(d.Counts, tick{at(x(i)), at(y(q) - 6), plan.Group(int64(q.Sequences))})
+	d.Area = fmt.Sprintf("%s %s,%s 0,%s", d.Line, at(wide), at(bottom), at(bottom))
+	if p.Cap <= p.Points[0].Sequences {
+		d.Cap, d.CapAt = at(y(p.Cap)), at(100*y(p.Cap)/bottom)
+	}
+	ticks := p.ticks()
+	for i, n := range ticks {
+		t := tick{X: at(100 * p.share(n)), Text: length(n)}
+		switch {
+		case i == len(ticks)-1:
+			t.Class = "last"
+		case p.share(n) < 0.01:
+			t.Class = "first"
+		}
+		if (len(ticks)-1-i)%2 == 1 {
+			t.Class += " minor"
+		}
+		d.Ticks = append(d.Ticks, t)
+		sequences := of.Account.KV.Sequences(of.Capacity.Slabs, n)
+		t.Y, t.Text = at(100*y(sequences)/bottom), plan.Group(int64(sequences))
+		d.Counts = append(d.Counts, t)
 	}
 }

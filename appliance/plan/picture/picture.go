@@ -93,6 +93,36 @@ func curve(p *plan.Plan) []Point {
 	return out
 }
 
+// share returns the position of a length on the axis, 0 to 1 on a logarithmic scale.
+func (p Picture) share(tokens int) float64 {
+	first, last := p.Points[0].Tokens, p.Points[len(p.Points)-1].Tokens
+	if first == last {
+		return 1
+	}
+	return math.Log(float64(tokens)/float64(first)) / math.Log(float64(last)/float64(first))
+}
+
+// ticks returns the lengths that are marked on the axis: the powers of two, and the longest length
+// in place of a power that is close to it.
+func (p Picture) ticks() []int {
+	first, last := p.Points[0].Tokens, p.Points[len(p.Points)-1].Tokens
+	var out []int
+	for n := 1; n < last; n *= 2 {
+		if n >= first && 3*last > 4*n {
+			out = append(out, n)
+		}
+	}
+	return append(out, last)
+}
+
+// length returns a length in tokens as profiles have it: 32K, or 34,272.
+func length(tokens int) string {
+	if tokens >= 1<<10 && tokens%(1<<10) == 0 {
+		return plan.Group(int64(tokens>>10)) + "K"
+	}
+	return plan.Group(int64(tokens))
+}
+
 // at returns the point at a share of the curve's width, 0 to 1.
 func (p Picture) at(share float64) Point {
 	return p.Points[int(math.Round(share*float64(len(p.Points)-1)))]

@@ -16,7 +16,7 @@ const (
 )
 
 // rows is the height of the curve.
-const rows = 7
+const rows = 5
 
 // fills distinguish the bar's parts without colours.
 var fills = []string{"█", "▓", "▒", "▚", "▞", "╱", "╲", "·"}
@@ -98,8 +98,32 @@ func (p Picture) curve(b *strings.Builder, width int, colour bool) {
 		}
 		fmt.Fprintf(b, "  %*s %s\n", label, text, paint(strings.TrimRight(line.String(), " "), "KV cache", colour))
 	}
-	from, to := plan.Group(int64(p.at(0).Tokens)), plan.Group(int64(p.at(1).Tokens))
-	middle := plan.Group(int64(p.at(0.5).Tokens))
-	gap := (cols - len(middle)) / 2
-	fmt.Fprintf(b, "  %*s %s%*s%*s tokens\n", label, "", from, max(1, gap-len(from))+len(middle), middle, max(1, cols-gap-len(middle)-7), to)
+	fmt.Fprintf(b, "  %*s %s\n", label, "", p.axis(cols))
+}
+
+// axis returns the marks of the lengths in that many columns, as many as have two spaces between
+// them: all, every other one, and so on, counted from the longest length.
+func (p Picture) axis(cols int) string {
+	const unit = " tokens"
+	ticks := p.ticks()
+	for step := 1; ; step++ {
+		line, free := []rune(strings.Repeat(" ", cols-len(unit))+unit), cols
+		fits := true
+		for i := len(ticks) - 1; i >= 0 && fits; i -= step {
+			text := length(ticks[i])
+			from := int(math.Round(p.share(ticks[i])*float64(cols-1))) - len(text)/2
+			if i == len(ticks)-1 {
+				from = cols - len(unit) - len(text)
+			}
+			if from = max(0, from); from+len(text)+2 > free && i < len(ticks)-1 {
+				fits = false
+				break
+			}
+			copy(line[from:], []rune(text))
+			free = from
+		}
+		if fits || step > len(ticks) {
+			return string(line)
+		}
+	}
 }
