@@ -50,7 +50,7 @@ type ContractError struct {
 func (e *ContractError) Error() string {
 	remedy := "no single change of the profile meets it"
 	if len(e.Changes) > 0 {
-		remedy = "the smallest change that meets it is " + e.Changes[0].String()
+		remedy = "the smallest change that meets it is " + first(e.Changes).String()
 	}
 	return fmt.Sprintf("%v: %s: %s; %s", e.Pos, e.Path, e.Brief(), remedy)
 }
@@ -98,7 +98,7 @@ func (w resolved) checkContracts(p *Plan) error {
 	e.Verdict, e.plan = p.Verdict(), p
 	e.Verdict.Fits, e.Verdict.Rule = false, "contract-missed"
 	if e.Verdict.Note = "no single change of the profile meets the contract"; len(e.Changes) > 0 {
-		e.Verdict.Note = "the smallest change that meets the contract is " + e.Changes[0].String()
+		e.Verdict.Note = "the smallest change that meets the contract is " + first(e.Changes).String()
 	}
 	return e
 }

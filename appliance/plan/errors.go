@@ -35,7 +35,7 @@ func (e *DoesNotFitError) remedy() string {
 	if len(e.Changes) == 0 {
 		return "no single change of the profile makes it fit: take a smaller model or a machine with more memory"
 	}
-	return "the smallest change that fits is " + e.Changes[0].String()
+	return "the smallest change that fits is " + first(e.Changes).String()
 }
 
 // Verdict returns the three lines of a plan that does not fit.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"unicode/utf8"
 
 	"vapp.dev/schema"
@@ -27,6 +28,16 @@ type Change struct {
 
 // String returns for example "memory.utilization: 0.95 (now 0.9)".
 func (c Change) String() string { return fmt.Sprintf("%s: %s (now %s)", c.Path, c.New, c.Old) }
+
+// first returns the smallest change that vapp up does not refuse; if there is none, the smallest.
+func first(cs []Change) Change {
+	for _, c := range cs {
+		if !strings.HasPrefix(c.Path, "parallel.") {
+			return c
+		}
+	}
+	return cs[0]
+}
 
 // listChanges formats changes and their costs, one a line.
 func listChanges(cs []Change) string {

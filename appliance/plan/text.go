@@ -40,7 +40,7 @@ func (p *Plan) TextAs(w io.Writer, f Form) error {
 	if f.Picture != "" {
 		t.b.WriteString(f.Picture + "\n")
 	}
-	p.head(t)
+	p.head(t, f.Verbose)
 	if f.Picture == "" && !f.Verbose {
 		p.parts(t)
 	}
@@ -106,11 +106,13 @@ func (p *Plan) parts(t *text) {
 	t.pair("memory", s)
 }
 
-func (p *Plan) head(t *text) {
+func (p *Plan) head(t *text, verbose bool) {
 	m, f := p.Model, p.Facts
 	t.pair("model", fmt.Sprintf("%s · %s · %s parameters · %s", m.Source, m.Architecture, short(m.Weights), m.Dtype))
-	t.pair("", fmt.Sprintf("%d layers, hidden %s, heads %d/%d × %d, vocabulary %s, up to %s tokens",
-		m.Layers, Group(int64(m.Hidden)), m.Heads, m.KVHeads, m.HeadDim, Group(int64(m.Vocab)), Group(int64(m.Longest))))
+	if verbose {
+		t.pair("", fmt.Sprintf("%d layers, hidden %s, heads %d/%d × %d, vocabulary %s, up to %s tokens",
+			m.Layers, Group(int64(m.Hidden)), m.Heads, m.KVHeads, m.HeadDim, Group(int64(m.Vocab)), Group(int64(m.Longest))))
+	}
 	t.pair("", "from "+whereFrom[string(m.Where)])
 	units := numberOf(f.Cores, "core")
 	if f.SMs > 0 {
