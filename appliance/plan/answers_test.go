@@ -90,3 +90,43 @@ func FuzzParseGoal(f *testing.F) {
 		}
 	})
 }
+
+// TestFitLimits: where maxNumSeqs limits a row, a larger one carries more; where memory does, it does
+// not. A longest sequence that memory limits grows with memory.
+func TestFitLimits(t *testing.T) {
+	const model = "meta-llama/Llama-3.2-1B"
+	row := func(device, fields string, more int64) plan.Row {
+		i := on(t, model, fields, device)
+		i.Facts.TotalBytes += more
+		r, err := plan.FitOn(i, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	const few, many = `scheduler: maxNumSeqs: 32`, `scheduler: maxNumSeqs: 40`
+	a, b := row("a100-80g", few, 0), row("a100-80g", many, 0)
+	if a.Limit4K != plan.ByMaxNumSeqs || b.At4K <= a.At4K {
+		t.Errorf("4K: %s, %d with 32, %d with 40", a.Limit4K, a.At4K, b.At4K)
+	}
+	if a.LimitMax != plan.ByMemory || b.AtMax > a.AtMax {
+		t.Errorf("max: %s, %d with 32, %d with 40", a.LimitMax, a.AtMax, b.AtMax)
+	}
+	if a.LimitLongest != plan.ByModel || a.Longest != 131072 {
+		t.Errorf("longest: %s, %d", a.LimitLongest, a.Longest)
+	}
+	const share = `memory: utilization: 0.3`
+	c, d := row("l4", share, 0), row("l4", share, 1<<30)
+	if c.LimitLongest != plan.ByMemory || d.Longest <= c.Longest {
+		t.Errorf("longest: %s, %d, with 1 GiB more %d", c.LimitLongest, c.Longest, d.Longest)
+	}
+	if e := row("l4", `maxModelLen: "16K"`, 0); e.Limit32K != plan.ByMaxModelLen || e.At32K != 0 || e.Limit4K == plan.ByMaxModelLen {
+		t.Errorf("32K of 16K: %s, %d; 4K: %s", e.Limit32K, e.At32K, e.Limit4K)
+	}
+	if e := row("l4", `memory: utilization: 0.05`, 0); e.Fits || e.LimitLongest != "" || e.Limit4K != "" || e.LimitMax != "" {
+		t.Errorf("nothing fits, and limits are %q %q %q", e.LimitLongest, e.Limit4K, e.LimitMax)
+	}
+	if e := row("a100-80g", `scheduler: chunkedPrefill: false, scheduler: maxNumBatchedTokens: 4096`, 0); e.LimitLongest != plan.ByStep || e.Longest != 4096 {
+		t.Errorf("without chunks: %s, %d", e.LimitLongest, e.Longest)
+	}
+}

@@ -19,11 +19,52 @@ type Row struct {
 	Longest int    `json:"longest"` // tokens: the longest sequence that fits, whatever maxModelLen is
 	At4K    int    `json:"sequences_4k"`
 	At32K   int    `json:"sequences_32k"`
+	// What limits each number, a Limit; "" if nothing fits.
+	LimitLongest Limit `json:"limit_longest"`
+	Limit4K      Limit `json:"limit_4k"`
+	Limit32K     Limit `json:"limit_32k"`
+	LimitMax     Limit `json:"limit_max"`
 	// AtMax is for the profile's maxModelLen, or for Longest if that is auto.
 	AtMax    int      `json:"sequences_max"`
 	Max      int      `json:"max_model_len"`
 	Reason   string   `json:"reason"` // why it does not fit, "" if it does
 	PlanOnly []string `json:"plan_only"`
+}
+
+// Limit is what limits a number of a Row.
+type Limit string
+
+// The limits.
+const (
+	ByMemory      Limit = "memory"
+	ByMaxNumSeqs  Limit = "maxNumSeqs"          // the KV cache holds more
+	ByMaxModelLen Limit = "maxModelLen"         // the profile allows no longer sequences
+	ByModel       Limit = "model"               // the model allows no longer sequences
+	ByStep        Limit = "maxNumBatchedTokens" // a prompt must fit one step without chunked prefill
+)
+
+// longestLimit returns what limits the longest sequence.
+func (w resolved) longestLimit(longest int) Limit {
+	switch {
+	case longest >= w.in.Model.Config.MaxPositionEmbeddings:
+		return ByModel
+	case !w.options.ChunkedPrefill && longest >= w.options.MaxNumBatchedTokens:
+		return ByStep
+	}
+	return ByMemory
+}
+
+// limitAt returns what limits the sequences of a length.
+func (p *Plan) limitAt(tokens int, longest Limit) Limit {
+	switch {
+	case tokens > p.Options.MaxModelLen && !p.autoLen:
+		return ByMaxModelLen
+	case tokens > p.Options.MaxModelLen:
+		return longest
+	case p.sequences(tokens) > int64(p.Options.MaxNumSeqs):
+		return ByMaxNumSeqs
+	}
+	return ByMemory
 }
 
 // matrix is the JSON form of the table.
@@ -63,15 +104,18 @@ func FitOn(in Inputs, name string) (Row, error) {
 			return r, nil // nothing fits: Reason has the missing bytes
 		}
 	}
-	if r.Longest = s.options.MaxModelLen; r.KV > 0 || r.Longest == 0 {
+	if r.Longest = s.options.MaxModelLen; r.Longest > 0 {
+		r.LimitLongest = w.longestLimit(r.Longest)
+	}
+	if r.KV > 0 || r.Longest == 0 {
 		return r, nil
 	}
 	p, err := w.plan(s)
 	if err != nil {
 		return r, err
 	}
-	r.fill(p)
-	r.AtMax = 0
+	r.fill(p, w)
+	r.AtMax, r.LimitMax = 0, ""
 	return r, nil
 }
 
@@ -81,7 +125,7 @@ func (r *Row) take(w resolved, s solution) error {
 	if err != nil {
 		return err
 	}
-	r.fill(p)
+	r.fill(p, w)
 	r.Fits = true
 	e, err := w.firstUnmet(p)
 	if e != nil {
@@ -90,9 +134,11 @@ func (r *Row) take(w resolved, s solution) error {
 	return err
 }
 
-func (r *Row) fill(p *Plan) {
+func (r *Row) fill(p *Plan, w resolved) {
 	r.Weights, r.KV, r.Max = p.Ledger.Bytes("weights"), p.Ledger.Bytes("kv"), p.Options.MaxModelLen
 	r.At4K, r.At32K, r.AtMax = p.at(4<<10), p.at(32<<10), p.at(p.Options.MaxModelLen)
+	longest := w.longestLimit(p.Options.MaxModelLen)
+	r.Limit4K, r.Limit32K, r.LimitMax = p.limitAt(4<<10, longest), p.limitAt(32<<10, longest), p.limitAt(p.Options.MaxModelLen, longest)
 	r.PlanOnly = append([]string{}, p.PlanOnly...)
 }
 

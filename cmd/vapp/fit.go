@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,9 @@ func newFit() *cobra.Command {
 options, for every device of a list: all GPUs of the catalogue (vapp devices),
 or those of --over. Each row is a separate plan: weights, KV cache, the longest
 sequence that fits, and how many sequences of 4K tokens, 32K tokens and the
-model length fit at once.`,
+model length fit at once. Memory limits a count and the model the longest
+sequence, unless a mark says otherwise. A length that no sequence may have, and
+a profile that does not fit, has "-".`,
 		Args: needArgs(1, 1, "one model or profile"),
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := profileOrModel(args[0])
@@ -100,12 +103,52 @@ func fitDevices(c *cobra.Command, over string) ([]devices.Device, error) {
 	return out, nil
 }
 
+// alignMarks adds a space to the numbers without a mark in columns that have one.
+func alignMarks(cells [][]string) {
+	for column := range cells[0] {
+		isMarked := func(row []string) bool {
+			return slices.ContainsFunc(marks, func(m mark) bool { return strings.HasSuffix(row[column], m.mark) })
+		}
+		if column == len(cells[0])-1 || !slices.ContainsFunc(cells, isMarked) {
+			continue
+		}
+		for _, row := range cells {
+			if !isMarked(row) {
+				row[column] += " "
+			}
+		}
+	}
+}
+
+// mark is a mark of a limit, with its explanation below the table.
+type mark struct {
+	limit plan.Limit
+	mark  string
+	why   string
+}
+
+// marks are the marks of limits in the table, in the order of their explanations. A count without a mark is
+// limited by memory, a longest sequence without one by the model.
+var marks = []mark{
+	{plan.ByMaxNumSeqs, "*", "limited by scheduler.maxNumSeqs: the KV cache holds more"},
+	{plan.ByMemory, "°", "limited by memory: the model allows more"},
+	{plan.ByStep, "+", "limited by scheduler.maxNumBatchedTokens: without chunked prefill a prompt must fit one step"},
+}
+
 func fitTable(c *cobra.Command, rows []plan.Row) error {
-	count := func(n int) string {
+	used := map[string]bool{}
+	marked := func(n int, l plan.Limit, without plan.Limit) string {
 		if n == 0 {
 			return "-"
 		}
-		return plan.Group(int64(n))
+		s := plan.Group(int64(n))
+		for _, m := range marks {
+			if m.limit == l && l != without {
+				used[m.mark] = true
+				return s + m.mark
+			}
+		}
+		return s
 	}
 	bytes := func(n int64) string {
 		if n == 0 {
@@ -122,8 +165,16 @@ func fitTable(c *cobra.Command, rows []plan.Row) error {
 		if len(r.PlanOnly) > 0 && r.Fits {
 			note = "fits, plan-only"
 		}
-		cells = append(cells, []string{r.Device, bytes(r.Total), bytes(r.Weights), bytes(r.KV), count(r.Longest), count(r.At4K), count(r.At32K), count(r.AtMax), note})
+		cells = append(cells, []string{r.Device, bytes(r.Total), bytes(r.Weights), bytes(r.KV), marked(r.Longest, r.LimitLongest, plan.ByModel),
+			marked(r.At4K, r.Limit4K, plan.ByMemory), marked(r.At32K, r.Limit32K, plan.ByMemory), marked(r.AtMax, r.LimitMax, plan.ByMemory), note})
 	}
-	table(c.OutOrStdout(), "lrrrrrrrl", []string{"DEVICE", "MEMORY", "WEIGHTS", "KV CACHE", "LONGEST", "4K", "32K", "MAX", ""}, cells)
+	alignMarks(cells)
+	w := c.OutOrStdout()
+	table(w, "lrrrrrrrl", []string{"DEVICE", "MEMORY", "WEIGHTS", "KV CACHE", "LONGEST", "4K", "32K", "MAX", ""}, cells)
+	for _, m := range marks {
+		if used[m.mark] {
+			fmt.Fprintf(w, "%s %s\n", m.mark, m.why)
+		}
+	}
 	return nil
 }
