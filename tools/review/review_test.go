@@ -3,6 +3,7 @@ package review
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -87,6 +88,82 @@ func numbered(text string) string {
 		}
 		return names[hash]
 	})
+}
+
+// TestVerdict checks what counts as worse and better: no figure is listed whose two values print alike, and no
+// change of memory or of the KV cache below 0.1 %; the tables have such changes, exactly.
+func TestVerdict(t *testing.T) {
+	base := figures(262_144, 32_768, 256)
+	change := func(edit func(*Figures)) *Figures {
+		f := figures(262_144, 32_768, 256)
+		edit(f)
+		return f
+	}
+	for name, c := range map[string]struct {
+		new           *Figures
+		worse, better string
+	}{
+		"equal":                {change(func(*Figures) {}), "", ""},
+		"64 KiB more":          {change(func(f *Figures) { f.Total += 64 << 10 }), "", ""},
+		"64 KiB less":          {change(func(f *Figures) { f.Total -= 64 << 10 }), "", ""},
+		"a page fewer":         {change(func(f *Figures) { f.KVTokens -= 16 }), "", ""},
+		"1 % more memory":      {change(func(f *Figures) { f.Total += f.Total / 100 }), "memory 10.55 GiB → 10.66 GiB (+1 %)", ""},
+		"0.2 % more memory":    {change(func(f *Figures) { f.Total += f.Total / 500 }), "memory 10.55 GiB → 10.57 GiB (+0.2 %)", ""},
+		"0.2 % less KV":        {change(func(f *Figures) { f.KVTokens -= 524 }), "KV cache 262,144 → 261,620 tokens (−0.2 %)", ""},
+		"one sequence fewer":   {change(func(f *Figures) { f.Lengths[0].Sequences-- }), "256 → 255 sequences of 1,024 tokens (−0.39 %)", ""},
+		"a block shorter":      {change(func(f *Figures) { f.MaxModelLen -= 16 }), "longest sequence 32,768 → 32,752 tokens (−0.049 %)", ""},
+		"more run at once":     {change(func(f *Figures) { f.MaxNumSeqs = 257 }), "", "at most 256 → 257 run at once (+0.39 %)"},
+		"a token of a million": {change(func(f *Figures) { f.MaxModelLen = 32_769 }), "", "longest sequence 32,768 → 32,769 tokens (+0.0031 %)"},
+	} {
+		worse, better := verdict(base, c.new)
+		if got := strings.Join(worse, "; "); got != c.worse {
+			t.Errorf("%s: worse %q, want %q", name, got, c.worse)
+		}
+		if got := strings.Join(better, "; "); got != c.better {
+			t.Errorf("%s: better %q, want %q", name, got, c.better)
+		}
+	}
+}
+
+// TestSizes: two sizes that differ never print alike.
+func TestSizes(t *testing.T) {
+	for _, c := range []struct {
+		a, b int64
+		want string
+	}{
+		{1 << 30, 2 << 30, "1.00 GiB 2.00 GiB"},
+		{1 << 30, 1<<30 + 4<<20, "1,024.0 MiB 1,028.0 MiB"},
+		{1 << 30, 1<<30 - 1<<20, "1.00 GiB 1023.0 MiB"},
+		{5 << 20, 5<<20 + 20<<10, "5,120.0 KiB 5,140.0 KiB"},
+		{5 << 20, 5<<20 + 16, "5,242,880 B 5,242,896 B"},
+		{2<<30 - 1, 2 << 30, "2,147,483,647 B 2,147,483,648 B"},
+	} {
+		a, b := sizes(c.a, c.b)
+		if got := a + " " + b; got != c.want {
+			t.Errorf("sizes(%d, %d) = %s, want %s", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// TestNoise: a change of a few bytes is in the tables of every form, and in no sentence.
+func TestNoise(t *testing.T) {
+	old := &State{Profile: profileOf(t, ""), Figures: figures(262_144, 32_768, 256)}
+	moved := figures(262_144, 32_768, 256)
+	moved.Ledger[0].Bytes += 64 << 10
+	moved.Total += 64 << 10
+	r := Of("main", "HEAD", []File{{Path: "p.cue", Old: old, New: &State{Profile: profileOf(t, "\tserve: port: 9000\n"), Figures: moved}}})
+	var text, markdown, js bytes.Buffer
+	if err := errors.Join(r.Text(&text), r.Markdown(&markdown), r.JSON(&js)); err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]string{"text": text.String(), "markdown": markdown.String(), "json": js.String()} {
+		if strings.Contains(got, "10.55 GiB → 10.55 GiB") || strings.Contains(got, "0 %") || strings.Contains(strings.ToLower(got), "gets worse") {
+			t.Errorf("%s has a change that prints alike:\n%s", name, got)
+		}
+	}
+	if !strings.Contains(text.String(), "+64.0 KiB") || !strings.Contains(markdown.String(), "+64.0 KiB") || !strings.Contains(js.String(), `"worse": []`) {
+		t.Errorf("the exact change is missing:\n%s\n%s", text.String(), markdown.String())
+	}
 }
 
 // TestExitCode checks the code 0 for equal sides, 1 for changes, 2 only where the new side fails.

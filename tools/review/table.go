@@ -143,7 +143,7 @@ func (c *Change) decisions() [][3]string {
 	return out
 }
 
-// percent formats the change from old to new, rounded: −61 %.
+// percent formats the change from old to new, rounded: −61 %, or to two digits below one: −0.13 %.
 func percent(old, new int64) string {
 	if old == 0 {
 		return ""
@@ -152,6 +152,12 @@ func percent(old, new int64) string {
 	sign := "+"
 	if p < 0 {
 		sign, p = "−", -p
+	}
+	switch {
+	case p < 0.001:
+		return " (" + sign + "less than 0.001 %)"
+	case p < 0.95:
+		return " (" + sign + strconv.FormatFloat(p, 'g', 2, 64) + " %)"
 	}
 	return " (" + sign + strconv.FormatFloat(p, 'f', 0, 64) + " %)"
 }
