@@ -95,8 +95,8 @@ clients: build model ## the clients that people have (Go, Python, Node) and 64 s
 
 test-clients: clients
 
-browser: build model ## the page at / in headless Chromium, with a scripted model and with the default one
-	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page
+browser: build model ## the page at / and those of vapp plan --html in headless Chromium, with a scripted model and with the default one
+	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page ./appliance/plan/picture
 	@scripts/browser.sh go test -tags clients,browser -count=1 -timeout 15m -v -run TestPage ./tests/clients
 
 ci: test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
@@ -173,7 +173,7 @@ vet:
 	go vet -tags clients ./tests/...
 	go vet -tags clients,browser ./tests/...
 	go vet -tags streams ./appliance
-	go vet -tags browser ./appliance/page
+	go vet -tags browser ./appliance/page ./appliance/plan/picture
 	$(CUDA_GO) vet -tags cuda ./engine ./engine/models ./engine/backend/cuda/...
 	go vet -tags bundle ./tests/gpu
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -110,7 +111,7 @@ func (f planFlags) detailed(err error) error {
 func writePage(path string, p *plan.Plan, a *answer) error {
 	var sections []picture.Section
 	if a != nil {
-		sections = append(sections, picture.Section{Title: a.title, Text: a.text})
+		sections = append(sections, picture.Section{Title: strings.ToUpper(a.title[:1]) + a.title[1:], Text: a.text})
 	}
 	var page bytes.Buffer
 	if err := picture.HTML(&page, p, sections...); err != nil {

@@ -44,7 +44,6 @@ type page struct {
 	Line     string // points of the curve
 	Area     string
 	Cap      string // height of maxNumSeqs in the curve, "" if it is outside
-	CapAt    string // the same in per cent
 	Ticks    []tick
 	Counts   []tick
 	Total    string
@@ -62,7 +61,7 @@ const enlarged = 0.4
 // HTML writes p, and then the sections, as a self-contained page with inline SVG and style and without
 // scripts. It is dark or light by the reader's system setting.
 func HTML(w io.Writer, p *plan.Plan, sections ...Section) error {
-	t, err := template.New("page").Funcs(template.FuncMap{"size": plan.Size, "group": plan.Group}).Parse(pageText)
+	t, err := template.New("page").Funcs(template.FuncMap{"size": plan.Size, "group": group}).Parse(pageText)
 	if err != nil {
 		return err
 	}
@@ -75,6 +74,17 @@ func HTML(w io.Writer, p *plan.Plan, sections ...Section) error {
 	}
 	pic.line(p, &d)
 	return t.Execute(w, d)
+}
+
+// group formats a number of the plan with commas.
+func group(n any) string {
+	switch n := n.(type) {
+	case int:
+		return plan.Group(int64(n))
+	case int64:
+		return plan.Group(n)
+	}
+	return fmt.Sprint(n)
 }
 
 // blocks returns the parts of a bar of that many bytes.
@@ -103,8 +113,8 @@ func scale(total int64) []tick {
 	for n := step; float64(n) < 0.88*float64(total); n += step {
 		out = append(out, tick{X: at(100 * float64(n) / float64(total)), Text: fmt.Sprintf("%d %s", n/unit, name)})
 	}
-	for i := range out { // every other one is left out on a phone
-		if i%2 == 1 {
+	for i := range out { // on a phone every other one is left out, and those close to the last
+		if i%2 == 1 || float64(int64(i)*step) > 0.7*float64(total) {
 			out[i].Class = "minor"
 		}
 	}
@@ -130,7 +140,7 @@ func (p Picture) line(of *plan.Plan, d *page) {
 	d.Line = strings.Join(points, " ")
 	d.Area = fmt.Sprintf("%s %s,%s 0,%s", d.Line, at(wide), at(bottom), at(bottom))
 	if p.Cap <= p.Points[0].Sequences {
-		d.Cap, d.CapAt = at(y(p.Cap)), at(100*y(p.Cap)/bottom)
+		d.Cap = at(y(p.Cap))
 	}
 	ticks := p.ticks()
 	for i, n := range ticks {
