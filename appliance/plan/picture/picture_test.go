@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -110,5 +111,59 @@ func TestHTML(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestAxes: the marks below the curve are powers of two up to the longest length, the marks below the bar
+// span the whole device, and a server that takes little of it is drawn enlarged too.
+func TestAxes(t *testing.T) {
+	p := planned(t, "llama")
+	page := func() string {
+		var b bytes.Buffer
+		if err := picture.HTML(&b, p); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	axes := regexp.MustCompile(`<div class="axis"[^>]*>(.*)</div>`).FindAllStringSubmatch(page(), -1)
+	if len(axes) != 2 {
+		t.Fatalf("%d axes", len(axes))
+	}
+	var marks [2][]string
+	for i, a := range axes {
+		for _, m := range regexp.MustCompile(`>([^<]+)<`).FindAllStringSubmatch(a[1], -1) {
+			marks[i] = append(marks[i], m[1])
+		}
+	}
+	if got := strings.Join(marks[0], " "); got != "0 4 GiB 8 GiB 12 GiB 16 GiB 22.03 GiB" {
+		t.Errorf("the bar's marks are %s", got)
+	}
+	if got := strings.Join(marks[1], " "); got != "256 512 1K 2K 4K 8K 16K 32K 64K 128K" {
+		t.Errorf("the curve's marks are %s", got)
+	}
+	if strings.Contains(page(), "enlarged") {
+		t.Error("the server takes most of the device and is drawn enlarged")
+	}
+	p.Facts.TotalBytes *= 4
+	if got := page(); !strings.Contains(got, "GiB of the server, enlarged:") || !strings.Contains(got, "<title>free: ") {
+		t.Error("the server takes little of the device and is not drawn enlarged")
+	}
+	for width, want := range map[int]string{40: "256 2K 16K 128K", 80: "256 512 1K 2K 4K 8K 16K 32K 64K 128K"} {
+		lines := strings.Split(strings.TrimRight(picture.Terminal(p, width, false), "\n"), "\n")
+		got := lines[len(lines)-1]
+		if strings.Join(strings.Fields(got), " ") != want {
+			t.Errorf("%d columns: %q, want %s", width, got, want)
+		}
+	}
+}
+
+// TestSections: the page ends with the given texts, escaped.
+func TestSections(t *testing.T) {
+	var b bytes.Buffer
+	if err := picture.HTML(&b, planned(t, "llama"), picture.Section{Title: "Why <not>", Text: "a & b"}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "<h2>Why &lt;not&gt;</h2>\n<pre>a &amp; b</pre>") {
+		t.Error("the section is missing")
 	}
 }

@@ -82,7 +82,7 @@ var eighths = []rune(" ▁▂▃▄▅▆▇█")
 func (p Picture) curve(b *strings.Builder, width int, colour bool) {
 	label := len(plan.Group(int64(p.at(0).Sequences)))
 	cols := width - label - 5
-	fmt.Fprintf(b, "  sequences that fit, by their length (both scales logarithmic; at most %d run)\n", p.Cap)
+	fmt.Fprintf(b, "  sequences that fit, by length in tokens (logarithmic; at most %d run)\n", p.Cap)
 	for row := rows - 1; row >= 0; row-- {
 		var line strings.Builder
 		for c := range cols {
@@ -104,16 +104,15 @@ func (p Picture) curve(b *strings.Builder, width int, colour bool) {
 // axis returns the marks of the lengths in that many columns, as many as have two spaces between
 // them: all, every other one, and so on, counted from the longest length.
 func (p Picture) axis(cols int) string {
-	const unit = " tokens"
 	ticks := p.ticks()
 	for step := 1; ; step++ {
-		line, free := []rune(strings.Repeat(" ", cols-len(unit))+unit), cols
+		line, free := []rune(strings.Repeat(" ", cols)), cols
 		fits := true
-		for i := len(ticks) - 1; i >= 0 && fits; i -= step {
+		for i := len(ticks) - 1; i >= 0; i -= step {
 			text := length(ticks[i])
 			from := int(math.Round(p.share(ticks[i])*float64(cols-1))) - len(text)/2
 			if i == len(ticks)-1 {
-				from = cols - len(unit) - len(text)
+				from = cols - len(text)
 			}
 			if from = max(0, from); from+len(text)+2 > free && i < len(ticks)-1 {
 				fits = false
