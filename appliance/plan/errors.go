@@ -22,6 +22,7 @@ type DoesNotFitError struct {
 	Ledger  Ledger   // the ledger if it did fit
 	Changes []Change // the smallest first
 	Device  string   // name of the device
+	Profile string   // name of the profile
 	Verbose bool     // Format prints the ledger too
 }
 
@@ -92,7 +93,7 @@ func (w resolved) doesNotFit(s *shortError) *DoesNotFitError {
 	e := &DoesNotFitError{
 		Pos: w.in.Profile.Pos("memory"), Path: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
 		What: fmt.Sprintf("one sequence of %s tokens with everything else", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,
-		Device: w.in.Facts.Device,
+		Device: w.in.Facts.Device, Profile: w.in.Profile.Name,
 	}
 	switch {
 	case s.kvOnly:

@@ -35,6 +35,31 @@ type document struct {
 	GoMemoryLimit int64                  `json:"go_memory_limit"`
 }
 
+// refusal is the JSON form of a plan that is refused: it does not fit, or misses a contract.
+type refusal struct {
+	Version int      `json:"version"`
+	Profile string   `json:"profile"`
+	Verdict Verdict  `json:"verdict"`
+	Error   string   `json:"error"`
+	Missing int64    `json:"missing_bytes"`
+	Ledger  Ledger   `json:"ledger"`
+	Changes []Change `json:"changes"`
+}
+
+// JSON writes the verdict, the ledger if it did fit, and the changes as indented JSON.
+func (e *DoesNotFitError) JSON(w io.Writer) error {
+	return writeIndented(w, refusal{Version, e.Profile, e.Verdict(), e.Error(), e.Missing, e.Ledger, append([]Change{}, e.Changes...)})
+}
+
+// JSON writes the verdict, the plan's ledger and the changes as indented JSON.
+func (e *ContractError) JSON(w io.Writer) error {
+	r := refusal{Version: Version, Verdict: e.Verdict, Error: e.Error(), Missing: e.Missing, Ledger: Ledger{}, Changes: append([]Change{}, e.Changes...)}
+	if e.plan != nil {
+		r.Profile, r.Ledger = e.plan.Profile, e.plan.Ledger
+	}
+	return writeIndented(w, r)
+}
+
 // options is engine.Options by the names of the profile, in snake_case.
 type options struct {
 	MaxModelLen         int     `json:"max_model_len"`

@@ -51,7 +51,7 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := map[string]any{"## The plan": document{}, "## --why-not": Answer{}, "## --explain": Explanation{}, "## vapp fit": matrix{}}
+	sections := map[string]any{"## The plan": document{}, "## A plan that is refused": refusal{}, "## --why-not": Answer{}, "## --explain": Explanation{}, "## vapp fit": matrix{}}
 	for head, v := range sections {
 		_, text, ok := strings.Cut(string(page), head+"\n")
 		if !ok {

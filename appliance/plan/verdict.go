@@ -157,7 +157,7 @@ func noteTaken(p *Plan) string {
 		return ""
 	}
 	if err := p.CheckFree(p.Facts.FreeBytes); err != nil {
-		return "cannot start now: " + err.Error()
+		return "cannot start now: " + strings.TrimPrefix(err.Error(), "memory: ")
 	}
 	return ""
 }

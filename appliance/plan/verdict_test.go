@@ -38,7 +38,7 @@ func TestVerdictRules(t *testing.T) {
 			return on(t, "meta-llama/Llama-3.2-1B", `maxModelLen: "8K"`, "v100")
 		}},
 		{"weights-absent", "cannot start yet: model meta-llama/Llama-3.2-1B: ", with(llama1B, here, `memory: kvCache: "8GiB"`)},
-		{"memory-taken", "cannot start now: memory: the plan takes ", with(toy, busy, `memory: kvCache: "16MiB"`)},
+		{"memory-taken", "cannot start now: the plan takes ", with(toy, busy, `memory: kvCache: "16MiB"`)},
 		{"process-limit", "cannot start here: this process is limited to 1.00 GiB of address space", with(toy, limited, `memory: kvCache: "16MiB"`)},
 		{"contract-close", `require.concurrency.">=45" is met, but only just: 45 sequences of 1,024 tokens are required, the KV cache holds 1.01 times that`,
 			with(smol, server, `memory: kvCache: "1GiB", require: concurrency: ">=45": "1K"`)},

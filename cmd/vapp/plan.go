@@ -45,7 +45,7 @@ one of these, to a page in place of the text.`,
 			}
 			p, err := appliance.Prepare(args[0], m)
 			if err != nil {
-				return show.detailed(err)
+				return show.refused(c, err)
 			}
 			defer p.Close()
 			return show.print(c, p)

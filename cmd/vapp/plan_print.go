@@ -94,15 +94,20 @@ func (f planFlags) text(w io.Writer, p *plan.Plan) error {
 	return err
 }
 
-// detailed makes the error of a plan that does not fit print its ledger, where -v is given.
-func (f planFlags) detailed(err error) error {
+// refused returns the error of a plan that cannot be made. If the plan does not fit, --json prints its
+// verdict and -v adds the ledger to the error's text.
+func (f planFlags) refused(c *cobra.Command, err error) error {
 	var short *plan.DoesNotFitError
-	if errors.As(err, &short) {
-		short.Verbose = f.verbose
-	}
 	var contract *plan.ContractError
-	if errors.As(err, &contract) {
-		contract.Verbose = f.verbose
+	write := func(io.Writer) error { return nil }
+	switch {
+	case errors.As(err, &short):
+		short.Verbose, write = f.verbose, short.JSON
+	case errors.As(err, &contract):
+		contract.Verbose, write = f.verbose, contract.JSON
+	}
+	if f.json {
+		return errors.Join(err, write(c.OutOrStdout()))
 	}
 	return err
 }
