@@ -153,18 +153,18 @@ func whyNot(c *cobra.Command, profile string, m appliance.Machine, show planFlag
 		return err
 	}
 	if show.html != "" {
-		p, err := appliance.Prepare(profile, m)
-		if err != nil {
-			return err
+		p, failed := appliance.Prepare(profile, m)
+		if failed == nil {
+			failed = errors.Join(writePage(show.html, p.Plan, &answer{title: "Would " + show.whyNot + " fit?", text: a.String()}), p.Close())
+			if failed == nil && !show.json {
+				return nil
+			}
 		}
-		err = writePage(show.html, p.Plan, &answer{title: "Would " + show.whyNot + " fit?", text: a.String()})
-		if err = errors.Join(err, p.Close()); err != nil || !show.json {
-			return err
-		}
+		err = failed // a profile that does not fit has an answer, and no page
 	}
 	if show.json {
-		return a.JSON(c.OutOrStdout())
+		return errors.Join(err, a.JSON(c.OutOrStdout()))
 	}
-	_, err = io.WriteString(c.OutOrStdout(), a.String())
-	return err
+	_, printed := io.WriteString(c.OutOrStdout(), a.String())
+	return errors.Join(err, printed)
 }
