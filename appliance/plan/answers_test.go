@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -114,6 +115,10 @@ func TestFitLimits(t *testing.T) {
 	}
 	if a.LimitLongest != plan.ByModel || a.Longest != 131072 {
 		t.Errorf("longest: %s, %d", a.LimitLongest, a.Longest)
+	}
+	f := row("a100-80g", `memory: kvCache: "8GiB", scheduler: maxNumSeqs: 1024`, 0)
+	if same := row("a100-80g", fmt.Sprintf(`memory: kvCache: "8GiB", scheduler: maxNumSeqs: %d`, f.At4K), 0); same.At4K != f.At4K || same.Limit4K != plan.ByMemory {
+		t.Errorf("as many run as fit: %d, %s", same.At4K, same.Limit4K)
 	}
 	const share = `memory: utilization: 0.3`
 	c, d := row("l4", share, 0), row("l4", share, 1<<30)

@@ -20,11 +20,20 @@ import (
 
 func planned(t *testing.T, name string) *plan.Plan {
 	t.Helper()
+	return plannedAt(t, name, 0)
+}
+
+// plannedAt returns the plan with that maxModelLen; 0: the profile's.
+func plannedAt(t *testing.T, name string, tokens int) *plan.Plan {
+	t.Helper()
 	p, err := schema.Load("../../../profiles/llama-3.2-1b.cue")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Name = name
+	if tokens > 0 {
+		p.MaxModelLen = schema.Count(tokens)
+	}
 	d, err := devices.Find("l4")
 	if err != nil {
 		t.Fatal(err)
@@ -147,6 +156,10 @@ func TestAxes(t *testing.T) {
 	p.Facts.TotalBytes *= 4
 	if got := page(); !strings.Contains(got, "GiB of the server, enlarged:") || !strings.Contains(got, "<title>free: ") {
 		t.Error("the server takes little of the device and is not drawn enlarged")
+	}
+	odd := strings.Split(strings.TrimRight(picture.Terminal(plannedAt(t, "llama", 34_272), 100, false), "\n"), "\n")
+	if got := strings.Join(strings.Fields(odd[len(odd)-1]), " "); got != "256 512 1K 2K 4K 8K 16K 34,272" {
+		t.Errorf("up to 34,272 tokens the marks are %s", got)
 	}
 	for width, want := range map[int]string{40: "256 2K 16K 128K", 80: "256 512 1K 2K 4K 8K 16K 32K 64K 128K"} {
 		lines := strings.Split(strings.TrimRight(picture.Terminal(p, width, false), "\n"), "\n")
