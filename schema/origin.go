@@ -14,7 +14,9 @@ import (
 // origin holds the files of a profile and the positions of its fields.
 type origin struct {
 	name     string // as the caller passed it
-	file     string // absolute
+	file     string // absolute; of a profile in memory the file that it would be
+	memory   bool   // the profile is in no file
+	folder   string // of file, as messages show it
 	root     string // the module root, or the file's folder
 	schema   string // the folder of the schema's overlay
 	assigned map[string][]assignment

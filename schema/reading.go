@@ -36,7 +36,7 @@ func Read(path string) *Reading {
 	}
 	r := &Reading{Err: err}
 	if err == nil {
-		r = readText(file, data)
+		r = document{name: file, data: data}.read()
 	}
 	if at, err := filepath.Abs(path); err == nil && file != path {
 		r.Folders = append(r.Folders, at)
@@ -47,9 +47,16 @@ func Read(path string) *Reading {
 	return r
 }
 
-// readText is Parse that returns a Reading.
-func readText(name string, data []byte) *Reading {
-	r, err := within(name, func() (*Reading, error) { return evaluated(name, data), nil })
+// ReadText is Read for a profile that is in no file. name is what messages call it. Imports,
+// policies and relative paths are those of a file in the working directory; Files has only
+// the files of these.
+func ReadText(name string, text []byte) *Reading {
+	return document{name: name, data: text, memory: true}.read()
+}
+
+// read evaluates the document within the time limit.
+func (doc document) read() *Reading {
+	r, err := within(doc.name, func() (*Reading, error) { return evaluated(doc), nil })
 	if err != nil {
 		r = &Reading{Err: err}
 	}
@@ -57,11 +64,11 @@ func readText(name string, data []byte) *Reading {
 }
 
 // evaluated reads a profile; if it is refused, at least its keys and its certificate.
-func evaluated(name string, data []byte) *Reading {
+func evaluated(doc document) *Reading {
 	r := &Reading{}
-	x, v, err := evaluate(name, data)
+	x, v, err := evaluate(doc)
 	if err == nil {
-		r.Profile, err = x.resolve(name, data, v)
+		r.Profile, err = x.resolve(doc, v)
 	}
 	names, all, refused := policyFiles(&x.src)
 	if r.Profile != nil && refused == nil {
@@ -70,7 +77,7 @@ func evaluated(name string, data []byte) *Reading {
 	} else if err == nil {
 		err = refused
 	}
-	r.Files = append(append([]string{x.src.file}, all...), x.src.imported...)
+	r.Files = append(append(x.src.files(), all...), x.src.imported...)
 	r.Folders = x.src.packages
 	switch {
 	case err == nil:

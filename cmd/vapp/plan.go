@@ -25,7 +25,7 @@ func newPlan() *cobra.Command {
 	var show planFlags
 	var target target
 	c := &cobra.Command{
-		Use:   "plan PROFILE",
+		Use:   "plan PROFILE|MODEL",
 		Short: "Show the memory of a server and how many requests fit",
 		Long: `Plan computes the memory of "vapp up", byte for byte, and how many requests fit,
 from the profile, the headers of the model's files and the properties of this
@@ -36,17 +36,23 @@ model family. --gpu and --memory plan for another machine (vapp devices).
 On a terminal the plan begins with a picture of the memory (without colors if
 NO_COLOR is set); --html writes it as a page. --why-not 16x32K shows what would
 make 16 sequences of 32K tokens fit, --explain ITEM how a figure was computed (kv,
-weights.attention, concurrency, …), --compat RELEASE what vLLM would log.`,
-		Args: needArgs(1, 1, "one profile"),
+weights.attention, concurrency, …), --compat RELEASE what vLLM would log.
+
+` + argHelp,
+		Args: needArgs(1, 1, "one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := target.machine(c)
 			if err != nil {
 				return err
 			}
-			if show.whyNot != "" {
-				return whyNot(c, args[0], m, show)
+			path, m, err := profileArg(c, args[0], m, argUse{})
+			if err != nil {
+				return err
 			}
-			p, err := appliance.Prepare(args[0], m)
+			if show.whyNot != "" {
+				return whyNot(c, path, m, show)
+			}
+			p, err := appliance.Prepare(path, m)
 			if err != nil {
 				return err
 			}
@@ -66,6 +72,7 @@ weights.attention, concurrency, …), --compat RELEASE what vLLM would log.`,
 	target.flags(c)
 	target.configFlag(c)
 	backendFlag(c, &target.backend)
+	profileFlags(c)
 	return c
 }
 
