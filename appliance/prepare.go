@@ -40,11 +40,13 @@ type Machine struct {
 	// Text is the profile, in place of a file; its path is then what messages call it. nil: the
 	// profile is read from its path.
 	Text []byte
+	// Set replaces values of the profile.
+	Set []schema.Override
 	// Hub is the cache of the Hugging Face hub; the zero Settings have none.
 	Hub hub.Settings
 }
 
-// Load reads the profile at path, or the machine's Text, with the machine's Backend.
+// Load reads the profile at path, or the machine's Text, with the machine's Set and Backend.
 func (m Machine) Load(path string) (*schema.Profile, error) {
 	r := m.Read(path)
 	return r.Profile, r.Err
@@ -60,10 +62,7 @@ func (m Machine) Read(path string) *schema.Reading {
 }
 
 func (m Machine) read(path string) *schema.Reading {
-	if m.Text != nil {
-		return schema.ReadText(path, m.Text)
-	}
-	return schema.Read(path)
+	return schema.Input{Path: path, Text: m.Text, Set: m.Set}.Read()
 }
 
 // Prepare loads the profile at path, inspects its model and plans it for the

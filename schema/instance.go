@@ -27,6 +27,7 @@ type document struct {
 	name   string // its file, or with memory what messages call it
 	data   []byte
 	memory bool // in no file: imports and policies are those of the working directory
+	set    []Override
 }
 
 // memoryFile is the file in the working directory that a profile in memory would be.
@@ -36,7 +37,7 @@ const memoryFile = "profile-in-memory.cue"
 // overlay over the folder.
 func instance(doc document) (origin, *build.Instance, error) {
 	name, data := doc.name, doc.data
-	src := origin{name: name, memory: doc.memory, folder: filepath.Dir(name)}
+	src := origin{name: name, memory: doc.memory, folder: filepath.Dir(name), set: doc.set}
 	at := name
 	if doc.memory {
 		at, src.folder = memoryFile, "."

@@ -143,6 +143,11 @@ func evaluate(doc document) (*explainer, cue.Value, error) {
 	if err != nil {
 		return &explainer{src: src}, cue.Value{}, err
 	}
+	if len(doc.set) > 0 {
+		if err := src.override(inst, doc.set); err != nil {
+			return &explainer{src: src}, cue.Value{}, err
+		}
+	}
 	ctx := cuecontext.New()
 	v := ctx.BuildInstance(inst) // before the schema, so that an imported schema is built once
 	lang, err := languageOf(ctx, inst)

@@ -17,6 +17,7 @@ type origin struct {
 	file     string // absolute; of a profile in memory the file that it would be
 	memory   bool   // the profile is in no file
 	folder   string // of file, as messages show it
+	set      []Override
 	root     string // the module root, or the file's folder
 	schema   string // the folder of the schema's overlay
 	assigned map[string][]assignment
@@ -89,10 +90,15 @@ func join(path, label string) string {
 	return path + "." + label
 }
 
-// position returns the position of the field, else of the nearest field that contains it,
+// position returns the position of the field, which is that of its override, else of the nearest field that contains it,
 // else the start of the file.
 func (o *origin) position(path string) Position {
 	for path != "" {
+		for _, s := range o.set {
+			if s.Path == path {
+				return Position{File: s.From}
+			}
+		}
 		if s := o.assigned[path]; len(s) > 0 {
 			return o.place(s[0].label)
 		}

@@ -24,8 +24,24 @@ type Reading struct {
 	Folders []string
 }
 
+// Input names a profile to read.
+type Input struct {
+	Path string // a file or a folder, as for Load; with Text what messages call the profile
+	// Text is a profile that is in no file; nil: it is read from Path. Imports, policies and
+	// relative paths are those of a file in the working directory.
+	Text []byte
+	Set  []Override
+}
+
 // Read is Load, and also returns the files and the Access of a profile that Load refuses.
-func Read(path string) *Reading {
+func Read(path string) *Reading { return Input{Path: path}.Read() }
+
+// Read reads the profile as the function Read does, with the input's overrides.
+func (in Input) Read() *Reading {
+	if in.Text != nil {
+		return document{name: in.Path, data: in.Text, memory: true, set: in.Set}.read()
+	}
+	path := in.Path
 	file, err := profileFile(path)
 	if err == nil && filepath.Base(file) == PolicyFile {
 		err = problem(Invalid, file, "a policy, not a profile; name a profile below it")
@@ -36,7 +52,7 @@ func Read(path string) *Reading {
 	}
 	r := &Reading{Err: err}
 	if err == nil {
-		r = document{name: file, data: data}.read()
+		r = document{name: file, data: data, set: in.Set}.read()
 	}
 	if at, err := filepath.Abs(path); err == nil && file != path {
 		r.Folders = append(r.Folders, at)
@@ -47,19 +63,13 @@ func Read(path string) *Reading {
 	return r
 }
 
-// ReadText is Read for a profile that is in no file. name is what messages call it. Imports,
-// policies and relative paths are those of a file in the working directory; Files has only
-// the files of these.
-func ReadText(name string, text []byte) *Reading {
-	return document{name: name, data: text, memory: true}.read()
-}
-
 // read evaluates the document within the time limit.
 func (doc document) read() *Reading {
 	r, err := within(doc.name, func() (*Reading, error) { return evaluated(doc), nil })
 	if err != nil {
 		r = &Reading{Err: err}
 	}
+	r.Err = placed(r.Err, doc.set)
 	return r
 }
 

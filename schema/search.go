@@ -72,9 +72,18 @@ func (s *search) blank(x *explainer, wrong []Problem) bool {
 		wrong = append(wrong, Problem{Kind: Invalid, Path: path})
 	}
 	for _, p := range wrong {
+		kept := len(s.doc.set)
+		s.doc.set = slices.DeleteFunc(slices.Clone(s.doc.set), func(o Override) bool { return o.caused(p) })
+		changed = changed || len(s.doc.set) < kept
 		assigned := x.src.assigned[p.Path]
 		if _, twice := s.gone[p.Path]; twice || p.Path == "" || len(assigned) == 0 {
 			continue
+		}
+		assigned = slices.DeleteFunc(slices.Clone(assigned), func(a assignment) bool {
+			return a.whole.Pos().Filename() != x.src.file || a.value.Pos().Filename() != x.src.file
+		})
+		if len(assigned) == 0 {
+			continue // an override
 		}
 		s.gone[p.Path] = ""
 		for _, at := range assigned {
