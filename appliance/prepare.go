@@ -65,6 +65,12 @@ func (m Machine) read(path string) *schema.Reading {
 	return schema.Input{Path: path, Text: m.Text, Set: m.Set}.Read()
 }
 
+// PrintProfile returns the text of the profile at path, or of the machine's Text, with the machine's
+// Set in it.
+func (m Machine) PrintProfile(path string) ([]byte, error) {
+	return schema.Input{Path: path, Text: m.Text, Set: m.Set}.Format()
+}
+
 // Prepare loads the profile at path, inspects its model and plans it for the
 // machine. It reads headers only and opens no device. The caller closes it.
 func Prepare(path string, m Machine) (*Prepared, error) {

@@ -144,7 +144,7 @@ func evaluate(doc document) (*explainer, cue.Value, error) {
 		return &explainer{src: src}, cue.Value{}, err
 	}
 	if len(doc.set) > 0 {
-		if err := src.override(inst, doc.set); err != nil {
+		if _, err := src.override(inst, doc.set); err != nil {
 			return &explainer{src: src}, cue.Value{}, err
 		}
 	}

@@ -24,9 +24,9 @@ type Override struct {
 }
 
 // OverrideError is the error of an override that cannot be read.
-type OverrideError struct{ Text, Reason string }
+type OverrideError struct{ Path, Reason string }
 
-func (e *OverrideError) Error() string { return OneLine(fmt.Sprintf("%.200q %s", e.Text, e.Reason)) }
+func (e *OverrideError) Error() string { return OneLine(fmt.Sprintf("%.200q: %s", e.Path, e.Reason)) }
 
 // maxOverride is the longest text of an override in bytes.
 const maxOverride = 64 << 10
@@ -36,27 +36,31 @@ const maxOverride = 64 << 10
 // *OverrideError.
 func ParseOverride(text string) (Override, error) {
 	path, value, ok := cutPath(text)
-	refuse := func(reason string) (Override, error) { return Override{}, &OverrideError{text, reason} }
+	refuse := func(reason string) (Override, error) { return Override{}, &OverrideError{path, reason} }
 	switch {
 	case len(text) > maxOverride:
-		return refuse(fmt.Sprintf("is longer than %d bytes; write it into the profile", maxOverride))
+		return refuse(fmt.Sprintf("longer than %d bytes; write it into the profile", maxOverride))
 	case !ok:
-		return refuse("has no =; write path=value, such as scheduler.maxNumSeqs=8")
+		return refuse("no = behind the path; write path=value, such as scheduler.maxNumSeqs=8")
 	case strings.ContainsRune(path, '[') && !strings.ContainsRune(path, '"'):
-		return refuse("names an element; a list is replaced as a whole, such as serve.servedModelName=[\"a\", \"b\"]")
+		return refuse("an element of a list; a list is replaced as a whole, such as serve.servedModelName=[\"a\", \"b\"]")
 	}
 	list, ok := pathLabels(path)
 	if !ok {
-		return refuse("has no path before =; write path=value, such as scheduler.maxNumSeqs=8")
+		return refuse("no path of a field; write path=value, such as scheduler.maxNumSeqs=8")
 	}
 	at := ""
 	for _, l := range list {
 		at = join(at, l)
 	}
 	if err := withinLimits("--set", []byte(value)); err != nil {
-		return refuse("has a value that is too large: " + err.(*Error).List[0].Message)
+		return refuse("a value that is too large: " + err.(*Error).List[0].Message)
 	}
-	return Override{Path: at, Value: value, From: "--set " + text}, nil
+	o := Override{Path: at, Value: value, From: "--set " + at + "=" + value}
+	if Secret(at) {
+		o.From = "--set " + at + "=" + hidden
+	}
+	return o, nil
 }
 
 // cutPath divides text at the first = outside of quotes.
@@ -115,35 +119,40 @@ var excludes = map[string]string{
 	"memory.kvCache": "memory.utilization", "memory.utilization": "memory.kvCache",
 }
 
-// override replaces the values of the overrides in the syntax of the instance and of the packages
+// override replaces the values of the overrides, and returns the fields that have them, in the syntax of the instance and of the packages
 // that it imports, at the places that give the fields their values.
-func (src *origin) override(inst *build.Instance, set []Override) error {
+func (src *origin) override(inst *build.Instance, set []Override) (_ replaced, err error) {
 	ctx := cuecontext.New()
 	v := ctx.BuildInstance(inst)
 	lang, err := languageOf(ctx, inst)
 	if err != nil {
-		return problem(Unreadable, src.name, "embedded schema: %v", err)
+		return nil, problem(Unreadable, src.name, "embedded schema: %v", err)
 	}
+	done := replaced{}
 	for _, o := range set {
 		list, ok := pathLabels(o.Path)
 		if !ok {
-			return problem(Invalid, src.name, "%q is no path of a field", o.Path)
+			return nil, problem(Invalid, src.name, "%q is no path of a field", o.Path)
 		}
 		value := o.expr(ctx, lang, list)
 		for f := range src.sources(lookup(v, o.Path)) {
 			if name, _, err := ast.LabelName(f.Label); err == nil && name == list[len(list)-1] {
 				f.Value = value()
+				done[f] = o
 			}
 		}
 		if other := excludes[o.Path]; other != "" && !slices.ContainsFunc(set, func(x Override) bool { return x.Path == other }) {
 			src.remove(inst, src.sources(lookup(v, other)))
 		}
 		if err := inst.AddSyntax(nested(list, value())); err != nil {
-			return problem(Invalid, src.name, "%s: %v", o.From, err)
+			return nil, problem(Invalid, src.name, "%s: %v", o.From, err)
 		}
 	}
-	return nil
+	return done, nil
 }
+
+// replaced are the fields whose values are those of overrides.
+type replaced map[*ast.Field]Override
 
 // sources returns the fields in the user's files that give v its value.
 func (src *origin) sources(v cue.Value) map[*ast.Field]bool {
@@ -172,7 +181,7 @@ func (src *origin) remove(inst *build.Instance, gone map[*ast.Field]bool) {
 		return
 	}
 	keep := func(list []ast.Decl) []ast.Decl {
-		return slices.DeleteFunc(list, func(d ast.Decl) bool { f, ok := d.(*ast.Field); return ok && gone[f] })
+		return slices.DeleteFunc(list, func(d ast.Decl) bool { f, ok := d.(*ast.Field); return ok && gone[innermost(f)] })
 	}
 	seen := map[*build.Instance]bool{}
 	var walk func(i *build.Instance)
@@ -197,6 +206,21 @@ func (src *origin) remove(inst *build.Instance, gone map[*ast.Field]bool) {
 	walk(inst)
 }
 
+// innermost returns the last field of a: b: c: value.
+func innermost(f *ast.Field) *ast.Field {
+	for {
+		s, ok := f.Value.(*ast.StructLit)
+		if !ok || s.Lbrace.IsValid() || len(s.Elts) != 1 {
+			return f
+		}
+		next, ok := s.Elts[0].(*ast.Field)
+		if !ok {
+			return f
+		}
+		f = next
+	}
+}
+
 // nested returns a file with one field.
 func nested(list []string, value ast.Expr) *ast.File {
 	var decl ast.Decl
@@ -207,7 +231,7 @@ func nested(list []string, value ast.Expr) *ast.File {
 		}
 		f := &ast.Field{Label: label, Value: value}
 		if i < len(list)-1 {
-			f.Value = ast.NewStruct(decl)
+			f.Value = &ast.StructLit{Elts: []ast.Decl{decl}}
 		}
 		decl = f
 	}
@@ -327,6 +351,15 @@ func placed(err error, set []Override) error {
 
 // Overrides returns the overrides that the profile was read with.
 func (p *Profile) Overrides() []Override { return slices.Clone(p.origin.set) }
+
+// Overlap reports whether two overrides of these paths exclude each other: one field is the other,
+// contains it, or takes its place.
+func Overlap(a, b string) bool {
+	return a == b || inside(a, b) || inside(b, a) || excludes[a] == b
+}
+
+// Quote returns text as a CUE string.
+func Quote(text string) string { return literal.String.Quote(text) }
 
 // Secret reports whether the values of a field are never printed.
 func Secret(path string) bool {

@@ -46,6 +46,12 @@ func (p *Plan) head(t *text) {
 	m, f := p.Model, p.Facts
 	t.line("vapp plan: %s", p.Profile)
 	t.line("")
+	if p.InMemory {
+		t.pair("profile", "made in memory; --print-profile prints it")
+	}
+	if len(p.Overridden) > 0 {
+		t.pair("overridden", "by "+strings.Join(p.Overridden, ", "))
+	}
 	t.pair("model", fmt.Sprintf("%s · %s · %s parameters · %s", m.Source, m.Architecture, short(m.Weights), m.Dtype))
 	t.pair("", fmt.Sprintf("%d layers, hidden %s, heads %d/%d × %d, vocabulary %s, up to %s tokens",
 		m.Layers, Group(int64(m.Hidden)), m.Heads, m.KVHeads, m.HeadDim, Group(int64(m.Vocab)), Group(int64(m.Longest))))

@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"os"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
 	"vapp.dev/appliance/starter"
+	"vapp.dev/schema"
 )
 
 // argHelp describes the argument of the commands that take a profile or a model.
@@ -25,14 +26,19 @@ type argUse struct {
 }
 
 // profileFlags adds the flags of commands that take a profile or a model.
-func profileFlags(c *cobra.Command) {
+// serve: the command starts or plans a server.
+func profileFlags(c *cobra.Command, serve bool) {
 	c.Flags().Bool("print-profile", false, "print the profile and exit")
+	setFlags(c, serve)
 }
 
 // profileArg resolves the argument of a command: a profile, or a model, for which it makes a
 // profile. It returns the path and the machine for appliance.Prepare, New and Obtain, with what
 // the flags of profileFlags set.
 func profileArg(c *cobra.Command, arg string, m appliance.Machine, use argUse) (path string, _ appliance.Machine, err error) {
+	if m.Set, err = overrides(c); err != nil {
+		return "", m, err
+	}
 	s, err := starter.Find(arg)
 	if err != nil {
 		return "", m, err
@@ -58,15 +64,14 @@ func profileArg(c *cobra.Command, arg string, m appliance.Machine, use argUse) (
 
 // printProfile prints the text of the profile and ends the command.
 func printProfile(c *cobra.Command, path string, m appliance.Machine) error {
-	text := m.Text
-	if text == nil {
-		p, err := m.Load(path)
-		if err != nil {
-			return err
+	for _, o := range m.Set {
+		if schema.Secret(o.Path) {
+			return &usageError{fmt.Errorf("--print-profile: %s is never printed; leave it out, and write {env: \"NAME\"} or {file: \"path\"} into the profile", o.From), c.CommandPath()}
 		}
-		if text, err = os.ReadFile(p.File()); err != nil {
-			return unreadable(path, err)
-		}
+	}
+	text, err := m.PrintProfile(path)
+	if err != nil {
+		return err
 	}
 	if _, err := c.OutOrStdout().Write(text); err != nil {
 		return err

@@ -53,7 +53,7 @@ model length fit at once.
 	c.Flags().StringVar(&over, "over", "", "devices to plan for, separated by commas; default: every GPU of the catalogue")
 	c.Flags().StringVar(&config, "config", "", "plan the model of this config.json, or of the config.json in this folder")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	profileFlags(c)
+	profileFlags(c, false)
 	return c
 }
 

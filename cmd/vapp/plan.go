@@ -72,7 +72,7 @@ weights.attention, concurrency, …), --compat RELEASE what vLLM would log.
 	target.flags(c)
 	target.configFlag(c)
 	backendFlag(c, &target.backend)
-	profileFlags(c)
+	profileFlags(c, true)
 	return c
 }
 

@@ -78,7 +78,7 @@ the finished results and exits with code 130.
 	flags.StringVarP(&o.output, "output", "o", "", "file for the results, as JSON Lines")
 	flags.BoolVar(&o.offline, "offline", false, offlineFlag)
 	backendFlag(c, &o.backend)
-	profileFlags(c)
+	profileFlags(c, false)
 	samplingFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		form := batch.Form{Raw: o.raw, System: o.system, Params: samplingParams(c)}

@@ -54,7 +54,7 @@ With --locked give a profile.`,
 	c.Flags().BoolVar(&locked, "locked", false, "refuse a server that differs from the profile's lock file")
 	c.Flags().BoolVar(&offline, "offline", false, offlineFlag)
 	backendFlag(c, &backend)
-	profileFlags(c)
+	profileFlags(c, true)
 	return c
 }
 
@@ -80,6 +80,9 @@ func up(c *cobra.Command, arg string, machine appliance.Machine, locked, offline
 	})
 	if stopped || err != nil {
 		return err
+	}
+	if locked && len(machine.Set) > 0 {
+		return &usageError{fmt.Errorf("--locked: %s changes the profile that was locked; write it into the profile and run `vapp lock`", machine.Set[0].From), c.CommandPath()}
 	}
 	if locked && machine.Text != nil {
 		return &usageError{fmt.Errorf("--locked: %q is a model and has no lock file; give a profile (`vapp init DIR --model %s` writes one)", arg, arg), c.CommandPath()}
