@@ -19,6 +19,7 @@ type Scope uint8
 const (
 	ForMachine Scope = iota // the machine
 	ForDevices              // any device of a list: nothing in it depends on the machine
+	ForFile                 // the machine, as a file of a folder of profiles
 )
 
 // MadeName returns what messages call the profile that is made for the source.
@@ -53,7 +54,11 @@ func (m Machine) MakeProfile(s starter.Source, scope Scope) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return starter.Profile{Source: s, Fields: madeFields(in, figures)}.Text(), nil
+	made := starter.Profile{Source: s, Fields: madeFields(in, figures)}
+	if scope == ForFile {
+		made.Package = schema.Package
+	}
+	return made.Text(), nil
 }
 
 // madeFields returns the fields that depend on the model and the machine, with their reasons.
@@ -82,7 +87,11 @@ func madeFields(in plan.Inputs, f plan.Start) []starter.Field {
 	if in.Model.Pooling != nil {
 		return list
 	}
-	return append(list, starter.ParserFields(starter.ParsersOf(c.Architecture, in.Model.Checkpoint.ChatTemplate()))...)
+	template := in.Model.Checkpoint.ChatTemplate()
+	if in.Model.Where == engine.FromCatalogue || in.Model.Source.Config != "" {
+		template = "" // it is that of dummy weights
+	}
+	return append(list, starter.ParserFields(starter.ParsersOf(c.Architecture, template))...)
 }
 
 func size(n int64) string { return fmt.Sprintf("%q", schema.Bytes(n)) }

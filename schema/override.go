@@ -226,9 +226,14 @@ func nested(list []string, value ast.Expr) *ast.File {
 	var decl ast.Decl
 	for i, l := range slices.Backward(list) {
 		var label ast.Label = ast.NewString(l)
+		at := token.Blank
+		if i == 0 {
+			at = token.Newline
+		}
 		if ast.IsValidIdent(l) && !strings.HasPrefix(l, "_") && !strings.HasPrefix(l, "#") {
 			label = ast.NewIdent(l)
 		}
+		ast.SetPos(label, at.Pos()) // so that it is printed as a: b: value
 		f := &ast.Field{Label: label, Value: value}
 		if i < len(list)-1 {
 			f.Value = &ast.StructLit{Elts: []ast.Decl{decl}}

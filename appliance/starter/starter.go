@@ -17,8 +17,9 @@ import (
 
 // Profile is what a made profile says.
 type Profile struct {
-	Source Source
-	Fields []Field
+	Source  Source
+	Package string // of CUE; "": none
+	Fields  []Field
 }
 
 // Field is a value and why it was chosen.
@@ -33,6 +34,9 @@ type Field struct {
 func (p Profile) Text() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "// A profile for %s, made by vapp.\n// docs/reference/profile.md has every field with its meaning and default; `vapp vet` checks\n// an edited profile.\n", comment(p.Source.Arg))
+	if p.Package != "" {
+		fmt.Fprintf(&b, "package %s\n\n", p.Package)
+	}
 	fmt.Fprintf(&b, "import %s\n\nschema.#Profile & {\n", quote(schema.ImportPath))
 	for _, f := range p.all() {
 		for _, line := range wrap(comment(f.Why), 92) {

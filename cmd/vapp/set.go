@@ -99,7 +99,10 @@ func overrides(c *cobra.Command) ([]schema.Override, error) {
 	for i, a := range all {
 		for _, b := range all[:i] {
 			if schema.Overlap(a.Path, b.Path) {
-				return refuse("%s and %s set the same field; give one of them", b.From, a.From)
+				if a.Path == b.Path {
+					return refuse("%s and %s set the same field; give one of them", b.From, a.From)
+				}
+				return refuse("%s and %s exclude each other, as %s and %s do; give one of them", b.From, a.From, b.Path, a.Path)
 			}
 		}
 	}
