@@ -35,6 +35,15 @@ func (m Machine) MakeProfile(s starter.Source, scope Scope) ([]byte, error) {
 		return nil, err
 	}
 	if scope == ForDevices {
+		model, err := m.inspect(p)
+		if missing := (*engine.MissingError)(nil); errors.As(err, &missing) {
+			return nil, &starter.UnknownError{Source: s, Path: missing.Source.Path}
+		} else if err != nil {
+			return nil, err
+		}
+		if err := model.Close(); err != nil {
+			return nil, err
+		}
 		return starter.Profile{Source: s, Fields: starter.ForDevices()}.Text(), nil
 	}
 	op, err := m.choose(p)
@@ -46,7 +55,9 @@ func (m Machine) MakeProfile(s starter.Source, scope Scope) ([]byte, error) {
 		p.Scheduler.MaxNumSeqs = plan.StartSeqs
 	}
 	in, err := m.inputs(p)
-	if err != nil {
+	if missing := (*engine.MissingError)(nil); errors.As(err, &missing) {
+		return nil, &starter.UnknownError{Source: s, Path: missing.Source.Path}
+	} else if err != nil {
 		return nil, err
 	}
 	defer in.Model.Close()
@@ -149,6 +160,6 @@ func (m Machine) Fetch(ctx context.Context, s starter.Source, c *hub.Client, wei
 
 // Unknown reports whether err is that a model is neither on this machine nor in the catalogue.
 func Unknown(err error) bool {
-	var missing *engine.MissingError
-	return errors.As(err, &missing)
+	var unknown *starter.UnknownError
+	return errors.As(err, &unknown)
 }

@@ -104,6 +104,9 @@ func (o *origin) position(path string) Position {
 		}
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
+	if o.memory {
+		return Position{File: o.name}
+	}
 	return Position{File: shown(o.name), Line: 1, Column: 1}
 }
 
@@ -112,6 +115,9 @@ func (o *origin) place(at token.Pos) Position {
 	p := at.Position()
 	if p.Filename == o.file || p.Filename == "" {
 		p.Filename = o.name
+		if o.memory {
+			return Position{File: o.name} // a line of a text that the user did not write
+		}
 	}
 	return Position{File: shown(p.Filename), Line: p.Line, Column: p.Column}
 }

@@ -21,6 +21,7 @@ const (
 	startGPULen   = 32 << 10 // tokens: a GPU's KV cache then has space for several sequences
 	startCPULen   = 8 << 10
 	startShortest = 512
+	startUsual    = 4 << 10
 	startUnknown  = 1 << 30 // bytes of KV cache on a machine whose memory is unknown
 	startRound    = 64 << 20
 )
@@ -103,6 +104,9 @@ func (w resolved) startCPU(s Start) (Start, error) {
 		w.utilization = 1
 		w.in.Facts.TotalBytes = s.Memory / 100 * int64(percent)
 		for _, tokens := range lengths {
+			if percent < 90 && tokens < startUsual && tokens < lengths[0] {
+				break // rather more memory than a shorter length
+			}
 			kv, whole, err := w.startKV(tokens)
 			var short *shortError
 			if errors.As(err, &short) {

@@ -206,3 +206,19 @@ func absolute(path string) string {
 	}
 	return path
 }
+
+// UnknownError reports that a model is neither on this machine nor in the catalogue, so that no
+// profile can be made for it. It is one line.
+type UnknownError struct {
+	Source Source
+	Path   string // where a file or folder was looked for
+}
+
+func (e *UnknownError) Error() string {
+	hint := `"vapp models" lists it`
+	if near := models.Suggest(e.Source.Repo); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return fmt.Sprintf("%q: no file or folder %s, no such model in the Hugging Face cache, and none in the catalogue; fetch it with `vapp pull %s`, or plan its config.json with --config; %s",
+		e.Source.Arg, e.Path, e.Source.Arg, hint)
+}
