@@ -139,3 +139,40 @@ func TestOverridePolicy(t *testing.T) {
 }
 
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
+
+// FuzzOverride checks that no argument of --set breaks the reader: it is refused in one line, or the
+// profile has it, and prints as a text that means the same.
+func FuzzOverride(f *testing.F) {
+	for _, s := range []string{
+		"scheduler.maxNumSeqs=8", "maxModelLen=8K", "serve.host=0.0.0.0", `require.concurrency.">=8"=1K`, `sampling={temperature: 0, topP: 0.5}`,
+		`serve.servedModelName=["a","b"]`, "memory.kvCache=1GiB", "name=\"x\"", "a.b.c=1", "serve=5", "#x=1", "_x=1", "=", ".", `""=1`, "name=\\(x)", "name={#a: 1}",
+		"serve.apiKeys=[{env: \"X\"}]", "model=_|_", "name=[if true {1}]", "name=a\nb", "cpu=null", "x-y=1", "require.concurrency={\">=1\": 64}", "speculative.numTokens=2",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := ParseOverride(text)
+		if err != nil {
+			if _, ok := err.(*OverrideError); !ok || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		in := Input{Path: "p", Text: []byte(plainProfile), Set: []Override{o}}
+		r := in.Read()
+		if r.Err != nil {
+			if _, ok := r.Err.(*Error); !ok {
+				t.Fatalf("%q: %v", text, r.Err)
+			}
+			return
+		}
+		out, err := in.Format()
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		again := Input{Path: "p", Text: out}.Read()
+		if again.Err != nil || again.Profile.Hash() != r.Profile.Hash() {
+			t.Fatalf("%q: %v\n%s", text, again.Err, out)
+		}
+	})
+}
