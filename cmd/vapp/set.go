@@ -19,20 +19,20 @@ type shorthand struct {
 }
 
 var shorthands = []shorthand{
-	{flag: "port", path: "serve.port", help: "port to listen on; 0: any free port", serve: true},
-	{flag: "host", path: "serve.host", help: "host to listen on", serve: true},
-	{flag: "served-model-name", path: "serve.servedModelName", help: "model name that requests give; may be repeated or have commas", serve: true, list: true, comma: true},
-	{flag: "api-key", path: "serve.apiKeys", help: "key that clients must send; may be repeated; never printed", serve: true, list: true},
-	{flag: "max-model-len", path: "maxModelLen", help: "tokens of a prompt and its reply: 8192, 8K (1024-fold), 8k (1000-fold) or auto"},
-	{flag: "max-num-seqs", path: "scheduler.maxNumSeqs", help: "sequences that run at the same time"},
-	{flag: "kv-cache-memory", path: "memory.kvCache", help: "size of the KV cache: bytes, or such as 4GiB"},
-	{flag: "gpu-memory-utilization", path: "memory.utilization", help: "share of the device's memory that the server may take, such as 0.9"},
+	{flag: "port", path: "serve.port", help: "`port` to listen on; 0: any free port", serve: true},
+	{flag: "host", path: "serve.host", help: "`host` to listen on", serve: true},
+	{flag: "served-model-name", path: "serve.servedModelName", help: "model `name` that requests give; may be repeated or have commas", serve: true, list: true, comma: true},
+	{flag: "api-key", path: "serve.apiKeys", help: "`key` that clients must send; may be repeated; never printed", serve: true, list: true},
+	{flag: "max-model-len", path: "maxModelLen", help: "`tokens` of a prompt and its reply: 8192, 8K (1024-fold), 8k (1000-fold) or auto"},
+	{flag: "max-num-seqs", path: "scheduler.maxNumSeqs", help: "`sequences` that run at the same time"},
+	{flag: "kv-cache-memory", path: "memory.kvCache", help: "size of the KV cache: `bytes`, or such as 4GiB"},
+	{flag: "gpu-memory-utilization", path: "memory.utilization", help: "`share` of the device's memory that the server may take, such as 0.9"},
 }
 
 // setFlags adds --set and the shorthands that mean something to the command; serve: also those of
 // the HTTP server.
 func setFlags(c *cobra.Command, serve bool) {
-	c.Flags().StringArray("set", nil, "replace a field of the profile: path=value, such as scheduler.maxNumSeqs=8; may be repeated")
+	c.Flags().StringArray("set", nil, "replace a field of the profile: `path=value`, such as scheduler.maxNumSeqs=8; may be repeated")
 	for _, s := range shorthands {
 		if s.serve && !serve {
 			continue
