@@ -93,12 +93,12 @@ func join(path, label string) string {
 // position returns the position of the field, which is that of its override, else of the nearest field that contains it,
 // else the start of the file.
 func (o *origin) position(path string) Position {
-	for path != "" {
-		for _, s := range o.set {
-			if s.Path == path {
-				return Position{File: s.From}
-			}
+	for _, s := range o.set {
+		if path == s.Path || inside(path, s.Path) {
+			return Position{File: s.From}
 		}
+	}
+	for path != "" {
 		if s := o.assigned[path]; len(s) > 0 {
 			return o.place(s[0].label)
 		}

@@ -46,6 +46,11 @@ func profileArg(c *cobra.Command, arg string, m appliance.Machine, use argUse) (
 	printed, _ := c.Flags().GetBool("print-profile") // false where a command lacks the flag
 	path = arg
 	if s.Kind != starter.ProfileFile {
+		for _, o := range m.Set {
+			if schema.Overlap(o.Path, "model.source") || schema.Overlap(o.Path, "model.revision") {
+				return "", m, &usageError{fmt.Errorf("%q and %s both name the model; give one of them", arg, o.From), c.CommandPath()}
+			}
+		}
 		path = appliance.MadeName(s)
 		if m.Text, err = m.MakeProfile(s, use.scope); appliance.Unknown(err) && use.fetch {
 			client := m.Hub
