@@ -175,7 +175,9 @@ var rules = map[string]rule{
 	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
 	"appliance/hub":         {modules: []string{"golang.org/x/sys"}},
 	"appliance/hub/hubtest": {},
-	"appliance/metrics":     {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
+	// What a command line names, and the text of a profile for it.
+	"appliance/starter": {parts: []string{"schema", "appliance/hub", "engine/models"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
 	"appliance": {
 		parts: []string{
 			"schema", "appliance/...", "engine",

@@ -37,26 +37,38 @@ type Machine struct {
 	// Config is a config.json, or a directory with one, to plan instead of the
 	// profile's model; "": none.
 	Config string
+	// Text is the profile, in place of a file; its path is then what messages call it. nil: the
+	// profile is read from its path.
+	Text []byte
+	// Set replaces values of the profile.
+	Set []schema.Override
 	// Hub is the cache of the Hugging Face hub; the zero Settings have none.
 	Hub hub.Settings
 }
 
-// Load reads the profile at path, with the machine's Backend.
+// Load reads the profile at path, or the machine's Text, with the machine's Set and Backend.
 func (m Machine) Load(path string) (*schema.Profile, error) {
-	p, err := schema.Load(path)
-	if err == nil && m.Backend != "" {
-		p.Backend = m.Backend
-	}
-	return p, err
+	r := m.Read(path)
+	return r.Profile, r.Err
 }
 
 // Read is Load for reloads: the Reading also has the valid parts of a rejected profile.
 func (m Machine) Read(path string) *schema.Reading {
-	r := schema.Read(path)
+	r := m.read(path)
 	if r.Profile != nil && m.Backend != "" {
 		r.Profile.Backend = m.Backend
 	}
 	return r
+}
+
+func (m Machine) read(path string) *schema.Reading {
+	return schema.Input{Path: path, Text: m.Text, Set: m.Set}.Read()
+}
+
+// PrintProfile returns the text of the profile at path, or of the machine's Text, with the machine's
+// Set in it.
+func (m Machine) PrintProfile(path string) ([]byte, error) {
+	return schema.Input{Path: path, Text: m.Text, Set: m.Set}.Format()
 }
 
 // Prepare loads the profile at path, inspects its model and plans it for the

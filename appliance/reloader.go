@@ -139,8 +139,8 @@ func (r *reloader) load() {
 // readProfile reads the profile. It first reads the file itself with r.read, which tests
 // replace.
 func (r *reloader) readProfile() *schema.Reading {
-	file := r.a.live.Load().profile.File()
-	if _, err := r.read(file); err != nil && transient(err) {
+	p := r.a.live.Load().profile
+	if _, err := r.read(p.File()); !p.InMemory() && err != nil && transient(err) {
 		return &schema.Reading{Err: fmt.Errorf("%s: %w", r.a.cfg.Profile, err)}
 	}
 	return r.a.cfg.Machine.Read(r.a.cfg.Profile)

@@ -58,7 +58,7 @@ type Problem struct {
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.Pos.String() + ": ")
-	if p.Path != "" {
+	if p.Path != "" && !strings.HasPrefix(p.Pos.File, "--set "+p.Path+"=") {
 		b.WriteString(p.Path + ": ")
 	}
 	b.WriteString(p.Message)

@@ -22,11 +22,27 @@ const bareModule = "module: \"profile.local\"\nlanguage: version: \"v0.16.0\"\n"
 // maxImports bounds the imports that otherImports tries.
 const maxImports = 64
 
+// document is the text of a profile or a policy.
+type document struct {
+	name   string // its file, or with memory what messages call it
+	data   []byte
+	memory bool // in no file: imports and policies are those of the working directory
+	set    []Override
+}
+
+// memoryFile is the file in the working directory that a profile in memory would be.
+const memoryFile = "profile-in-memory.cue"
+
 // instance parses the profile and everything that it imports. The schema is an in-memory
 // overlay over the folder.
-func instance(name string, data []byte) (origin, *build.Instance, error) {
-	src := origin{name: name}
-	file, err := filepath.Abs(name)
+func instance(doc document) (origin, *build.Instance, error) {
+	name, data := doc.name, doc.data
+	src := origin{name: name, memory: doc.memory, folder: filepath.Dir(name), set: doc.set}
+	at := name
+	if doc.memory {
+		at, src.folder = memoryFile, "."
+	}
+	file, err := filepath.Abs(at)
 	if err != nil {
 		return src, nil, problem(Unreadable, name, "%v", err)
 	}

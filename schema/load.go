@@ -40,6 +40,9 @@ func readFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, problem(Unreadable, name, "%v", reason(err))
 	}
+	if bytes.HasPrefix(data, []byte("GGUF")) {
+		return nil, problem(Invalid, name, "a GGUF model, not a profile; `vapp init DIR --model FILE` makes a profile for it")
+	}
 	return data, nil
 }
 
@@ -86,7 +89,7 @@ func reason(err error) error {
 // refused before it (see guard.go and complexity.go). An evaluation that still takes
 // longer than five seconds is refused as TooLarge; its goroutine ends with it.
 func Parse(name string, data []byte) (*Profile, error) {
-	r := readText(name, data)
+	r := document{name: name, data: data}.read()
 	return r.Profile, r.Err
 }
 
@@ -119,9 +122,9 @@ func within[T any](name string, evaluate func() (T, error)) (T, error) {
 }
 
 // resolve converts the evaluated value into a Profile.
-func (x *explainer) resolve(name string, data []byte, v cue.Value) (*Profile, error) {
+func (x *explainer) resolve(doc document, v cue.Value) (*Profile, error) {
 	if list := x.check(v); len(list) > 0 {
-		return nil, newError((&search{name: name, text: bytes.Clone(data)}).run(x, list))
+		return nil, newError((&search{doc: doc, text: bytes.Clone(doc.data)}).run(x, list))
 	}
 	text, err := v.MarshalJSON()
 	if err != nil {
@@ -131,23 +134,28 @@ func (x *explainer) resolve(name string, data []byte, v cue.Value) (*Profile, er
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(p); err != nil {
-		return nil, problem(Invalid, name, "%v", err)
+		return nil, problem(Invalid, doc.name, "%v", err)
 	}
 	return p, nil
 }
 
 // evaluate builds the instance and unifies it with #Profile. With an error, only the
 // origin of the explainer is set.
-func evaluate(name string, data []byte) (*explainer, cue.Value, error) {
-	src, inst, err := instance(name, data)
+func evaluate(doc document) (*explainer, cue.Value, error) {
+	src, inst, err := instance(doc)
 	if err != nil {
 		return &explainer{src: src}, cue.Value{}, err
+	}
+	if len(doc.set) > 0 {
+		if _, err := src.override(inst, doc.set); err != nil {
+			return &explainer{src: src}, cue.Value{}, err
+		}
 	}
 	ctx := cuecontext.New()
 	v := ctx.BuildInstance(inst) // before the schema, so that an imported schema is built once
 	lang, err := languageOf(ctx, inst)
 	if err != nil {
-		return &explainer{src: src}, v, problem(Unreadable, name, "embedded schema: %v", err)
+		return &explainer{src: src}, v, problem(Unreadable, doc.name, "embedded schema: %v", err)
 	}
 	src.read(inst)
 	return &explainer{lang: lang, src: src}, v.Unify(lang.profile), nil

@@ -14,7 +14,10 @@ import (
 // origin holds the files of a profile and the positions of its fields.
 type origin struct {
 	name     string // as the caller passed it
-	file     string // absolute
+	file     string // absolute; of a profile in memory the file that it would be
+	memory   bool   // the profile is in no file
+	folder   string // of file, as messages show it
+	set      []Override
 	root     string // the module root, or the file's folder
 	schema   string // the folder of the schema's overlay
 	assigned map[string][]assignment
@@ -87,14 +90,22 @@ func join(path, label string) string {
 	return path + "." + label
 }
 
-// position returns the position of the field, else of the nearest field that contains it,
+// position returns the position of the field, which is that of its override, else of the nearest field that contains it,
 // else the start of the file.
 func (o *origin) position(path string) Position {
+	for _, s := range o.set {
+		if path == s.Path || inside(path, s.Path) {
+			return Position{File: s.From}
+		}
+	}
 	for path != "" {
 		if s := o.assigned[path]; len(s) > 0 {
 			return o.place(s[0].label)
 		}
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+	if o.memory {
+		return Position{File: o.name}
 	}
 	return Position{File: shown(o.name), Line: 1, Column: 1}
 }
@@ -104,6 +115,9 @@ func (o *origin) place(at token.Pos) Position {
 	p := at.Position()
 	if p.Filename == o.file || p.Filename == "" {
 		p.Filename = o.name
+		if o.memory {
+			return Position{File: o.name} // a line of a text that the user did not write
+		}
 	}
 	return Position{File: shown(p.Filename), Line: p.Line, Column: p.Column}
 }

@@ -42,11 +42,23 @@ func (p *Profile) Policies() []string { return slices.Clone(p.origin.policies) }
 
 // Files returns the files of a Reading.
 func (p *Profile) Files() []string {
-	return append(append([]string{p.origin.file}, p.origin.policies...), p.origin.imported...)
+	return append(append(p.origin.files(), p.origin.policies...), p.origin.imported...)
 }
 
 // Folders returns the folders of a Reading.
 func (p *Profile) Folders() []string { return slices.Clone(p.origin.packages) }
 
-// File returns the absolute path of the profile's own file.
+// files returns the profile's own file, if it has one.
+func (o *origin) files() []string {
+	if o.memory {
+		return nil
+	}
+	return []string{o.file}
+}
+
+// InMemory reports whether the profile is in no file.
+func (p *Profile) InMemory() bool { return p.origin.memory }
+
+// File returns the absolute path of the profile's own file; of a profile in memory, that of
+// the file in the working directory that it would be.
 func (p *Profile) File() string { return p.origin.file }

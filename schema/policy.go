@@ -42,7 +42,7 @@ type policy struct {
 // system. The paths in there are relative if the profile's is.
 func policyFiles(src *origin) (there, all []string, err error) {
 	stop := moduleRoot(filepath.Dir(src.file))
-	name := filepath.Dir(src.name)
+	name := src.folder
 	for dir := filepath.Dir(src.file); len(all) < maxParents; dir, name = filepath.Dir(dir), filepath.Join(name, "..") {
 		file := filepath.Join(name, PolicyFile)
 		at := filepath.Join(dir, PolicyFile)
@@ -92,7 +92,7 @@ func readPolicy(lang *language, name string) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, inst, err := instance(name, data)
+	src, inst, err := instance(document{name: name, data: data})
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,24 @@ type Reading struct {
 	Folders []string
 }
 
+// Input names a profile to read.
+type Input struct {
+	Path string // a file or a folder, as for Load; with Text what messages call the profile
+	// Text is a profile that is in no file; nil: it is read from Path. Imports, policies and
+	// relative paths are those of a file in the working directory.
+	Text []byte
+	Set  []Override
+}
+
 // Read is Load, and also returns the files and the Access of a profile that Load refuses.
-func Read(path string) *Reading {
+func Read(path string) *Reading { return Input{Path: path}.Read() }
+
+// Read reads the profile as the function Read does, with the input's overrides.
+func (in Input) Read() *Reading {
+	if in.Text != nil {
+		return document{name: in.Path, data: in.Text, memory: true, set: in.Set}.read()
+	}
+	path := in.Path
 	file, err := profileFile(path)
 	if err == nil && filepath.Base(file) == PolicyFile {
 		err = problem(Invalid, file, "a policy, not a profile; name a profile below it")
@@ -36,7 +52,7 @@ func Read(path string) *Reading {
 	}
 	r := &Reading{Err: err}
 	if err == nil {
-		r = readText(file, data)
+		r = document{name: file, data: data, set: in.Set}.read()
 	}
 	if at, err := filepath.Abs(path); err == nil && file != path {
 		r.Folders = append(r.Folders, at)
@@ -47,21 +63,22 @@ func Read(path string) *Reading {
 	return r
 }
 
-// readText is Parse that returns a Reading.
-func readText(name string, data []byte) *Reading {
-	r, err := within(name, func() (*Reading, error) { return evaluated(name, data), nil })
+// read evaluates the document within the time limit.
+func (doc document) read() *Reading {
+	r, err := within(doc.name, func() (*Reading, error) { return evaluated(doc), nil })
 	if err != nil {
 		r = &Reading{Err: err}
 	}
+	r.Err = placed(r.Err, doc.set)
 	return r
 }
 
 // evaluated reads a profile; if it is refused, at least its keys and its certificate.
-func evaluated(name string, data []byte) *Reading {
+func evaluated(doc document) *Reading {
 	r := &Reading{}
-	x, v, err := evaluate(name, data)
+	x, v, err := evaluate(doc)
 	if err == nil {
-		r.Profile, err = x.resolve(name, data, v)
+		r.Profile, err = x.resolve(doc, v)
 	}
 	names, all, refused := policyFiles(&x.src)
 	if r.Profile != nil && refused == nil {
@@ -70,7 +87,7 @@ func evaluated(name string, data []byte) *Reading {
 	} else if err == nil {
 		err = refused
 	}
-	r.Files = append(append([]string{x.src.file}, all...), x.src.imported...)
+	r.Files = append(append(x.src.files(), all...), x.src.imported...)
 	r.Folders = x.src.packages
 	switch {
 	case err == nil:

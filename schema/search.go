@@ -16,7 +16,7 @@ const maxRounds = 24
 // wrong parts of the text, without changing the positions of the rest, and evaluates it
 // again until no new errors appear.
 type search struct {
-	name     string
+	doc      document
 	text     []byte
 	gone     erased
 	list     []Problem
@@ -35,14 +35,16 @@ func (s *search) run(x *explainer, first []Problem) []Problem {
 		if !s.blank(x, s.report(found)) {
 			return s.list
 		}
-		next, v, err := evaluate(s.name, s.text)
+		doc := s.doc
+		doc.data = s.text
+		next, v, err := evaluate(doc)
 		if err != nil {
 			return s.list // the blanked text means something else; report the problems found so far
 		}
 		next.gone = s.gone
 		x, found = next, next.check(v)
 	}
-	return append(s.list, Problem{Kind: TooLarge, Pos: Position{File: shown(s.name)},
+	return append(s.list, Problem{Kind: TooLarge, Pos: Position{File: shown(s.doc.name)},
 		Message: "there may be more errors behind these; mend these first"})
 }
 
@@ -70,9 +72,18 @@ func (s *search) blank(x *explainer, wrong []Problem) bool {
 		wrong = append(wrong, Problem{Kind: Invalid, Path: path})
 	}
 	for _, p := range wrong {
+		kept := len(s.doc.set)
+		s.doc.set = slices.DeleteFunc(slices.Clone(s.doc.set), func(o Override) bool { return o.caused(p) })
+		changed = changed || len(s.doc.set) < kept
 		assigned := x.src.assigned[p.Path]
 		if _, twice := s.gone[p.Path]; twice || p.Path == "" || len(assigned) == 0 {
 			continue
+		}
+		assigned = slices.DeleteFunc(slices.Clone(assigned), func(a assignment) bool {
+			return a.whole.Pos().Filename() != x.src.file || a.value.Pos().Filename() != x.src.file
+		})
+		if len(assigned) == 0 {
+			continue // an override
 		}
 		s.gone[p.Path] = ""
 		for _, at := range assigned {

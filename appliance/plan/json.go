@@ -15,6 +15,8 @@ const Version = 2
 type document struct {
 	Version       int                    `json:"version"`
 	Profile       string                 `json:"profile"`
+	InMemory      bool                   `json:"in_memory"`
+	Overridden    []string               `json:"overridden"`
 	Verdict       Verdict                `json:"verdict"`
 	Model         Model                  `json:"model"`
 	Backend       string                 `json:"backend"`
@@ -93,7 +95,7 @@ type choice struct {
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	o := p.Options
 	d := document{
-		Version: Version, Profile: p.Profile, Verdict: p.Verdict(), Model: p.Model, Backend: p.Backend, Machine: p.Facts,
+		Version: Version, Profile: p.Profile, InMemory: p.InMemory, Overridden: append([]string{}, p.Overridden...), Verdict: p.Verdict(), Model: p.Model, Backend: p.Backend, Machine: p.Facts,
 		Options: options{
 			o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, word(o.KVFormat), o.KVBytes, o.PrefixCaching,
 			o.ChunkedPrefill, o.Overlap, o.Policy.String(), o.ITLTarget.Seconds(), o.Backend.Threads, o.Backend.HTTPShare, o.Backend.Variant,

@@ -31,15 +31,18 @@ type Inputs struct {
 
 // Plan is the memory and the capacity of a server. It is immutable.
 type Plan struct {
-	Profile  string // name of the profile
-	Model    Model
-	Backend  string
-	Facts    backend.Facts
-	Options  engine.Options  // options of the engine
-	Account  *engine.Account // memory of the engine with Options
-	Ledger   Ledger
-	Budget   Budget
-	Capacity Capacity
+	Profile string // name of the profile
+	// Overridden are the flags that replace values of the profile; InMemory: it is in no file.
+	Overridden []string
+	InMemory   bool
+	Model      Model
+	Backend    string
+	Facts      backend.Facts
+	Options    engine.Options  // options of the engine
+	Account    *engine.Account // memory of the engine with Options
+	Ledger     Ledger
+	Budget     Budget
+	Capacity   Capacity
 	// Choices are the decisions with their reasons: the backend's choices, and the planner's
 	// own, such as the KV cache's format.
 	Choices []backend.Choice
@@ -134,6 +137,10 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
 		Options: s.options, Account: &acct, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
 		Ranks: ranks(w.in.Model.Source.Build), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
+		InMemory: w.in.Profile.InMemory(),
+	}
+	for _, o := range w.in.Profile.Overrides() {
+		p.Overridden = append(p.Overridden, o.From)
 	}
 	if total := p.Ledger.Total(); p.Budget.Bytes > 0 && total > p.Budget.Bytes {
 		return nil, fmt.Errorf("plan: the ledger sums to %d bytes, above its budget of %d", total, p.Budget.Bytes)

@@ -108,6 +108,12 @@ func (p *Plan) parts(t *text) {
 
 func (p *Plan) head(t *text, verbose bool) {
 	m, f := p.Model, p.Facts
+	if p.InMemory {
+		t.pair("profile", "made in memory; --print-profile prints it")
+	}
+	if len(p.Overridden) > 0 {
+		t.pair("overridden", "by "+strings.Join(p.Overridden, ", "))
+	}
 	t.pair("model", fmt.Sprintf("%s · %s · %s parameters · %s", m.Source, m.Architecture, short(m.Weights), m.Dtype))
 	if verbose {
 		t.pair("", fmt.Sprintf("%d layers, hidden %s, heads %d/%d × %d, vocabulary %s, up to %s tokens",

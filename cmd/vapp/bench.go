@@ -27,7 +27,7 @@ func newBench() *cobra.Command {
 	}
 	o := engineFlags{}
 	eng := &cobra.Command{
-		Use:   "engine PROFILE...",
+		Use:   "engine PROFILE|MODEL...",
 		Short: "Prefill and decode speed of the engine itself, without HTTP",
 		Long: `Measures for each profile: the limits of this machine (read bandwidth and
 multiply-add rate), then the prefill and decode speed of the engine in tokens per
@@ -45,8 +45,10 @@ one generated token; "16x128+64" is 16 concurrent streams of 128 and 64; "1+128"
 almost no prompt.
 If it is interrupted or the device fails, it prints the rows measured so far.
 --turns loads the model, then runs the last row once for each line on standard input
-and prints a line of JSON after each, to alternate with another engine.`,
-		Args: needArgs(1, -1, "profiles"),
+and prints a line of JSON after each, to alternate with another engine.
+
+` + argHelp,
+		Args: needArgs(1, -1, "profiles or models"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.turns && (o.OpTimes || c.Flags().Changed("repeat") || len(args) > 1) {
 				return &usageError{errors.New("--turns: give one profile, and neither --profile nor --repeat"), c.CommandPath()}
@@ -72,6 +74,7 @@ and prints a line of JSON after each, to alternate with another engine.`,
 	eng.Flags().BoolVar(&o.Eager, "eager", false, "run without CUDA graphs, whatever the profile's cudagraph.mode")
 	eng.Flags().BoolVar(&o.limits, "limits", true, "measure the limits of the machine; --limits=false omits them and all shares")
 	eng.Flags().BoolVar(&o.turns, "turns", false, "run the last row once for each line on standard input, and print JSON")
+	profileFlags(eng, false)
 	bench.AddCommand(newBenchServe(), newBenchLatency(), newBenchThroughput(), newBenchCompare(), eng)
 	return bench
 }
@@ -110,16 +113,20 @@ func vllmWords(args []string) []string {
 }
 
 // run measures one profile and prints the report, or takes turns.
-func (o engineFlags) run(ctx context.Context, c *cobra.Command, path string) error {
+func (o engineFlags) run(ctx context.Context, c *cobra.Command, arg string) error {
+	path, m, err := profileArg(c, arg, localMachine(), argUse{})
+	if err != nil {
+		return err
+	}
 	w := c.OutOrStdout()
 	o.Progress = loadProgress(os.Stderr)
 	if o.turns {
-		return enginebench.Turns(ctx, path, localMachine(), o.Options, c.InOrStdin(), w)
+		return enginebench.Turns(ctx, path, m, o.Options, c.InOrStdin(), w)
 	}
 	if o.limits {
 		o.Limits = measureLimits
 	}
-	r, err := enginebench.Run(ctx, path, localMachine(), o.Options)
+	r, err := enginebench.Run(ctx, path, m, o.Options)
 	if r == nil {
 		return err
 	}

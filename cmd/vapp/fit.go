@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -12,26 +11,31 @@ import (
 	"vapp.dev/appliance"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine/backend/devices"
-	"vapp.dev/engine/models"
-	"vapp.dev/schema"
 )
 
 func newFit() *cobra.Command {
 	var over, config string
 	var json bool
 	c := &cobra.Command{
-		Use:   "fit MODEL|PROFILE",
+		Use:   "fit PROFILE|MODEL",
 		Short: "Show on which devices a model or a profile fits, and its capacity there",
-		Long: `Fit plans a profile, or a model of the catalogue (vapp models) with default
-options, for every device of a list: all GPUs of the catalogue (vapp devices),
-or those of --over. Each row is a separate plan: weights, KV cache, the longest
+		Long: `Fit plans a profile, or a model with default options, for every device of a list:
+all GPUs of the catalogue (vapp devices), or those of --over. Each row is a separate plan: weights, KV cache, the longest
 sequence that fits, and how many sequences of 4K tokens, 32K tokens and the
 model length fit at once. Memory limits a count and the model the longest
 sequence, unless a mark says otherwise. A length that no sequence may have, and
-a profile that does not fit, has "-".`,
-		Args: needArgs(1, 1, "one model or profile"),
+a profile that does not fit, has "-".
+
+` + argHelp,
+		Args: needArgs(1, 1, "one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := profileOrModel(args[0])
+			m := localMachine()
+			m.Config = config
+			path, m, err := profileArg(c, args[0], m, argUse{scope: appliance.ForDevices})
+			if err != nil {
+				return err
+			}
+			p, err := m.Load(path)
 			if err != nil {
 				return err
 			}
@@ -39,8 +43,6 @@ a profile that does not fit, has "-".`,
 			if err != nil {
 				return err
 			}
-			m := localMachine()
-			m.Config = config
 			rows, err := appliance.Fit(p, m, list)
 			if err != nil {
 				return err
@@ -54,27 +56,8 @@ a profile that does not fit, has "-".`,
 	c.Flags().StringVar(&over, "over", "", "devices to plan for, separated by commas; default: every GPU of the catalogue")
 	c.Flags().StringVar(&config, "config", "", "plan the model of this config.json, or of the config.json in this folder")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	profileFlags(c, false)
 	return c
-}
-
-// profileOrModel loads the profile at path arg, or makes a default profile for the model of that
-// name.
-func profileOrModel(arg string) (*schema.Profile, error) {
-	if st, err := os.Stat(arg); err == nil && !st.IsDir() || strings.HasSuffix(arg, ".cue") {
-		return schema.Load(arg)
-	}
-	e, known, err := models.FindEntry(arg)
-	if err != nil {
-		return nil, err
-	}
-	if !known {
-		hint := "\"vapp models\" lists them"
-		if near := models.Suggest(arg); len(near) > 0 {
-			hint = "did you mean " + strings.Join(near, ", ") + "?"
-		}
-		return nil, fmt.Errorf("%q is neither a profile nor a model of the catalogue; %s", arg, hint)
-	}
-	return plan.Default(e.Name)
 }
 
 // fitDevices returns the devices of --over, or all GPUs.

@@ -89,11 +89,14 @@ func newRoot() *cobra.Command {
   vapp init DIR       make a folder with a first profile
   vapp vet  PROFILE   check a profile
   vapp plan PROFILE   show the memory and the capacity of its server
-  vapp fit  MODEL     show on which devices it fits, and its capacity there
+  vapp fit  PROFILE   show on which devices it fits, and its capacity there
   vapp diff OLD NEW   show what changes between profiles, folders or commits
   vapp pull PROFILE   download its model from the Hugging Face hub
   vapp up   PROFILE   start the planned server
-  vapp run  PROFILE   answer prompts without a server`,
+  vapp run  PROFILE   answer prompts without a server
+
+plan, fit, up and run also take a model in place of a profile: a .gguf file, a
+folder, org/name of the Hugging Face hub, or a name of "vapp models".`,
 		Version:           buildVersion(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,

@@ -19,7 +19,7 @@ func newPlan() *cobra.Command {
 	var show planFlags
 	var target target
 	c := &cobra.Command{
-		Use:   "plan PROFILE",
+		Use:   "plan PROFILE|MODEL",
 		Short: "Show the memory of a server and how many requests fit",
 		Long: `Plan computes the memory of "vapp up", byte for byte, and how many requests fit,
 from the profile, the headers of the model's files and the properties of this
@@ -33,17 +33,23 @@ On a terminal the memory is drawn below the verdict (without colors if NO_COLOR 
 set). --why-not 16x32K shows what would make 16 sequences of 32K tokens fit,
 --explain ITEM how a figure was computed (kv, weights.attention, concurrency, …),
 --compat RELEASE what vLLM would log. --html writes the plan, with the answer to
-one of these, to a page in place of the text.`,
-		Args: needArgs(1, 1, "one profile"),
+one of these, to a page in place of the text.
+
+` + argHelp,
+		Args: needArgs(1, 1, "one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := target.machine(c)
 			if err = cmp.Or(err, show.check(c)); err != nil {
 				return err
 			}
-			if show.whyNot != "" {
-				return whyNot(c, args[0], m, show)
+			path, m, err := profileArg(c, args[0], m, argUse{})
+			if err != nil {
+				return err
 			}
-			p, err := appliance.Prepare(args[0], m)
+			if show.whyNot != "" {
+				return whyNot(c, path, m, show)
+			}
+			p, err := appliance.Prepare(path, m)
 			if err != nil {
 				return show.refused(c, err)
 			}
@@ -60,5 +66,6 @@ one of these, to a page in place of the text.`,
 	target.flags(c)
 	target.configFlag(c)
 	backendFlag(c, &target.backend)
+	profileFlags(c, true)
 	return c
 }

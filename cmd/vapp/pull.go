@@ -107,11 +107,11 @@ func obtain(ctx context.Context, profile string, m appliance.Machine, offline bo
 	return appliance.Obtain(ctx, profile, m, hubClient(m.Hub))
 }
 
-// obtainFirst is obtain for a server: a signal stops it, as it stops a server that is loading.
-func obtainFirst(profile string, m appliance.Machine, offline bool) (stopped bool, err error) {
+// untilSignal calls fetch for a server: a signal stops it, as it stops a server that is loading.
+func untilSignal(fetch func(context.Context) error) (stopped bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err = obtain(ctx, profile, m, offline)
+	err = fetch(ctx)
 	if ctx.Err() != nil {
 		fmt.Fprintln(os.Stderr, "stopped while fetching the model")
 		return true, nil

@@ -34,7 +34,7 @@ type runOptions struct {
 func newRun() *cobra.Command {
 	var o runOptions
 	c := &cobra.Command{
-		Use:   "run PROFILE",
+		Use:   "run PROFILE|MODEL",
 		Short: "Answer prompts without a server",
 		Long: `Run plans and loads the model as "vapp up" does, answers prompts and ends.
 
@@ -64,8 +64,10 @@ If the profile names a reasoning parser, reasoning is dimmed on a terminal, in
 
 Speeds are printed to standard error at the end. If a prompt fails, its result has
 the error, the other prompts are answered, and the exit code is 1. Ctrl-C prints
-the finished results and exits with code 130.`,
-		Args: needArgs(1, 1, "one profile"),
+the finished results and exits with code 130.
+
+` + argHelp,
+		Args: needArgs(1, 1, "one profile or model"),
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&o.prompts, "prompt", nil, "a prompt; may be repeated; - reads one from standard input")
@@ -76,9 +78,13 @@ the finished results and exits with code 130.`,
 	flags.StringVarP(&o.output, "output", "o", "", "file for the results, as JSON Lines")
 	flags.BoolVar(&o.offline, "offline", false, offlineFlag)
 	backendFlag(c, &o.backend)
+	profileFlags(c, false)
 	samplingFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		form := batch.Form{Raw: o.raw, System: o.system, Params: samplingParams(c)}
+		if printed, _ := c.Flags().GetBool("print-profile"); printed {
+			o.prompts, o.file = []string{""}, "" // none are answered
+		}
 		if err := o.check(); err != nil {
 			return &usageError{err, c.CommandPath()}
 		}
@@ -111,7 +117,7 @@ func (o runOptions) check() error {
 }
 
 // run answers the prompts of the flags.
-func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error {
+func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // restore the default handler: a second signal ends the process
@@ -120,6 +126,10 @@ func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error
 		return err
 	}
 	machine, err := withBackend(c, o.backend)
+	if err != nil {
+		return err
+	}
+	profile, machine, err := profileArg(c, arg, machine, argUse{fetch: true, offline: o.offline, ctx: ctx})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func newUp() *cobra.Command {
 	var locked, offline bool
 	var backend string
 	c := &cobra.Command{
-		Use:   "up PROFILE",
+		Use:   "up PROFILE|MODEL",
 		Short: "Plan, load and serve a model",
 		Long: `Up plans the profile, refuses what does not fit, listens, loads the model and
 serves it. GET /readyz answers 503 with the phase until the model is ready.
@@ -38,19 +38,23 @@ updated.
 
 SIGTERM and Ctrl-C stop the server after the running requests have ended
 (serve.drainTimeout), with exit code 0. A second signal aborts them, with exit
-code 1.`,
-		Args: needArgs(1, 1, "one profile"),
+code 1.
+
+` + argHelp + `
+With --locked give a profile.`,
+		Args: needArgs(1, 1, "one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := withBackend(c, backend)
 			if err != nil {
 				return err
 			}
-			return up(args[0], m, locked, offline)
+			return up(c, args[0], m, locked, offline)
 		},
 	}
 	c.Flags().BoolVar(&locked, "locked", false, "refuse a server that differs from the profile's lock file")
 	c.Flags().BoolVar(&offline, "offline", false, offlineFlag)
 	backendFlag(c, &backend)
+	profileFlags(c, true)
 	return c
 }
 
@@ -62,14 +66,26 @@ func (e abortedError) Error() string {
 }
 
 // up runs the appliance until a signal or an error ends it.
-func up(profile string, machine appliance.Machine, locked, offline bool) error {
+func up(c *cobra.Command, arg string, machine appliance.Machine, locked, offline bool) error {
 	if driver.Built {
 		fmt.Fprintln(os.Stderr, driverLine())
 	}
-	if !locked {
-		if stopped, err := obtainFirst(profile, machine, offline); stopped || err != nil {
+	profile := arg
+	stopped, err := untilSignal(func(ctx context.Context) (err error) {
+		use := argUse{fetch: !locked, offline: offline, ctx: ctx}
+		if profile, machine, err = profileArg(c, arg, machine, use); err != nil || locked {
 			return err
 		}
+		return obtain(ctx, profile, machine, offline)
+	})
+	if stopped || err != nil {
+		return err
+	}
+	if locked && len(machine.Set) > 0 {
+		return &usageError{fmt.Errorf("--locked: %s changes the profile that was locked; write it into the profile and run `vapp lock`", machine.Set[0].From), c.CommandPath()}
+	}
+	if locked && machine.Text != nil {
+		return &usageError{fmt.Errorf("--locked: %q is a model and has no lock file; give a profile (`vapp init DIR --model %s` writes one)", arg, arg), c.CommandPath()}
 	}
 	box, err := templateSandbox()
 	if err != nil {

@@ -176,7 +176,7 @@ func (s session) memory(resident peak) (Memory, error) {
 // prepare plans the profile with a KV cache that just holds the rows, and with random
 // weights where the model has no loadable ones.
 func (o Options) prepare(path string, m appliance.Machine) (*appliance.Prepared, error) {
-	profile, err := schema.Load(path)
+	profile, err := m.Load(path)
 	if err != nil {
 		return nil, err
 	}
