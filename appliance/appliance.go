@@ -133,6 +133,9 @@ func (a *Appliance) begin() error {
 		return p.Profile.Reject("serve.port", "cannot listen on %s: %v; set another port, or stop what holds it", at, reasonOf(err))
 	}
 	a.apply(l)
+	if target, machine := p.OffTarget(); target != "" {
+		a.log.Info("this machine is not the profile's target", "target", target, "machine", machine)
+	}
 	return nil
 }
 

@@ -34,6 +34,9 @@ type Machine struct {
 	// Memory replaces the memory of the machine or the Device, in bytes; 0: no
 	// replacement.
 	Memory int64
+	// UseTarget plans for the profile's target where neither Device nor Memory is set. What
+	// serves on this machine leaves it off.
+	UseTarget bool
 	// Config is a config.json, or a directory with one, to plan instead of the
 	// profile's model; "": none.
 	Config string
@@ -87,6 +90,10 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 
 // inputs returns the inputs of a plan of p for the machine. The caller closes the Model.
 func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
+	m, err := m.atTarget(p)
+	if err != nil {
+		return plan.Inputs{}, err
+	}
 	op, err := m.choose(p)
 	if err != nil {
 		return plan.Inputs{}, err

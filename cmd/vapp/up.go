@@ -45,7 +45,7 @@ code 1.`,
 			if err != nil {
 				return err
 			}
-			return up(args[0], m, locked, offline)
+			return up(c, args[0], m, locked, offline)
 		},
 	}
 	c.Flags().BoolVar(&locked, "locked", false, "refuse a server that differs from the profile's lock file")
@@ -62,7 +62,7 @@ func (e abortedError) Error() string {
 }
 
 // up runs the appliance until a signal or an error ends it.
-func up(profile string, machine appliance.Machine, locked, offline bool) error {
+func up(c *cobra.Command, profile string, machine appliance.Machine, locked, offline bool) error {
 	if driver.Built {
 		fmt.Fprintln(os.Stderr, driverLine())
 	}
@@ -84,7 +84,7 @@ func up(profile string, machine appliance.Machine, locked, offline bool) error {
 		Sandbox:  box,
 	}
 	if locked {
-		admitLocked(&config)
+		admitLocked(c, &config)
 	}
 	a, err := appliance.New(config)
 	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {

@@ -56,13 +56,13 @@ Vet does not look at the model: "vapp plan" does.`,
 	}
 }
 
-// vetProfile returns the errors of a profile, including unknown parsers.
+// vetProfile returns the errors of a profile, including unknown parsers and devices.
 func vetProfile(file string) error {
 	p, err := schema.Load(file)
 	if err != nil {
 		return err
 	}
-	return appliance.CheckParsers(p)
+	return errors.Join(appliance.CheckTarget(p), appliance.CheckParsers(p))
 }
 
 // problemLines splits an error into lines; none where err is nil.

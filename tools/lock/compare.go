@@ -71,6 +71,36 @@ func (l *Lock) Compare(now *Lock) []Drift {
 	return append(list, l.Checkpoint.compare(now.Checkpoint)...)
 }
 
+// Lacks returns what the plan of a server, now, lacks of the locked one, for a lock that was made
+// for another machine than the server's: backend, options and decisions have to be equal, and the
+// KV cache has to hold at least as many tokens and as many sequences of each length. Its bytes may
+// differ, because a GPU reports slightly more or less memory than the catalogue has.
+func (l *Lock) Lacks(now *Lock) []Drift {
+	const size = "kv_cache_bytes"
+	was, is := maps.Clone(l.Plan.Options), maps.Clone(now.Plan.Options)
+	delete(was, size)
+	delete(is, size)
+	type equal struct {
+		Backend   string            `json:"backend"`
+		Options   map[string]any    `json:"options"`
+		Decisions map[string]string `json:"decisions"`
+	}
+	list := trees(Target, equal{l.Plan.Backend, was, l.Plan.Decisions}, equal{now.Plan.Backend, is, now.Plan.Decisions})
+	least := func(path string, a, b int64) {
+		if b < a {
+			list = append(list, Drift{Target, path, fmt.Sprint(a), fmt.Sprint(b)})
+		}
+	}
+	least("kv_tokens", l.Plan.KVTokens, now.Plan.KVTokens)
+	for _, tokens := range slices.Sorted(maps.Keys(l.Plan.Sequences)) {
+		least("sequences."+tokens, int64(l.Plan.Sequences[tokens]), int64(now.Plan.Sequences[tokens]))
+	}
+	if len(list) > 0 {
+		list = append(list, trees(Target, l.Machine.Facts, now.Machine.Facts)...)
+	}
+	return list
+}
+
 func (c Checkpoint) compare(now Checkpoint) []Drift {
 	var list []Drift
 	if c.Source != now.Source {
