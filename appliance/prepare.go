@@ -11,6 +11,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/devices"
+	"vapp.dev/engine/checkpoint"
 	"vapp.dev/schema"
 )
 
@@ -175,14 +176,27 @@ func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
 	case errors.As(err, &missing):
 		return nil, &missingError{p.Reject("model.source", "%v", err), missing}
 	}
-	return nil, plan.LocateBuildError(p, s, err, func(s engine.Source) error {
+	err = plan.LocateBuildError(p, s, err, func(s engine.Source) error {
 		m, err := engine.Inspect(s)
 		if err != nil {
 			return err
 		}
 		return m.Close()
 	})
+	if file := (*checkpoint.Error)(nil); s.Config == "" && errors.As(err, &file) {
+		return nil, &sourceError{p.Reject("model.source", "%v", err), err}
+	}
+	return nil, err
 }
+
+// sourceError is an error about a model's files with the profile's field.
+type sourceError struct {
+	placed *schema.Error
+	cause  error
+}
+
+func (e *sourceError) Error() string   { return e.placed.Error() }
+func (e *sourceError) Unwrap() []error { return []error{e.placed, e.cause} }
 
 // servers lists the backends for each kind of device. auto takes the first.
 var servers = map[string][]string{devices.GPU: {"cuda"}, devices.CPU: {"cpu", "ref"}}

@@ -52,6 +52,8 @@ type Model struct {
 	Dtype      kernels.Format // the checkpoint's dtype of activations, which kvCacheDtype "auto" follows
 	Pooling    *Pooling       // the output of a pooling model; nil: the model generates tokens
 	Draft      *Model         // the draft model, whose layers are part of this Family; nil: none
+
+	unread string // what the folder holds in place of safetensors; "": nothing
 }
 
 // MissingError reports that a model is neither on this machine nor in the catalogue.
@@ -186,6 +188,12 @@ func (m *Model) openPath(dir bool) (err error) {
 	if err != nil {
 		return err
 	}
+	if dir && !hasWeights && s.Format != "dummy" {
+		if m.unread, err = checkpoint.Weightless(s.Path); err != nil {
+			meta.Close()
+			return err
+		}
+	}
 	m.Where = FromConfig
 	tensors := meta.Tensors()
 	if !isGGUF {
@@ -218,6 +226,9 @@ func (m *Model) Loadable() error {
 	where := m.Source.Absent
 	if where == "" {
 		where = "at " + m.Source.Path
+	}
+	if m.unread != "" {
+		return fmt.Errorf("model %s: %s %s (planned from the %s)", m.Source.Name, m.Source.Path, m.unread, m.Where)
 	}
 	return fmt.Errorf("model %s: its weights are not %s (planned from the %s); %s, or set model.loadFormat to \"dummy\"",
 		m.Source.Name, where, m.Where, m.Source.remedy())

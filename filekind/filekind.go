@@ -55,7 +55,7 @@ var kinds = [...]struct{ name, starts string }{
 	Binary:      {"binary data of an unknown kind", ""},
 	Text:        {"text", ""},
 	Empty:       {"empty", ""},
-	Zeros:       {"zero bytes, as of an unfinished download", ""},
+	Zeros:       {"all zero bytes, as of an unfinished download", ""},
 	GGUF:        {"a GGUF model", "GGUF"},
 	GGML:        {"a model in GGML's format before GGUF", ""},
 	Safetensors: {"safetensors weights", ""},
