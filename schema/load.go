@@ -66,7 +66,7 @@ func profileFile(path string) (string, error) {
 	case 1:
 		return filepath.Join(path, names[0]), nil
 	case 0:
-		return "", problem(Unreadable, path, "no profile (*.cue) in this folder")
+		return "", problem(Unreadable, path, "no profile (*.cue) in this folder%s", holdsModel(path, entries))
 	}
 	return "", problem(Unreadable, path, "%d profiles in this folder, name one: %s", len(names), strings.Join(names, ", "))
 }

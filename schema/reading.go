@@ -34,6 +34,9 @@ func Read(path string) *Reading {
 	if err == nil {
 		data, err = readFile(file)
 	}
+	if err == nil {
+		err = foreign(file, data)
+	}
 	r := &Reading{Err: err}
 	if err == nil {
 		r = readText(file, data)

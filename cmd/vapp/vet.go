@@ -113,6 +113,9 @@ func profileFiles(args []string) ([]string, error) {
 			return nil, err
 		}
 		if st.IsDir() && len(below) == 0 {
+			if _, err := schema.Load(a); err != nil {
+				return nil, err
+			}
 			return nil, fmt.Errorf("%s: no profiles (*.cue) in this folder", a)
 		}
 		add(below...)
