@@ -139,7 +139,7 @@ var rules = map[string]rule{
 	"engine": {
 		parts: []string{
 			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
-			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels",
+			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels", "nearest",
 		},
 		not: noHTTP,
 	},

@@ -174,6 +174,9 @@ func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
 	case err == nil:
 		return model, nil
 	case errors.As(err, &missing):
+		if missing.Source.Absent != "" && m.Hub.Cache != "" {
+			missing.Source.Absent += " " + m.Hub.Cache
+		}
 		return nil, &missingError{p.Reject("model.source", "%v", err), missing}
 	}
 	err = plan.LocateBuildError(p, s, err, func(s engine.Source) error {
