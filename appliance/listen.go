@@ -46,7 +46,7 @@ func listen(p *schema.Profile) (net.Listener, error) {
 }
 
 // listenError returns the error of listening at the profile's field to change, with the flag and
-// the cause as far as the system tells it.
+// the cause as far as the system reports it.
 func listenError(p *schema.Profile, err error) error {
 	host, port := p.Serve.Host, p.Serve.Port
 	var unknown *net.DNSError
