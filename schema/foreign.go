@@ -45,7 +45,7 @@ func foreign(name string, data []byte) error {
 	if kind == filekind.Binary && bytes.IndexByte(data[:min(len(data), filekind.HeadBytes)], 0) < 0 {
 		return nil // no UTF-8: the parser has the place
 	}
-	return say(kind.Begins() + ", " + noCUE)
+	return say(kind.Begins() + ", neither a profile (a .cue file) nor a model (a GGUF file or a folder with safetensors)")
 }
 
 // holdsModel returns what to do with a folder that has a model and no profile; "" without a model.

@@ -18,14 +18,14 @@ func TestForeign(t *testing.T) {
 		"m/config.json":   {`{"a": 1}`, "m/config.json: is a file of a model, not a profile: vapp plan m plans it; vapp init NAME --model m writes a profile"},
 		"x.lock.json":     {`{"lock_version": 1}`, "x.lock.json: is a lock file, not a profile: name x.cue"},
 		"p.json":          {`{"name": "a"}`, "p.json: is JSON, not a profile, which is a .cue file: write it as schema.#Profile & {…}; vapp init writes a first one"},
-		"z.zip":           {"PK\x03\x04\x14", `z.zip: starts with "PK": a zip archive, not a profile, which is a .cue file`},
+		"z.zip":           {"PK\x03\x04\x14", `z.zip: starts with "PK": a zip archive, neither a profile (a .cue file) nor a model (a GGUF file or a folder with safetensors)`},
 		"p.yaml":          {"name: a\nmodel:\n  source: b\n", "p.yaml: is a file of type .yaml, not a profile, which is a .cue file; vapp init writes a first one"},
 		"pod.yaml":        {"# a pod\napiVersion: v1\n", "pod.yaml: is a YAML manifest, not a profile, which is a .cue file; vapp import pod.yaml writes one, if it starts vLLM"},
 		"Modelfile":       {"FROM llama3.2\n", "Modelfile: is a Modelfile of Ollama, not a profile, which is a .cue file; vapp import Modelfile writes one"},
 		"Dockerfile":      {"FROM vllm/vllm-openai\n", "Dockerfile: is a Dockerfile, not a profile, which is a .cue file; vapp import Dockerfile writes one"},
 		"noext":           {"name: 1\n", "noext: is text without .cue in its name; rename it to noext.cue if it is a profile; vapp init writes a first one"},
 		"e.cue":           {"", "e.cue: is empty; vapp init writes a first profile"},
-		"n.cue":           {"name: \x00\x01", "n.cue: is binary data of an unknown kind, not a profile, which is a .cue file"},
+		"n.cue":           {"name: \x00\x01", "n.cue: is binary data of an unknown kind, neither a profile (a .cue file) nor a model (a GGUF file or a folder with safetensors)"},
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)

@@ -81,11 +81,15 @@ func (l *Lock) Lacks(now *Lock) []Drift {
 	delete(was, size)
 	delete(is, size)
 	type equal struct {
-		Backend   string            `json:"backend"`
 		Options   map[string]any    `json:"options"`
 		Decisions map[string]string `json:"decisions"`
 	}
-	list := trees(Target, equal{l.Plan.Backend, was, l.Plan.Decisions}, equal{now.Plan.Backend, is, now.Plan.Decisions})
+	var list []Drift
+	if l.Plan.Backend != now.Plan.Backend { // then all else differs too
+		list = []Drift{{Target, "backend", l.Plan.Backend, now.Plan.Backend}}
+		return append(list, l.Machine.compare(now.Machine)...)
+	}
+	list = trees(Target, equal{was, l.Plan.Decisions}, equal{is, now.Plan.Decisions})
 	least := func(path string, a, b int64) {
 		if b < a {
 			list = append(list, Drift{Target, path, fmt.Sprint(a), fmt.Sprint(b)})
@@ -96,9 +100,23 @@ func (l *Lock) Lacks(now *Lock) []Drift {
 		least("sequences."+tokens, int64(l.Plan.Sequences[tokens]), int64(now.Plan.Sequences[tokens]))
 	}
 	if len(list) > 0 {
-		list = append(list, trees(Target, l.Machine.Facts, now.Machine.Facts)...)
+		list = append(list, l.Machine.compare(now.Machine)...)
 	}
 	return list
+}
+
+// compare returns the differences in the facts that name a machine.
+func (m Machine) compare(now Machine) []Drift {
+	named := func(facts map[string]any) map[string]any {
+		out := map[string]any{}
+		for _, name := range []string{"cores", "device", "total_bytes"} {
+			if v, ok := facts[name]; ok {
+				out[name] = v
+			}
+		}
+		return out
+	}
+	return trees(Target, named(m.Facts), named(now.Facts))
 }
 
 func (c Checkpoint) compare(now Checkpoint) []Drift {

@@ -58,7 +58,7 @@ func TestLacks(t *testing.T) {
 		"fewer tokens":      {func(p *plan.Plan) { p.Capacity.Tokens = 4095 }, []string{"machine: kv_tokens: locked 4096, now 4095"}},
 		"fewer sequences":   {func(p *plan.Plan) { p.Capacity.Lengths[0].Sequences = 3 }, []string{"machine: sequences.1024: locked 4, now 3"}},
 		"a length is gone":  {func(p *plan.Plan) { p.Capacity.Lengths = nil }, []string{"machine: sequences.1024: locked 4, now 0"}},
-		"another backend":   {func(p *plan.Plan) { p.Backend = "cuda" }, []string{`machine: backend: locked "cpu", now "cuda"`}},
+		"another backend":   {func(p *plan.Plan) { p.Backend = "cuda" }, []string{`machine: backend: locked cpu, now cuda`}},
 		"another option":    {func(p *plan.Plan) { p.Options.MaxNumSeqs = 7 }, []string{"machine: options.max_num_seqs: locked 0, now 7"}},
 		"another decision":  {func(p *plan.Plan) { p.Choices[0].Value = "8" }, []string{`machine: decisions.threads: locked "16", now "8"`}},
 		"and which machine": {func(p *plan.Plan) { p.Capacity.Tokens, p.Facts.Cores = 1, 8 }, []string{"machine: kv_tokens: locked 4096, now 1", "machine: cores: locked 16, now 8"}},
