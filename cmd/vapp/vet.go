@@ -27,7 +27,8 @@ Every policy.cue in a profile's folder, and in the folders above it up to the
 module's root (cue.mod), constrains the profile; a violation is reported with both
 positions. Vet of a policy.cue checks it and every profile that it constrains.
 
-Vet does not look at the model: "vapp plan" does.`,
+Vet checks the names of parsers and of the target's device. It does not look at
+the model: "vapp plan" does.`,
 		Args: needArgs(1, -1, "files or folders"),
 		RunE: func(c *cobra.Command, args []string) error {
 			files, err := profileFiles(args)
