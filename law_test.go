@@ -59,12 +59,15 @@ var rules = map[string]rule{
 	// The suggester of every "did you mean".
 	"nearest": {not: noHTTP},
 
+	// What a file is by its first bytes, for errors about a wrong file.
+	"filekind": {not: functions},
+
 	// Golden files and the flag -update, for the tests of every layer.
 	goldens: {modules: []string{"github.com/google/go-cmp", "github.com/rogpeppe/go-internal"}, not: noHTTP},
 
 	// schema
 
-	"schema": {parts: []string{"nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"schema": {parts: []string{"filekind", "nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 
 	// kernels
 
@@ -118,7 +121,7 @@ var rules = map[string]rule{
 	"engine/backend/backendtest": {parts: []string{"engine/backend", "kernels", "kernels/ref"}, not: noHTTP},
 
 	// kernels/ref is the only Go decoder of the block formats.
-	"engine/checkpoint": {parts: []string{"kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
+	"engine/checkpoint": {parts: []string{"filekind", "kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	// Fair queues of clients: the queue is pure, the gate has the lock.
 	"engine/fairqueue": {not: noHTTP},
 	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
@@ -136,7 +139,7 @@ var rules = map[string]rule{
 	"engine": {
 		parts: []string{
 			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
-			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels",
+			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels", "nearest",
 		},
 		not: noHTTP,
 	},

@@ -128,11 +128,13 @@ func (a *Appliance) begin() error {
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
 	}, l.api)
-	at := net.JoinHostPort(p.Profile.Serve.Host, fmt.Sprint(p.Profile.Serve.Port))
-	if a.listener, err = net.Listen("tcp", at); err != nil {
-		return p.Profile.Reject("serve.port", "cannot listen on %s: %v; set another port, or stop what holds it", at, reasonOf(err))
+	if a.listener, err = listen(p.Profile); err != nil {
+		return err
 	}
 	a.apply(l)
+	if target, machine := p.OffTarget(); target != "" {
+		a.log.Info("this machine is not the profile's target", "target", target, "machine", machine)
+	}
 	return nil
 }
 

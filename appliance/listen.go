@@ -2,10 +2,17 @@ package appliance
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
+
+	"vapp.dev/schema"
 )
 
 // maxHeader is the maximum size of a request's header in bytes.
@@ -27,6 +34,65 @@ func (a *Appliance) newHTTP() *http.Server {
 		}
 	}
 	return s
+}
+
+// listen opens the listener of a profile.
+func listen(p *schema.Profile) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(p.Serve.Host, strconv.Itoa(p.Serve.Port)))
+	if err != nil {
+		return nil, listenError(p, err)
+	}
+	return l, nil
+}
+
+// listenError returns the error of listening at the profile's field to change, with the flag and
+// the cause as far as the system reports it.
+func listenError(p *schema.Profile, err error) error {
+	host, port := p.Serve.Host, p.Serve.Port
+	var unknown *net.DNSError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		at, _ := netip.ParseAddr(host) // a name: every address
+		who, free := PortHolder(at, port)
+		if who != "" {
+			who = " by " + who
+		}
+		return p.Reject("serve.port", "port %d of %s is in use%s; start with --port %d, set serve.port, or stop the other server", port, host, who, free)
+	case errors.Is(err, syscall.EACCES):
+		return p.Reject("serve.port", "this user may not listen on port %d, as on most ports below 1024; start with --port %d, set serve.port, or give the program CAP_NET_BIND_SERVICE", port, unprivileged(port))
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return p.Reject("serve.host", "%s is no address of this machine, which has %s; start with --host 0.0.0.0 for all of them, or set serve.host", host, localAddresses())
+	case errors.As(err, &unknown):
+		return p.Reject("serve.host", "%q is no address and no name that this machine can resolve; start with --host 0.0.0.0 for all its addresses, or set serve.host", host)
+	}
+	return p.Reject("serve.port", "cannot listen on %s: %v; start with another --port or --host, or set serve.port or serve.host", net.JoinHostPort(host, strconv.Itoa(port)), reasonOf(err))
+}
+
+// unprivileged returns a port to use in place of a privileged one.
+func unprivileged(port int) int {
+	if port == 443 {
+		return 8443
+	}
+	return 8000
+}
+
+// localAddresses lists addresses of this machine.
+func localAddresses() string {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return "others"
+	}
+	const most = 6
+	var out []string
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() && len(out) < most {
+			out = append(out, n.IP.String())
+		}
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ", ")
 }
 
 // ciphers lists the cipher suites of TLS 1.2: those with ephemeral keys and authenticated

@@ -36,6 +36,9 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := CheckParsers(p); err != nil {
 		return nil, err
 	}
+	if err := CheckTarget(p); err != nil {
+		return nil, err
+	}
 	if err := plan.CheckITLTarget(p, m); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/devices"
+	"vapp.dev/engine/checkpoint"
 	"vapp.dev/schema"
 )
 
@@ -34,6 +35,9 @@ type Machine struct {
 	// Memory replaces the memory of the machine or the Device, in bytes; 0: no
 	// replacement.
 	Memory int64
+	// UseTarget plans for the profile's target where neither Device nor Memory is set. What
+	// serves on this machine leaves it off.
+	UseTarget bool
 	// Config is a config.json, or a directory with one, to plan instead of the
 	// profile's model; "": none.
 	Config string
@@ -99,6 +103,10 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 
 // inputs returns the inputs of a plan of p for the machine. The caller closes the Model.
 func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
+	m, err := m.atTarget(p)
+	if err != nil {
+		return plan.Inputs{}, err
+	}
 	op, err := m.choose(p)
 	if err != nil {
 		return plan.Inputs{}, err
@@ -178,16 +186,32 @@ func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
 	case err == nil:
 		return model, nil
 	case errors.As(err, &missing):
+		if missing.Source.Absent != "" && m.Hub.Cache != "" {
+			missing.Source.Absent += " " + m.Hub.Cache
+		}
 		return nil, &missingError{p.Reject("model.source", "%v", err), missing}
 	}
-	return nil, plan.LocateBuildError(p, s, err, func(s engine.Source) error {
+	err = plan.LocateBuildError(p, s, err, func(s engine.Source) error {
 		m, err := engine.Inspect(s)
 		if err != nil {
 			return err
 		}
 		return m.Close()
 	})
+	if file := (*checkpoint.Error)(nil); s.Config == "" && errors.As(err, &file) {
+		return nil, &sourceError{p.Reject("model.source", "%v", err), err}
+	}
+	return nil, err
 }
+
+// sourceError is an error about a model's files with the profile's field.
+type sourceError struct {
+	placed *schema.Error
+	cause  error
+}
+
+func (e *sourceError) Error() string   { return e.placed.Error() }
+func (e *sourceError) Unwrap() []error { return []error{e.placed, e.cause} }
 
 // servers lists the backends for each kind of device. auto takes the first.
 var servers = map[string][]string{devices.GPU: {"cuda"}, devices.CPU: {"cpu", "ref"}}

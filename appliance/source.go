@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"vapp.dev/appliance/hub"
 	"vapp.dev/appliance/plan"
@@ -110,10 +112,28 @@ func (m Machine) startable(p *schema.Profile) error {
 	return errors.Join(prepared.runnable(), prepared.Close())
 }
 
-// atSourceField returns the hub's errors as errors of the field model.source.
+// atSourceField returns the hub's errors as errors of the field model.source, with the path that was
+// looked for before the hub.
 func atSourceField(p *schema.Profile, err error) error {
-	if known := (*hub.Error)(nil); errors.As(err, &known) {
-		return p.Reject("model.source", "%v", err)
+	known := (*hub.Error)(nil)
+	if !errors.As(err, &known) {
+		return err
+	}
+	switch known.Kind {
+	case hub.Unreachable, hub.Offline, hub.NotFound:
+		return p.Reject("model.source", "%v (and there is no file or folder %s)", WithNear(err), p.Path(p.Model.Source))
+	}
+	return p.Reject("model.source", "%v", err)
+}
+
+// WithNear adds similar names of the catalogue to the error of a model that the hub does not have.
+func WithNear(err error) error {
+	known := (*hub.Error)(nil)
+	if !errors.As(err, &known) || known.Kind != hub.NotFound {
+		return err
+	}
+	if near := engine.Suggest(known.Name.Repo); len(near) > 0 && !slices.Contains(near, known.Name.Repo) {
+		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, ", "))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/models"
 	"vapp.dev/kernels"
+	"vapp.dev/nearest"
 )
 
 // Where is the source of a model's facts.
@@ -52,12 +53,27 @@ type Model struct {
 	Dtype      kernels.Format // the checkpoint's dtype of activations, which kvCacheDtype "auto" follows
 	Pooling    *Pooling       // the output of a pooling model; nil: the model generates tokens
 	Draft      *Model         // the draft model, whose layers are part of this Family; nil: none
+
+	unread string // what the folder holds in place of safetensors; "": nothing
 }
 
 // MissingError reports that a model is neither on this machine nor in the catalogue.
-type MissingError struct{ Source Source }
+type MissingError struct {
+	Source Source
+	near   string // what is near a path that does not exist
+}
 
 func (e *MissingError) Error() string {
+	if e.Source.isPath() {
+		at := "no such file or folder"
+		if e.Source.Path != e.Source.Name {
+			at = "no file or folder at " + e.Source.Path
+		}
+		if strings.HasSuffix(e.near, "?") {
+			return fmt.Sprintf("model %s: %s%s", e.Source.Name, at, e.near)
+		}
+		return fmt.Sprintf("model %s: %s%s; want a GGUF file, a folder with safetensors, or org/name of the hub", e.Source.Name, at, e.near)
+	}
 	hint := ""
 	if near := models.Suggest(e.Source.Name); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, ", ") + "?"
@@ -69,6 +85,57 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("model %s: no directory or GGUF file at %s%s, and the catalogue does not know the name%s (\"vapp models\" lists it; \"vapp plan --config\" plans any config.json); %s or set model.source",
 		e.Source.Name, e.Source.Path, where, hint, e.Source.remedy())
 }
+
+// isPath reports whether the name can be a path only: it was not looked for in a hub's cache.
+func (s Source) isPath() bool {
+	return s.Absent == "" && (strings.ContainsAny(s.Name, `/\`) || strings.HasSuffix(strings.ToLower(s.Name), ".gguf"))
+}
+
+// nearPath returns what there is in place of a path that does not exist: files and folders with
+// similar names, the models of the folder, or the part of the path that is missing.
+func (s Source) nearPath() string {
+	dir, base := filepath.Split(filepath.Clean(s.Path))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		missing := filepath.Clean(dir)
+		for up := filepath.Dir(missing); up != missing; up = filepath.Dir(missing) {
+			if _, err := os.Stat(up); err == nil {
+				break
+			}
+			missing = up
+		}
+		return fmt.Sprintf(" (%s does not exist)", missing)
+	}
+	var names, ggufs []string
+	for _, e := range entries {
+		isGGUF := strings.EqualFold(filepath.Ext(e.Name()), ".gguf")
+		if isGGUF {
+			ggufs = append(ggufs, e.Name())
+		}
+		if isGGUF || e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	as := func(list []string) string {
+		typed := strings.TrimSuffix(s.Name, base)
+		out := make([]string, len(list))
+		for i, n := range list {
+			out[i] = typed + n
+		}
+		return strings.Join(out, ", ")
+	}
+	const most = 3
+	if near := nearest.Names(base, names, most); len(near) > 0 {
+		return "; did you mean " + as(near) + "?"
+	}
+	if len(ggufs) > 0 {
+		return "; its folder has " + as(ggufs[:min(len(ggufs), most)])
+	}
+	return ""
+}
+
+// Suggest returns up to three names of the catalogue that are similar to a name.
+func Suggest(name string) []string { return models.Suggest(name) }
 
 func (s Source) remedy() string {
 	if s.Remedy != "" {
@@ -134,7 +201,7 @@ func (m *Model) open() error {
 		return err
 	}
 	if !known {
-		return &MissingError{s}
+		return &MissingError{Source: s, near: s.nearPath()}
 	}
 	m.Where = FromCatalogue
 	return m.derive(cfg)
@@ -186,6 +253,12 @@ func (m *Model) openPath(dir bool) (err error) {
 	if err != nil {
 		return err
 	}
+	if dir && !hasWeights && s.Format != "dummy" {
+		if m.unread, err = checkpoint.Weightless(s.Path); err != nil {
+			meta.Close()
+			return err
+		}
+	}
 	m.Where = FromConfig
 	tensors := meta.Tensors()
 	if !isGGUF {
@@ -218,6 +291,9 @@ func (m *Model) Loadable() error {
 	where := m.Source.Absent
 	if where == "" {
 		where = "at " + m.Source.Path
+	}
+	if m.unread != "" {
+		return fmt.Errorf("model %s: %s %s (planned from the %s)", m.Source.Name, m.Source.Path, m.unread, m.Where)
 	}
 	return fmt.Errorf("model %s: its weights are not %s (planned from the %s); %s, or set model.loadFormat to \"dummy\"",
 		m.Source.Name, where, m.Where, m.Source.remedy())

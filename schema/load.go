@@ -29,8 +29,12 @@ func Load(path string) (*Profile, error) {
 	return r.Profile, r.Err
 }
 
-// readFile reads at most one byte more than maxBytes, which is then refused as TooLarge.
+// readFile reads at most one byte more than maxBytes of a regular file, which is then refused as
+// TooLarge.
 func readFile(name string) ([]byte, error) {
+	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() { // reading may never end
+		return nil, problem(Unreadable, name, "is not a regular file")
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, problem(Unreadable, name, "%v", reason(err))
@@ -69,7 +73,7 @@ func profileFile(path string) (string, error) {
 	case 1:
 		return filepath.Join(path, names[0]), nil
 	case 0:
-		return "", problem(Unreadable, path, "no profile (*.cue) in this folder")
+		return "", problem(Unreadable, path, "no profile (*.cue) in this folder%s", holdsModel(path, entries))
 	}
 	return "", problem(Unreadable, path, "%d profiles in this folder, name one: %s", len(names), strings.Join(names, ", "))
 }

@@ -11,6 +11,7 @@ package schema
 type Profile struct {
 	Name         string       `json:"name"`
 	Model        Model        `json:"model"`
+	Target       *Target      `json:"target,omitempty"`
 	Backend      string       `json:"backend"`      // auto, cuda, cpu, ref
 	Quantization string       `json:"quantization"` // none, fp8, int8, mxfp4
 	MaxModelLen  Count        `json:"maxModelLen"`  // tokens, or Auto
@@ -42,6 +43,15 @@ type Model struct {
 	LoadFormat string `json:"loadFormat"` // auto, safetensors, gguf, dummy
 	Runner     string `json:"runner"`     // auto, generate, pooling
 	Convert    string `json:"convert"`    // auto, none, embed, classify
+}
+
+// Target mirrors #Target: a GPU by name, or Memory and Cores of a CPU machine. Variant "":
+// avx512.
+type Target struct {
+	GPU     string `json:"gpu,omitempty"`
+	Memory  Bytes  `json:"memory,omitempty"`
+	Cores   int    `json:"cores,omitempty"`
+	Variant string `json:"variant,omitempty"`
 }
 
 // Pooling mirrors #Pooling; "" and nil: the checkpoint decides.

@@ -50,6 +50,9 @@ func (in Input) Read() *Reading {
 	if err == nil {
 		data, err = readFile(file)
 	}
+	if err == nil {
+		err = foreign(file, data)
+	}
 	r := &Reading{Err: err}
 	if err == nil {
 		r = document{name: file, data: data, set: in.Set}.read()

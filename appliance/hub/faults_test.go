@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,10 +155,35 @@ func TestRefusals(t *testing.T) {
 	c.Offline = false
 	_, err = pull(c, named(t, model), Want{})
 	refused(t, "nobody there", err, Unreachable, "cannot be reached: ")
+	if !strings.Contains(err.Error(), c.Cache) || !strings.Contains(err.Error(), "HF_HOME") {
+		t.Errorf("without the cache's folder, or without a remedy: %v", err)
+	}
 	if strings.Contains(err.Error(), "Get ") {
 		t.Errorf("not for people: %v", err)
 	}
 }
+
+// TestNoNetwork checks that a name that cannot be resolved is said once, and not tried for long.
+func TestNoNetwork(t *testing.T) {
+	_, _, c := start(t)
+	tries := 0
+	c.http.Transport = failing(func() error {
+		tries++
+		return &net.DNSError{Err: "no such host", Name: "hub.example", IsNotFound: true}
+	})
+	var said []string
+	c.Say = func(text string) { said = append(said, text) }
+	_, err := pull(c, named(t, model), Want{})
+	refused(t, "no network", err, Unreachable, "no such host; try again")
+	if tries != dnsAttempts || len(said) != 1 || !strings.Contains(said[0], "no such host; trying again for a while") {
+		t.Errorf("%d tries, said %q", tries, said)
+	}
+}
+
+// failing is a transport whose requests all fail.
+type failing func() error
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f() }
 
 // TestHostileListing checks that names and ids that leave the cache are refused before anything is
 // written.

@@ -146,10 +146,14 @@ func (c *Client) retry(ctx context.Context, try func() (progress bool, err error
 		if failed++; progress {
 			failed = 1
 		}
-		if failed >= attempts {
+		var name *net.DNSError
+		if failed >= attempts || failed >= dnsAttempts && errors.As(err, &name) && name.IsNotFound {
 			return err
 		}
 		pause := c.wait(failed - 1)
+		if failed == 1 && status == nil {
+			c.say(fmt.Sprintf("%s: %v; trying again for a while", hostOf(c.Endpoint), cause(err)))
+		}
 		if status != nil && status.after > pause {
 			pause = status.after
 			c.say(fmt.Sprintf("%s asks to wait %s", status.url.Host, pause))
@@ -161,6 +165,9 @@ func (c *Client) retry(ctx context.Context, try func() (progress bool, err error
 		}
 	}
 }
+
+// dnsAttempts is the number of attempts where the endpoint's name does not exist, as without a network.
+const dnsAttempts = 3
 
 // document returns one answer of the API, of bounded size.
 func (c *Client) document(ctx context.Context, n Name, at string) ([]byte, error) {
@@ -222,7 +229,7 @@ func (c *Client) explain(n Name, err error) error {
 	case errors.As(err, &status):
 		return c.refused(n, status)
 	}
-	e := n.errorf(Unreachable, "%s cannot be reached: %v; try again, or set HF_ENDPOINT to a mirror", hostOf(c.Endpoint), cause(err))
+	e := n.errorf(Unreachable, "not complete in the cache %s, and %s cannot be reached: %v; try again, set HF_ENDPOINT to a mirror, or copy the cache (HF_HOME) of a machine that ran `vapp pull %s`", c.Cache, hostOf(c.Endpoint), cause(err), n)
 	e.Cause = err
 	return e
 }

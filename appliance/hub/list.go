@@ -50,7 +50,7 @@ type wireFile struct {
 // List requests the files of a repository at n's revision.
 func (c *Client) List(ctx context.Context, n Name) (*Listing, error) {
 	if c.Offline {
-		return nil, n.errorf(Offline, "not in the cache %s, and the network is not to be used (--offline or HF_HUB_OFFLINE); fetch it first with `vapp pull %s`", c.Cache, n)
+		return nil, n.errorf(Offline, "not in the cache %s, and the network is not to be used (--offline or HF_HUB_OFFLINE); fetch it first with `vapp pull %s`, here or on a machine whose cache you copy (HF_HOME)", c.Cache, n)
 	}
 	at := fmt.Sprintf("%s/api/models/%s/revision/%s?blobs=true", c.Endpoint, n.Repo, url.PathEscape(n.revision()))
 	body, err := c.document(ctx, n, at)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"vapp.dev/appliance"
 	"vapp.dev/schema"
+	"vapp.dev/tools/lock"
 	"vapp.dev/tools/lock/lockfile"
 	"vapp.dev/tools/review"
 	"vapp.dev/tools/review/gittree"
@@ -26,13 +28,14 @@ type comparer struct {
 }
 
 // targets returns the machines to plan the two sides of a pair for: the machine of the flags, else
-// that of each side's lock file. A lock of one side alone applies to both.
-func (d *comparer) targets(p pair) ([2]target, error) {
+// that of the flags of each side's lock file, else the profile's target. A lock of one side alone
+// applies to both, unless they have different targets.
+func (d *comparer) targets(p pair, states [2]*review.State) ([2]target, error) {
 	both := [2]target{d.flags, d.flags}
 	if d.given {
 		return both, nil
 	}
-	var locked [2]bool
+	var locks [2]*lock.Lock
 	for i, file := range p.files {
 		if file == "" {
 			continue
@@ -41,13 +44,12 @@ func (d *comparer) targets(p pair) ([2]target, error) {
 		if err != nil {
 			return both, err
 		}
-		if l != nil {
-			locked[i], both[i] = true, target{gpu: l.Machine.GPU, memory: l.Machine.Memory}
-		}
+		locks[i] = l
 	}
-	for i := range both {
-		if !locked[i] && locked[1-i] {
-			both[i] = both[1-i]
+	for i, s := range states {
+		l := cmp.Or(locks[i], locks[1-i])
+		if l != nil && s != nil && s.Profile != nil {
+			both[i] = lockedTarget(l.FlagsFor(s.Profile))
 		}
 	}
 	return both, nil
@@ -147,7 +149,7 @@ func (d *comparer) plan(sides [2]side, p pair) review.File {
 		}
 	}
 	a, b := states[0], states[1]
-	targets, lockErr := d.targets(p)
+	targets, lockErr := d.targets(p, states)
 	same := targets[0] == targets[1] && a != nil && b != nil && a.Profile != nil && b.Profile != nil && sources[0] == sources[1] && a.Profile.Hash() == b.Profile.Hash()
 	for i, s := range sides {
 		if states[i] == nil || states[i].Profile == nil {

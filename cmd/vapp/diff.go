@@ -28,7 +28,8 @@ worse. Nothing is loaded.
   --git A       those of the working tree since A
 
 Without --gpu and --memory a profile that was locked for a device (vapp lock
---gpu) is planned for that device, any other for this machine.
+--gpu) is planned for that device, one with a target for that, any other for this
+machine.
 
 PATHs restrict --git to folders or files. Models that are not in the repository
 are read from their present path. The policies of each side apply to its profiles.

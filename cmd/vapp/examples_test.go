@@ -31,7 +31,7 @@ const (
 
 // TestExamples checks every folder of examples as examples/README.md describes: its profiles are
 // valid, a folder with expect.json is planned, served and asked, and a folder with plans.json is
-// planned for its GPUs.
+// planned for its targets or GPUs.
 func TestExamples(t *testing.T) {
 	folders, err := filepath.Glob(examplesDir + "/*/README.md")
 	if err != nil || len(folders) == 0 {
@@ -129,7 +129,11 @@ func planExample(t *testing.T, dir string) {
 		t.Fatal("plans.json has no plans")
 	}
 	for _, p := range file.Plans {
-		args := append([]string{"plan", filepath.Join(dir, p.Profile), "--gpu", p.GPU}, p.Args...)
+		args := []string{"plan", filepath.Join(dir, p.Profile)}
+		if p.GPU != "" {
+			args = append(args, "--gpu", p.GPU)
+		}
+		args = append(args, p.Args...)
 		out := runVapp(t, p.Code, args...)
 		for _, pattern := range p.Output {
 			if !regexp.MustCompile(pattern).MatchString(out) {

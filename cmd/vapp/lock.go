@@ -34,8 +34,10 @@ A file of the model with the size and time in the lock is not hashed again.
 Where the model is not on this machine, the plan is locked without its files,
 and "vapp up --locked" refuses it until it is locked on a machine that has them.
 
-A profile that was locked for a device (--gpu, --memory) is locked for that
-device again; --gpu= plans for this machine.
+A profile with a target is locked for that machine, unless --gpu or --memory name
+another; --gpu= plans for this machine. A profile that was locked with flags is
+locked with them again, until its target changes. "vapp up --locked" then also
+refuses a machine on which the server would carry less than its lock says.
 
 --check writes nothing. It prints a line for each difference, for each profile
 of a folder without a lock, and for each lock without a profile; if there are
@@ -90,23 +92,33 @@ type locker struct {
 	bad    bool
 }
 
-// now makes the lock of the profile as it is now, for the machine of the flags, or of the old
-// lock where no flag names one.
+// lockedTarget returns the target of a command with a lock's flags.
+func lockedTarget(f lock.Flags) target { return target{gpu: f.GPU, memory: f.Memory, here: f.Here} }
+
+// now makes the lock of the profile as it is now, for the machine of the flags, else of the old
+// lock's, else of the profile's target.
 func (l *locker) now(file string, old *lock.Lock) (*lock.Lock, error) {
-	t := l.target
-	if old != nil && !l.c.Flags().Changed("gpu") && !l.c.Flags().Changed("memory") {
-		t.gpu, t.memory = old.Machine.GPU, old.Machine.Memory
+	profile, err := schema.Load(file)
+	if err != nil {
+		return nil, err
 	}
+	given := l.c.Flags().Changed("gpu") || l.c.Flags().Changed("memory")
+	flags := lock.Flags{GPU: l.target.gpu, Memory: l.target.memory}
+	flags.Here = given && flags == lock.Flags{} && profile.Target != nil
+	if old != nil && !given {
+		flags = old.FlagsFor(profile)
+	}
+	t := lockedTarget(flags)
 	m, err := t.machine(l.c)
 	if err != nil {
 		return nil, err
 	}
-	p, err := appliance.Prepare(file, m)
+	p, err := appliance.PrepareProfile(profile, m)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	return l.hasher.Lock(l.ctx, p, old, lockfile.Target{GPU: t.gpu, Memory: t.memory}, buildVersion())
+	return l.hasher.Lock(l.ctx, p, old, flags, buildVersion())
 }
 
 // write writes the profile's lock file unless it is up to date.

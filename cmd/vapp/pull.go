@@ -52,7 +52,7 @@ that are not in the cache.
 			}
 			p, err := hubClient(localMachine().Hub).Open(ctx, n, hub.Want{Format: format})
 			if err != nil {
-				return err
+				return appliance.WithNear(err)
 			}
 			got, err := p.Weights(ctx)
 			if err != nil {

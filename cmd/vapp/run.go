@@ -141,6 +141,9 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 		return err
 	}
 	defer p.Close()
+	if target, machine := p.OffTarget(); target != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: this machine is not the profile's target: %s, not %s\n", profile, machine, target)
+	}
 	box, err := templateSandbox()
 	if err != nil {
 		return err

@@ -14,11 +14,14 @@ import (
 )
 
 // target is the machine and model to plan for, by the flags of a command.
-type target struct{ gpu, memory, config, backend string }
+type target struct {
+	gpu, memory, config, backend string
+	here                         bool // this machine, not the profile's target
+}
 
 // flags adds --gpu and --memory.
 func (t *target) flags(c *cobra.Command) {
-	c.Flags().StringVar(&t.gpu, "gpu", "", "plan for a device of the catalogue (vapp devices), such as a100-80g or cpu-16c-64g")
+	c.Flags().StringVar(&t.gpu, "gpu", "", "plan for a device of the catalogue (vapp devices), such as a100-80g or cpu-16c-64g; default: the profile's target, else this machine")
 	c.Flags().StringVar(&t.memory, "memory", "", "plan for a machine with this much memory, such as 64GiB")
 }
 
@@ -46,13 +49,20 @@ func withBackend(c *cobra.Command, backend string) (appliance.Machine, error) {
 	return m, nil
 }
 
-// machine returns this machine, or the one that the flags name.
+// machine returns this machine, or the one that the flags name. Without flags it plans for the
+// target of the profile.
 func (t *target) machine(c *cobra.Command) (appliance.Machine, error) {
 	m, err := withBackend(c, t.backend)
 	if err != nil {
 		return m, err
 	}
 	m.Config = t.config
+	return t.aim(c, m)
+}
+
+// aim returns m planned for the machine that the flags name.
+func (t *target) aim(c *cobra.Command, m appliance.Machine) (appliance.Machine, error) {
+	m.UseTarget = !t.here && !c.Flags().Changed("gpu") && !c.Flags().Changed("memory")
 	if t.gpu != "" {
 		d, err := devices.Find(t.gpu)
 		var unknown *devices.UnknownError

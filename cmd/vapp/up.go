@@ -100,7 +100,7 @@ func up(c *cobra.Command, arg string, machine appliance.Machine, locked, offline
 		Sandbox:  box,
 	}
 	if locked {
-		admitLocked(&config)
+		admitLocked(c, &config)
 	}
 	a, err := appliance.New(config)
 	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {

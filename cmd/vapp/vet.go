@@ -27,7 +27,8 @@ Every policy.cue in a profile's folder, and in the folders above it up to the
 module's root (cue.mod), constrains the profile; a violation is reported with both
 positions. Vet of a policy.cue checks it and every profile that it constrains.
 
-Vet does not look at the model: "vapp plan" does.`,
+Vet checks the names of parsers and of the target's device. It does not look at
+the model: "vapp plan" does.`,
 		Args: needArgs(1, -1, "files or folders"),
 		RunE: func(c *cobra.Command, args []string) error {
 			files, err := profileFiles(args)
@@ -56,13 +57,13 @@ Vet does not look at the model: "vapp plan" does.`,
 	}
 }
 
-// vetProfile returns the errors of a profile, including unknown parsers.
+// vetProfile returns the errors of a profile, including unknown parsers and devices.
 func vetProfile(file string) error {
 	p, err := schema.Load(file)
 	if err != nil {
 		return err
 	}
-	return appliance.CheckParsers(p)
+	return errors.Join(appliance.CheckTarget(p), appliance.CheckParsers(p))
 }
 
 // problemLines splits an error into lines; none where err is nil.
@@ -113,6 +114,9 @@ func profileFiles(args []string) ([]string, error) {
 			return nil, err
 		}
 		if st.IsDir() && len(below) == 0 {
+			if _, err := schema.Load(a); err != nil {
+				return nil, err
+			}
 			return nil, fmt.Errorf("%s: no profiles (*.cue) in this folder", a)
 		}
 		add(below...)

@@ -11,7 +11,6 @@ package checkpoint
 import (
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // Source is a source of weights: a Checkpoint with real or dummy weights.
@@ -128,6 +127,3 @@ func (c *Checkpoint) add(t TensorInfo) error {
 	c.tensors = append(c.tensors, t)
 	return nil
 }
-
-// isGGUF reports whether a path has the extension .gguf.
-func isGGUF(path string) bool { return strings.EqualFold(filepath.Ext(path), ".gguf") }

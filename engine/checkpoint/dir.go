@@ -23,10 +23,16 @@ const (
 func (c *Checkpoint) openDir(weights bool) error {
 	path := filepath.Join(c.path, "config.json")
 	raw, err := readSmall(path, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return NoModel(c.path)
+	}
 	if err != nil {
 		return err
 	}
 	if c.cfg, err = ParseConfig(path, raw); err != nil {
+		if e := misplaced(path, raw); e != nil {
+			return e
+		}
 		return err
 	}
 	if err = c.openShards(weights); err != nil {
@@ -71,7 +77,14 @@ func (c *Checkpoint) openShards(weights bool) error {
 		if !weights {
 			return nil
 		}
-		return fault(c.path, "", "holds neither model.safetensors nor model.safetensors.index.json (other weight files are not read)")
+		note, err := Weightless(c.path)
+		if err == nil && note == "" {
+			note = "holds neither model.safetensors nor model.safetensors.index.json"
+		}
+		if err == nil {
+			err = fault(c.path, "", "%s", note)
+		}
+		return err
 	}
 	if err != nil {
 		return err

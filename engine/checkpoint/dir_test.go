@@ -37,7 +37,7 @@ func TestBadDir(t *testing.T) {
 	const index, shard = "model.safetensors.index.json", "model-1.safetensors"
 	remove := "\x00"
 	for name, c := range map[string]struct{ put, text, file, field string }{
-		"no config":          {"config.json", remove, "config.json", ""},
+		"no config":          {"config.json", remove, "", ""},
 		"empty config":       {"config.json", "", "config.json", ""},
 		"no weights":         {index, remove, "", ""},
 		"empty index":        {index, "{}", index, "weight_map"},

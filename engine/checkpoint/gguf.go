@@ -106,7 +106,7 @@ func (c *ggufCursor) left() uint64 { return uint64(len(c.data) - c.pos) }
 // take returns the next n bytes.
 func (c *ggufCursor) take(n uint64, field string) []byte {
 	if c.err == nil && n > c.left() {
-		c.fail(field, "needs %d bytes at byte %d, the file has %d more", n, c.pos, c.left())
+		c.fail(field, "needs %d bytes at byte %d, the file has %d more: %s", n, c.pos, c.left(), damaged)
 	}
 	if c.err != nil {
 		return nil
@@ -169,7 +169,7 @@ func (c *ggufCursor) array(key string, v *ggufValue) {
 		c.fail(key, "is an array of %v; arrays of numbers and strings are read", v.elem)
 	}
 	if c.err == nil && n > c.left()/least {
-		c.fail(key, "has %d elements, more than the %d bytes left can hold", n, c.left())
+		c.fail(key, "has %d elements, more than the %d bytes left can hold: %s", n, c.left(), damaged)
 	}
 	if c.err != nil {
 		return
@@ -190,8 +190,8 @@ func (c *ggufCursor) array(key string, v *ggufValue) {
 // file and are sorted by offset.
 func parseGGUF(path string, data []byte) (*gguf, error) {
 	c := &ggufCursor{path: path, data: data}
-	if string(c.take(4, "magic")) != "GGUF" {
-		return nil, fault(path, "magic", "is not GGUF")
+	if len(data) < 4 || string(c.take(4, "magic")) != "GGUF" {
+		return nil, foreign(path, data)
 	}
 	version := c.u32("version")
 	if version == ggufVersion<<24 {

@@ -32,9 +32,6 @@ func (c *Checkpoint) openGGUF() error {
 	return catchFault(c.path, func() error {
 		g, err := parseGGUF(c.path, f.data)
 		if err != nil {
-			if !isGGUF(c.path) {
-				return fault(c.path, "", "is neither a directory nor a GGUF file (%v)", err.(*Error).Msg)
-			}
 			return err
 		}
 		return c.fromGGUF(g, f.data)

@@ -72,7 +72,7 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 		c.fail(field, "shape %v %s", t.Shape, wrong)
 	}
 	if offset > uint64(len(c.data)) {
-		c.fail(field, "begins %d bytes into the data, the file has %d", offset, len(c.data))
+		c.fail(field, "begins %d bytes into the data, the file has %d: %s", offset, len(c.data), damaged)
 	} else if int64(offset)%align != 0 {
 		c.fail(field, "offset %d is no multiple of the alignment %d", offset, align)
 	}
@@ -96,7 +96,7 @@ func (g *gguf) place(c *ggufCursor, base, align int64) {
 		case t.Offset-end >= align:
 			c.fail(t.Name, "begins %d bytes after the tensor before it ends, more than padding", t.Offset-end)
 		case t.Bytes > int64(len(c.data))-t.Offset:
-			c.fail(t.Name, "ends at byte %d, the file has %d", t.Offset+t.Bytes, len(c.data))
+			c.fail(t.Name, "ends at byte %d, the file has %d: %s", t.Offset+t.Bytes, len(c.data), damaged)
 		}
 		if c.err != nil {
 			return

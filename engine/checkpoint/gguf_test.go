@@ -54,7 +54,7 @@ var badGGUF = map[string]struct {
 	field string
 	spoil func(m *toy)
 }{
-	"magic":                {"magic", func(m *toy) { m.magic = 0x46554746 }},
+	"magic":                {"", func(m *toy) { m.magic = 0x46554746 }},
 	"version 2":            {"version", func(m *toy) { m.version = 2 }},
 	"big-endian":           {"version", func(m *toy) { m.version = 3 << 24 }},
 	"no tensors":           {"tensor_count", func(m *toy) { m.tensors = nil }},

@@ -40,11 +40,16 @@ func parseSafetensors(path string, data []byte) ([]TensorInfo, error) {
 		return nil, fault(path, "header length", "the file has %d bytes, too few for a safetensors header", len(data))
 	}
 	n := binary.LittleEndian.Uint64(data)
+	if n > maxHeader || n > uint64(len(data)-8) || n < 2 || data[8] != '{' {
+		if e := misplaced(path, data); e != nil {
+			return nil, e
+		}
+	}
 	if n > maxHeader {
 		return nil, fault(path, "header length", "is %d bytes, more than the limit of %d", n, maxHeader)
 	}
 	if n > uint64(len(data)-8) {
-		return nil, fault(path, "header length", "is %d bytes, the file has only %d", n, len(data)-8)
+		return nil, fault(path, "header length", "is %d bytes, the file has only %d: %s", n, len(data)-8, damaged)
 	}
 	if n < 2 || data[8] != '{' {
 		return nil, fault(path, "header", "is not a JSON object")
@@ -168,7 +173,7 @@ func checkContiguous(path string, list []TensorInfo, base, end int64) error {
 	for _, t := range list {
 		switch {
 		case t.Offset+t.Bytes > end:
-			return fault(path, t.Name, "ends at byte %d, the file has %d", t.Offset+t.Bytes, end)
+			return fault(path, t.Name, "ends at byte %d, the file has %d: %s", t.Offset+t.Bytes, end, damaged)
 		case t.Offset < at:
 			return fault(path, t.Name, "overlaps %s", clip(before))
 		case t.Offset > at:

@@ -38,7 +38,7 @@ func TestBadSafetensors(t *testing.T) {
 		"2^60 header":        {"header length", binary.LittleEndian.AppendUint64(nil, 1<<60)},
 		"over 100 MB":        {"header length", binary.LittleEndian.AppendUint64(nil, maxHeader+1)},
 		"longer than file":   {"header length", append(binary.LittleEndian.AppendUint64(nil, 3), "{}"...)},
-		"no header":          {"header", stFile("", 16)},
+		"no header":          {"", stFile("", 16)},
 		"not an object":      {"header", stFile(`[]`, 0)},
 		"cut JSON":           {"x", stFile(`{"x":{"dtype":"F32"`, 0)},
 		"deep JSON":          {"x", stFile(`{"x":`+strings.Repeat("[", 1<<20), 0)},

@@ -71,6 +71,54 @@ func (l *Lock) Compare(now *Lock) []Drift {
 	return append(list, l.Checkpoint.compare(now.Checkpoint)...)
 }
 
+// Lacks returns what the plan of a server, now, lacks of the locked one, for a lock that was made
+// for another machine than the server's: backend, options and decisions have to be equal, and the
+// KV cache has to hold at least as many tokens and as many sequences of each length. Its bytes may
+// differ, because a GPU reports slightly more or less memory than the catalogue has.
+func (l *Lock) Lacks(now *Lock) []Drift {
+	const size = "kv_cache_bytes"
+	was, is := maps.Clone(l.Plan.Options), maps.Clone(now.Plan.Options)
+	delete(was, size)
+	delete(is, size)
+	type equal struct {
+		Options   map[string]any    `json:"options"`
+		Decisions map[string]string `json:"decisions"`
+	}
+	var list []Drift
+	if l.Plan.Backend != now.Plan.Backend { // then all else differs too
+		list = []Drift{{Target, "backend", l.Plan.Backend, now.Plan.Backend}}
+		return append(list, l.Machine.compare(now.Machine)...)
+	}
+	list = trees(Target, equal{was, l.Plan.Decisions}, equal{is, now.Plan.Decisions})
+	least := func(path string, a, b int64) {
+		if b < a {
+			list = append(list, Drift{Target, path, fmt.Sprint(a), fmt.Sprint(b)})
+		}
+	}
+	least("kv_tokens", l.Plan.KVTokens, now.Plan.KVTokens)
+	for _, tokens := range slices.Sorted(maps.Keys(l.Plan.Sequences)) {
+		least("sequences."+tokens, int64(l.Plan.Sequences[tokens]), int64(now.Plan.Sequences[tokens]))
+	}
+	if len(list) > 0 {
+		list = append(list, l.Machine.compare(now.Machine)...)
+	}
+	return list
+}
+
+// compare returns the differences in the facts that name a machine.
+func (m Machine) compare(now Machine) []Drift {
+	named := func(facts map[string]any) map[string]any {
+		out := map[string]any{}
+		for _, name := range []string{"cores", "device", "total_bytes"} {
+			if v, ok := facts[name]; ok {
+				out[name] = v
+			}
+		}
+		return out
+	}
+	return trees(Target, named(m.Facts), named(now.Facts))
+}
+
 func (c Checkpoint) compare(now Checkpoint) []Drift {
 	var list []Drift
 	if c.Source != now.Source {

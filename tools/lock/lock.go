@@ -42,9 +42,33 @@ type Profile struct {
 
 // Machine is the machine of the plan: the flags that named it, if any, and its facts.
 type Machine struct {
-	GPU    string         `json:"gpu,omitempty"`
-	Memory string         `json:"memory,omitempty"`
-	Facts  map[string]any `json:"facts"`
+	Flags
+	Facts map[string]any `json:"facts"`
+}
+
+// Flags are the values of --gpu and --memory that named the machine; without them it is the
+// profile's target, else this machine. Here is true if they selected this machine in place of the
+// target (--gpu=).
+type Flags struct {
+	GPU    string `json:"gpu,omitempty"`
+	Memory string `json:"memory,omitempty"`
+	Here   bool   `json:"here,omitempty"`
+}
+
+// FlagsFor returns the flags to plan p with for a comparison with the lock: those of the lock, or
+// none if the profile's target is not the locked one.
+func (l *Lock) FlagsFor(p *schema.Profile) Flags {
+	if len(trees(Field, l.Profile.Resolved["target"], p.Target)) > 0 {
+		return Flags{}
+	}
+	return l.Machine.Flags
+}
+
+// Aimed reports whether the lock was made for a device of the catalogue or a size of memory, and
+// not for the machine that made it.
+func (l *Lock) Aimed() bool {
+	f := l.Machine.Flags
+	return f.GPU != "" || f.Memory != "" || !f.Here && l.Profile.Resolved["target"] != nil
 }
 
 // Plan is the memory and capacity of the server. Sizes are bytes.
@@ -79,11 +103,11 @@ type File struct {
 
 // Inputs are the values that a lock is made of.
 type Inputs struct {
-	Vapp        string
-	Profile     *schema.Profile
-	Plan        *plan.Plan
-	GPU, Memory string // flags that named the machine
-	Files       []File
+	Vapp    string
+	Profile *schema.Profile
+	Plan    *plan.Plan
+	Flags   Flags
+	Files   []File
 }
 
 // Of returns the lock of a planned profile.
@@ -91,7 +115,7 @@ func Of(in Inputs) (*Lock, error) {
 	l := &Lock{
 		Version: Version, Vapp: in.Vapp,
 		Profile: Profile{SHA256: in.Profile.Hash()},
-		Machine: Machine{GPU: in.GPU, Memory: in.Memory},
+		Machine: Machine{Flags: in.Flags},
 		Checkpoint: Checkpoint{
 			Source: in.Profile.Model.Source, Revision: in.Profile.Model.Revision, Facts: string(in.Plan.Model.Where),
 			Files: append([]File{}, in.Files...),

@@ -75,6 +75,22 @@ func count(s, unit string, most int) (int, bool) {
 	return n, ok && err == nil && n >= 1 && n <= most && strconv.Itoa(n) == digits
 }
 
+// DefaultVariant is the instruction set of a CPU whose name has none.
+const DefaultVariant = "avx512"
+
+// CPUOf returns a CPU machine with this memory in bytes. set is an instruction set that a name of
+// the catalogue may end in; "" or an unknown one: DefaultVariant.
+func CPUOf(cores int, memory int64, set string) Device {
+	if !slices.ContainsFunc(variants, func(v variant) bool { return v.name == set }) {
+		set = DefaultVariant
+	}
+	d := newCPU(cores, int(memory>>30), set)
+	if d.TotalBytes != memory {
+		d.Name, d.Aliases, d.TotalBytes = fmt.Sprintf("cpu-%dc-%dm", cores, memory>>20), []string{}, memory
+	}
+	return d
+}
+
 // newCPU returns the device of a size; set is one of variants.
 func newCPU(cores, gib int, set string) Device {
 	i := slices.IndexFunc(variants, func(v variant) bool { return v.name == set })

@@ -154,3 +154,21 @@ func BenchmarkFind(b *testing.B) {
 		}
 	}
 }
+
+func TestCPUOf(t *testing.T) {
+	for _, c := range []struct {
+		cores  int
+		memory int64
+		set    string
+		name   string
+		best   string
+	}{
+		{16, 64 << 30, "", "cpu-16c-64g", "avx512"}, {16, 64 << 30, "amx", "cpu-16c-64g-amx", "amx"}, {1, 1<<30 + 1, "", "cpu-1c-1024m", "avx512"},
+		{4, 1, "avx2", "cpu-4c-0m", "avx2"}, {2, 8 << 30, "neon", "cpu-2c-8g", "avx512"},
+	} {
+		d := CPUOf(c.cores, c.memory, c.set)
+		if d.Name != c.name || d.TotalBytes != c.memory || d.Cores != c.cores || d.Variants[0] != c.best || d.Kind != CPU {
+			t.Errorf("%+v: %+v", c, d)
+		}
+	}
+}

@@ -52,12 +52,9 @@ func Replace(name string, data []byte) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// Target names the machine that a plan was made for, by the values of --gpu and --memory.
-type Target struct{ GPU, Memory string }
-
-// Lock makes the lock of p, which was prepared for t by this version of vapp. The hash of a file
+// Lock makes the lock of p, which was prepared with these flags by this version of vapp. The hash of a file
 // whose size and time equal those in old is taken from there; old may be nil.
-func (h *Hasher) Lock(ctx context.Context, p *appliance.Prepared, old *lock.Lock, t Target, version string) (*lock.Lock, error) {
+func (h *Hasher) Lock(ctx context.Context, p *appliance.Prepared, old *lock.Lock, flags lock.Flags, version string) (*lock.Lock, error) {
 	files, err := modelFiles(p)
 	if err != nil {
 		return nil, err
@@ -66,7 +63,7 @@ func (h *Hasher) Lock(ctx context.Context, p *appliance.Prepared, old *lock.Lock
 	if err != nil {
 		return nil, err
 	}
-	return lock.Of(lock.Inputs{Vapp: version, Profile: p.Profile, Plan: p.Plan, GPU: t.GPU, Memory: t.Memory, Files: hashed})
+	return lock.Of(lock.Inputs{Vapp: version, Profile: p.Profile, Plan: p.Plan, Flags: flags, Files: hashed})
 }
 
 // pathError returns err with the path in front and without the name of the system call.
