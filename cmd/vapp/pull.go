@@ -108,12 +108,17 @@ func obtain(ctx context.Context, profile string, m appliance.Machine, offline bo
 }
 
 // obtainFirst is obtain for a server: a signal stops it, as it stops a server that is loading.
-func obtainFirst(profile string, m appliance.Machine, offline bool) (stopped bool, err error) {
+func obtainFirst(profile string, m appliance.Machine, offline bool, say *startLog) (stopped bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err = obtain(ctx, profile, m, offline)
+	m.Hub.Offline = m.Hub.Offline || offline
+	client := hubClient(m.Hub)
+	client.Say = say.line
+	show := say.progress("Fetching weights")
+	client.Progress = func(p hub.Progress) { show(engine.Progress{Done: p.Done, Total: p.Total}) }
+	err = appliance.Obtain(ctx, profile, m, client)
 	if ctx.Err() != nil {
-		fmt.Fprintln(os.Stderr, "stopped while fetching the model")
+		say.line("stopped while fetching the model")
 		return true, nil
 	}
 	return false, err

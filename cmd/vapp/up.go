@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -63,11 +62,17 @@ func (e abortedError) Error() string {
 
 // up runs the appliance until a signal or an error ends it.
 func up(profile string, machine appliance.Machine, locked, offline bool) error {
+	say := newStartLog(os.Stderr, logFormat(profile, machine))
+	return say.failed(serve(profile, machine, locked, offline, say))
+}
+
+// serve is up with the log of the steps before and around the server.
+func serve(profile string, machine appliance.Machine, locked, offline bool, say *startLog) error {
 	if driver.Built {
-		fmt.Fprintln(os.Stderr, driverLine())
+		say.line(driverLine())
 	}
 	if !locked {
-		if stopped, err := obtainFirst(profile, machine, offline); stopped || err != nil {
+		if stopped, err := obtainFirst(profile, machine, offline, say); stopped || err != nil {
 			return err
 		}
 	}
@@ -80,7 +85,7 @@ func up(profile string, machine appliance.Machine, locked, offline bool) error {
 		Machine:  machine,
 		Version:  buildVersion(),
 		Log:      os.Stderr,
-		Progress: loadProgress(os.Stderr),
+		Progress: say.loading(),
 		Sandbox:  box,
 	}
 	if locked {
@@ -88,7 +93,7 @@ func up(profile string, machine appliance.Machine, locked, offline bool) error {
 	}
 	a, err := appliance.New(config)
 	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {
-		fmt.Fprintln(os.Stderr, drift) // has a line for each difference
+		say.line(drift.Error()) // has a line for each difference
 		return exitError(1)
 	} else if err != nil {
 		return err
