@@ -243,7 +243,7 @@ func (s *server) streams(t *testing.T, n int) (wait func()) {
 }
 
 func TestPlanIsTheAllocator(t *testing.T) {
-	s := start(t, `memory: swapSpace: "5MiB"`)
+	s := start(t, `memory: swapSpace: "5MiB", log: level: "debug"`)
 	_, text := s.get(t, "/metrics")
 	planned := map[string]string{}
 	for _, line := range strings.Split(text, "\n") {
