@@ -1,0 +1,27 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Reach sends one request without the token to the endpoint and returns the time on the hub's
+// clock; the zero time if the hub does not send it. Any HTTP answer counts as reached.
+func (c *Client) Reach(ctx context.Context) (time.Time, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodHead, c.Endpoint, nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	r.Header.Set("User-Agent", c.Agent)
+	res, err := c.http.Do(r)
+	if err != nil {
+		return time.Time{}, err
+	}
+	res.Body.Close()
+	at, err := http.ParseTime(res.Header.Get("Date"))
+	if err != nil {
+		at = time.Time{}
+	}
+	return at, nil
+}
