@@ -107,7 +107,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
 	return root
