@@ -217,7 +217,7 @@ var rules = map[string]rule{
 	"cmd/vapp": {
 		parts: []string{"schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
 		modules: []string{
-			"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "golang.org/x/term", "golang.org/x/sys",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8", "golang.org/x/term", "golang.org/x/sys",
 		},
 	},
 

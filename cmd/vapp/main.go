@@ -104,12 +104,12 @@ func newRoot() *cobra.Command {
 	cobra.AddTemplateFunc("driverLine", driverLine) // called when printed, because it opens the driver
 	root.SetVersionTemplate("vapp {{.Version}}\n{{driverLine}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
+	completeValues(root)
 	return root
 }
 

@@ -68,8 +68,9 @@ func checkMinimums(c *cobra.Command, _ []string) error {
 // newHelp is cobra's help command with an error for unknown commands.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about any command",
+		Use:               "help [COMMAND]",
+		Short:             "Help about any command",
+		ValidArgsFunction: completeTopics,
 		RunE: func(c *cobra.Command, args []string) error {
 			found, rest, err := c.Root().Find(args)
 			switch {
