@@ -86,15 +86,3 @@ func newHelp() *cobra.Command {
 		},
 	}
 }
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version and the devices that a driver finds",
-		Args:  needArgs(0, 0, "no arguments"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "vapp %s\n%s\n", buildVersion(), driverLine())
-			return err
-		},
-	}
-}

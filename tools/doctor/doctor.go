@@ -99,7 +99,7 @@ func processor(f facts.Facts) []Finding {
 	case !here(f):
 		return is(Note, "serve on Linux; vet, plan, fit and diff work here", "%s: this build for %s plans and does not serve", name, f.OS)
 	case !p.Native:
-		return is(Problem, "build with cgo (make build), or use backend ref for small models", "%s: this binary has no C kernels: it plans, and serves with backend ref only", name)
+		return is(Problem, "use a release for this system, or build with cgo (make build)", "%s: this binary was built without cgo: it plans and does not serve", name)
 	case len(p.Variants) == 0:
 		return is(Problem, "report this line", "%s: no kernel variant can run", name)
 	}
