@@ -40,8 +40,8 @@ type Sources struct {
 	Built   time.Time
 }
 
-// Limits of time. All of Gather takes at most about patience.
-const (
+// Limits of time. All of Gather takes at most about patience. Tests change them.
+var (
 	patience  = 4500 * time.Millisecond
 	reachTime = 2 * time.Second
 	readTime  = time.Second
@@ -142,7 +142,7 @@ func (s Sources) host(context.Context) func(*Facts) {
 
 func (s Sources) hub(ctx context.Context) func(*Facts) {
 	at := s.Hub.Settings
-	h := Hub{Endpoint: at.Endpoint, Offline: at.Offline, Token: at.Token != "", Cache: at.Cache, Free: -1}
+	h := Hub{Endpoint: withoutPassword(at.Endpoint), Offline: at.Offline, Token: at.Token != "", Cache: at.Cache, Free: -1}
 	if at.Cache != "" {
 		h.Free, h.Writable = space(at.Cache)
 	}
@@ -163,6 +163,15 @@ func (s Sources) hub(ctx context.Context) func(*Facts) {
 		h.Err = textOf(err)
 	}
 	return func(f *Facts) { f.Hub, f.Clock.Hub = h, clock }
+}
+
+// withoutPassword returns an address without the password that it may contain.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "HF_ENDPOINT"
+	}
+	return u.Redacted()
 }
 
 // space returns the free bytes on the disk of a folder, which need not exist yet, and whether this

@@ -50,6 +50,10 @@ func TestGather(t *testing.T) {
 	if f, err = Gather(t.Context(), from); err != nil || f.Hub.Err == "" || strings.Contains(f.Hub.Err, "secret") || !f.Clock.Hub.IsZero() {
 		t.Errorf("a closed hub: %+v, %v", f.Hub, err)
 	}
+	from.Hub.Endpoint = "http://user:secret@127.0.0.1:1"
+	if f, err = Gather(t.Context(), from); err != nil || strings.Contains(f.Hub.Endpoint+f.Hub.Err, "secret") {
+		t.Errorf("a password: %+v, %v", f.Hub, err)
+	}
 	from.Hub.Offline = true
 	if f, err = Gather(t.Context(), from); err != nil || f.Hub.Err != "" || !f.Hub.Offline {
 		t.Errorf("offline: %+v, %v", f.Hub, err)
@@ -66,6 +70,28 @@ func TestGatherCancelled(t *testing.T) {
 	f, err := Gather(ctx, from)
 	if !errors.Is(err, context.Canceled) || !slices.Contains(f.Unfinished, "gpu") {
 		t.Errorf("%v, unfinished %v", err, f.Unfinished)
+	}
+}
+
+// TestGatherHangs checks a hub that does not answer, and a driver and a sandbox that hang.
+func TestGatherHangs(t *testing.T) {
+	reach, all := reachTime, patience
+	t.Cleanup(func() { reachTime, patience = reach, all })
+	reachTime, patience = time.Millisecond, time.Minute
+	hang := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(hang) })
+	from := sources(t, s.URL)
+	f, err := Gather(t.Context(), from)
+	if err != nil || f.Hub.Err != "no answer within 1ms" {
+		t.Errorf("hub: %q, %v", f.Hub.Err, err)
+	}
+	patience = time.Millisecond
+	from.GPU = func() GPU { <-hang; return GPU{} }
+	from.Sandbox = func(context.Context) error { <-hang; return nil }
+	if f, err = Gather(t.Context(), from); err != nil || !slices.Contains(f.Unfinished, "gpu") || !slices.Contains(f.Unfinished, "template sandbox") {
+		t.Errorf("unfinished %v, %v", f.Unfinished, err)
 	}
 }
 
