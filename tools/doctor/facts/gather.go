@@ -38,14 +38,14 @@ type Sources struct {
 	Hub     *hub.Client
 	Root    fs.FS // files of a Linux system
 	Built   time.Time
+
+	limits patience // zero: patient
 }
 
-// Limits of time. All of Gather takes at most about patience. Tests change them.
-var (
-	patience  = 4500 * time.Millisecond
-	reachTime = 2 * time.Second
-	readTime  = time.Second
-)
+// patience bounds the times: of all of Gather, of a request to the hub, of reading the model's file.
+type patience struct{ all, reach, read time.Duration }
+
+var patient = patience{4500 * time.Millisecond, 2 * time.Second, time.Second}
 
 // part is a part of the facts that is read on its own goroutine. It returns a function that writes
 // what was read.
@@ -57,10 +57,13 @@ type part struct {
 // Gather reads all facts at once. A part that does not end in time is named in Unfinished. The
 // error is that of ctx.
 func Gather(ctx context.Context, s Sources) (Facts, error) {
+	if s.limits == (patience{}) {
+		s.limits = patient
+	}
 	f := Facts{OS: runtime.GOOS, Arch: runtime.GOARCH, Profile: Profile{Path: s.Profile}}
 	f.Clock.Now, f.Clock.Built = time.Now(), s.Built
 	parts := []part{{"gpu", s.gpu}, {"hub", s.hub}, {"template sandbox", s.sandbox}, {"profile", s.profile}, {"processor and memory", s.host}}
-	limited, stop := context.WithTimeout(ctx, patience)
+	limited, stop := context.WithTimeout(ctx, s.limits.all)
 	defer stop()
 	type result struct {
 		name  string
@@ -148,7 +151,7 @@ func (s Sources) hub(ctx context.Context) func(*Facts) {
 	}
 	var clock time.Time
 	if !h.Offline {
-		limited, stop := context.WithTimeout(ctx, reachTime)
+		limited, stop := context.WithTimeout(ctx, s.limits.reach)
 		defer stop()
 		begun := time.Now()
 		var err error
@@ -158,7 +161,7 @@ func (s Sources) hub(ctx context.Context) func(*Facts) {
 			err = sent.Err // without the address
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within %v", reachTime)
+			err = fmt.Errorf("no answer within %v", s.limits.reach)
 		}
 		h.Err = textOf(err)
 	}
@@ -262,7 +265,7 @@ func (s Sources) disk(ctx context.Context, p *schema.Profile, made *appliance.Pr
 		}
 	}
 	if d.File != "" {
-		limited, stop := context.WithTimeout(ctx, readTime)
+		limited, stop := context.WithTimeout(ctx, s.limits.read)
 		defer stop()
 		var took time.Duration
 		var err error

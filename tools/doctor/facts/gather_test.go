@@ -75,19 +75,17 @@ func TestGatherCancelled(t *testing.T) {
 
 // TestGatherHangs checks a hub that does not answer, and a driver and a sandbox that hang.
 func TestGatherHangs(t *testing.T) {
-	reach, all := reachTime, patience
-	t.Cleanup(func() { reachTime, patience = reach, all })
-	reachTime, patience = time.Millisecond, time.Minute
 	hang := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(hang) })
 	from := sources(t, s.URL)
+	from.limits = patience{all: time.Minute, reach: time.Millisecond, read: time.Second}
 	f, err := Gather(t.Context(), from)
 	if err != nil || f.Hub.Err != "no answer within 1ms" {
 		t.Errorf("hub: %q, %v", f.Hub.Err, err)
 	}
-	patience = time.Millisecond
+	from.limits.all = time.Millisecond
 	from.GPU = func() GPU { <-hang; return GPU{} }
 	from.Sandbox = func(context.Context) error { <-hang; return nil }
 	if f, err = Gather(t.Context(), from); err != nil || !slices.Contains(f.Unfinished, "gpu") || !slices.Contains(f.Unfinished, "template sandbox") {
