@@ -112,11 +112,7 @@ func obtainFirst(profile string, m appliance.Machine, offline bool, say *startLo
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	m.Hub.Offline = m.Hub.Offline || offline
-	client := hubClient(m.Hub)
-	client.Say = say.line
-	show := say.progress("Fetching weights")
-	client.Progress = func(p hub.Progress) { show(engine.Progress{Done: p.Done, Total: p.Total}) }
-	err = appliance.Obtain(ctx, profile, m, client)
+	err = appliance.Obtain(ctx, profile, m, say.hubClient(m.Hub))
 	if ctx.Err() != nil {
 		say.line("stopped while fetching the model")
 		return true, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"vapp.dev/appliance"
+	"vapp.dev/appliance/hub"
 	"vapp.dev/engine"
 )
 
@@ -16,12 +17,11 @@ type startLog struct {
 	log *slog.Logger // nil: text
 }
 
-// newStartLog returns a log of the format text or json.
-func newStartLog(to *os.File, format string) *startLog {
-	if format == "json" {
-		return &startLog{to, slog.New(slog.NewJSONHandler(to, nil))}
+// use sets the format: text or json.
+func (s *startLog) use(format string) {
+	if s.log = nil; format == "json" {
+		s.log = slog.New(slog.NewJSONHandler(s.to, nil))
 	}
-	return &startLog{to: to}
 }
 
 // logFormat returns the profile's log.format; text if the profile cannot be read.
@@ -52,6 +52,15 @@ func (s *startLog) progress(what string) func(engine.Progress) {
 // loading is loadProgress in the format of s.
 func (s *startLog) loading() func(engine.Progress) {
 	return loadingOf(s.progress("Loading weights"), s.progress("Capturing CUDA graphs"))
+}
+
+// hubClient is the function hubClient in the format of s.
+func (s *startLog) hubClient(settings hub.Settings) *hub.Client {
+	c := hubClient(settings)
+	c.Say = s.line
+	show := s.progress("Fetching weights")
+	c.Progress = func(p hub.Progress) { show(engine.Progress{Done: p.Done, Total: p.Total}) }
+	return c
 }
 
 // failed writes the error that ends the command as a record of a JSON log. It returns the error

@@ -62,12 +62,13 @@ func (e abortedError) Error() string {
 
 // up runs the appliance until a signal or an error ends it.
 func up(profile string, machine appliance.Machine, locked, offline bool) error {
-	say := newStartLog(os.Stderr, logFormat(profile, machine))
+	say := &startLog{to: os.Stderr}
 	return say.failed(serve(profile, machine, locked, offline, say))
 }
 
 // serve is up with the log of the steps before and around the server.
 func serve(profile string, machine appliance.Machine, locked, offline bool, say *startLog) error {
+	say.use(logFormat(profile, machine))
 	if driver.Built {
 		say.line(driverLine())
 	}
