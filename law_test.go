@@ -199,6 +199,15 @@ var rules = map[string]rule{
 	"tools/lock":            {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"tools/lock/lockfile":   {parts: []string{"appliance", "engine", "tools/lock"}, not: noHTTP},
 	"tools/importer":        {parts: []string{"nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	// Facts are gathered by facts and judged by pure functions, which need the times of a clock.
+	"tools/doctor": {
+		parts: []string{"appliance/plan", "tools/doctor/facts"},
+		not:   map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "package facts reads what is judged"},
+	},
+	"tools/doctor/facts": {
+		parts:   []string{"schema", "appliance", "appliance/hub", "appliance/plan", "engine", "engine/backend/host", "kernels/cpu/isa"},
+		modules: []string{"golang.org/x/sys"}, not: noHTTP,
+	},
 	// Only the client of a benchmark reads the clock; workload and report are arithmetic.
 	"tools/bench/workload": {not: pure},
 	"tools/bench/report":   {not: pure},
@@ -213,7 +222,7 @@ var rules = map[string]rule{
 	"cmd/vapp": {
 		parts: []string{"schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
 		modules: []string{
-			"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "golang.org/x/term", "golang.org/x/sys",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8", "golang.org/x/term", "golang.org/x/sys",
 		},
 	},
 

@@ -48,7 +48,7 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	a.service.Store(s)
 	a.phase.set(Ready)
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
-	return nil
+	return a.showUse()
 }
 
 // open loads weights and tokenizer at the same time.
@@ -152,48 +152,6 @@ func round(d time.Duration) time.Duration {
 		}
 	}
 	return d
-}
-
-// compare logs and exports the planned and the allocated bytes of every arena.
-func (a *Appliance) compare() {
-	a.ledger = a.prepared.Plan.Ledger.Compare(a.engine.Usage())
-	for _, c := range a.ledger {
-		a.metrics.SetActual(c.Item, c.Actual)
-		log := a.log.Info
-		if c.Difference() != 0 {
-			log = a.log.Error
-		}
-		log("ledger", "item", c.Item, "plan_bytes", c.Planned, "actual_bytes", c.Actual, "difference", c.Difference())
-	}
-	if n, ok := a.engine.GraphBytes(); ok {
-		planned := a.prepared.Plan.Ledger.Bytes("graphs")
-		a.metrics.SetActual("graphs", n)
-		log := a.log.Info
-		if n > planned { // a warning only: the plan estimates graphs, but arenas are exact
-			log = a.log.Warn
-		}
-		log("ledger", "item", "graphs", "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
-	}
-	if huge, of, ok := a.engine.Huge(); ok {
-		a.log.Info("huge pages", "bytes", huge, "of", of)
-	}
-}
-
-// showPlan writes the plan as text, or as one record in a JSON log, then logs each of its
-// warnings.
-func (a *Appliance) showPlan() error {
-	p := a.prepared
-	if p.Profile.Log.Format != "json" {
-		if err := p.Plan.Text(a.cfg.Log); err != nil {
-			return err
-		}
-	} else {
-		a.log.Info("plan", "plan", p.Plan)
-	}
-	for _, w := range p.Plan.Warnings { // so that they are also in the log
-		a.log.Warn("plan: " + w)
-	}
-	return nil
 }
 
 func (a *Appliance) newMetrics() *metrics.Metrics {

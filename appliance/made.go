@@ -46,6 +46,9 @@ func (m Machine) MakeProfile(s starter.Source, scope Scope) ([]byte, error) {
 		}
 		return starter.Profile{Source: s, Fields: starter.ForDevices()}.Text(), nil
 	}
+	if m, err = m.atTarget(p); err != nil { // of --set
+		return nil, err
+	}
 	op, err := m.choose(p)
 	if err != nil {
 		return nil, err

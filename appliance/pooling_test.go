@@ -68,7 +68,7 @@ func TestPooling(t *testing.T) {
 					}
 				}
 			}
-			if log := s.log.String(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "item=step") {
+			if log := s.log.String(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "ledger: planned bytes = actual bytes") {
 				t.Errorf("the plan and what was taken differ:\n%s", log)
 			}
 		})

@@ -10,15 +10,21 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
+// probes are the routes that orchestrators and collectors request every few seconds. Their
+// answer 503 means that the server loads or drains, which is no problem of a request.
+var probes = map[string]bool{
+	"/health": true, "/ping": true, "/livez": true, "/readyz": true, "/load": true, "/metrics": true, "/metrics/": true,
+}
+
 // accessLevel returns the log level of a request's access line: error for a failure,
-// warn for a request refused because of load or a key's limits, debug for the status
-// requests that the page sends each second, and info for all others.
+// debug for probes and for the status requests that the page sends each second, warn for
+// a request refused because of load or a key's limits, and info for all others.
 func accessLevel(route string, status int) slog.Level {
 	switch {
-	case route == statusRoute && status == http.StatusOK:
-		return slog.LevelDebug
 	case status == http.StatusInternalServerError:
 		return slog.LevelError
+	case probes[route], route == statusRoute && status == http.StatusOK:
+		return slog.LevelDebug
 	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:
 		return slog.LevelWarn
 	}

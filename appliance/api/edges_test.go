@@ -177,3 +177,32 @@ func TestRequestLog(t *testing.T) {
 		t.Errorf("at warn: %s", got)
 	}
 }
+
+// TestProbeLog checks that probes are not in the log at info, whatever they answer, and are at
+// debug.
+func TestProbeLog(t *testing.T) {
+	var out bytes.Buffer
+	level := &slog.LevelVar{}
+	set := testSettings()
+	set.AccessLog = true
+	s := New(Config{
+		State: &state{nil, "loading"}, Metrics: http.NotFoundHandler(), Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})),
+	}, set)
+	ask := func() {
+		for path := range probes {
+			s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+		}
+	}
+	if ask(); out.Len() > 0 {
+		t.Errorf("at info: %s", out.String())
+	}
+	level.Set(slog.LevelDebug)
+	if ask(); strings.Count(out.String(), "level=DEBUG msg=request ") != len(probes) || !strings.Contains(out.String(), "path=/readyz status=503") {
+		t.Errorf("at debug, want a line for each of %d probes: %s", len(probes), out.String())
+	}
+	out.Reset()
+	s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/models", nil))
+	if !strings.Contains(out.String(), "level=WARN msg=request ") {
+		t.Errorf("a request that is refused while the server loads: %s", out.String())
+	}
+}

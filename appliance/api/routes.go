@@ -206,10 +206,10 @@ func (s *Server) Routes() []Route {
 	return out
 }
 
-// LogRoutes logs the routes in vLLM's format.
+// LogRoutes logs the routes in vLLM's format, at level debug.
 func (s *Server) LogRoutes() {
-	s.cfg.Log.Info("Available routes are:")
+	s.cfg.Log.Debug("Available routes are:")
 	for _, r := range s.Routes() {
-		s.cfg.Log.Info("Route: " + r.Path + ", Methods: " + strings.Join(r.Methods, ", "))
+		s.cfg.Log.Debug("Route: " + r.Path + ", Methods: " + strings.Join(r.Methods, ", "))
 	}
 }

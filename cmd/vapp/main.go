@@ -40,27 +40,29 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(vllmWords(args))
-	err := root.Execute()
+	text, code := errorText(root.Execute())
+	fmt.Fprint(os.Stderr, text)
+	return code
+}
+
+// errorText returns what is printed of the error that ends a command, and the exit code.
+func errorText(err error) (text string, code int) {
 	var usage *usageError
-	var code exitError
+	var exit exitError
 	var aborted abortedError
 	switch {
 	case err == nil:
-		return 0
-	case errors.As(err, &code):
-		return int(code)
+		return "", 0
+	case errors.As(err, &exit):
+		return "", int(exit)
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "vapp: %v\nRun '%s --help' for usage.\n", err, usage.cmd)
-		return 2
+		return fmt.Sprintf("vapp: %v\nRun '%s --help' for usage.\n", err, usage.cmd), 2
 	case errors.As(err, &aborted):
-		fmt.Fprintf(os.Stderr, "vapp: %v\n", aborted)
-		return 1
+		return fmt.Sprintf("vapp: %v\n", aborted), 1
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "vapp: interrupted")
-		return 130 // as shells do: 128 + SIGINT
+		return "vapp: interrupted\n", 130 // as shells do: 128 + SIGINT
 	}
-	fmt.Fprint(os.Stderr, formatError(err))
-	return 1
+	return formatError(err), 1
 }
 
 // formatError formats an error for the terminal. An error with a position in a profile begins with
@@ -105,12 +107,12 @@ folder, org/name of the Hugging Face hub, or a name of "vapp models".`,
 	cobra.AddTemplateFunc("driverLine", driverLine) // called when printed, because it opens the driver
 	root.SetVersionTemplate("vapp {{.Version}}\n{{driverLine}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
+	completeValues(root)
 	return root
 }
 

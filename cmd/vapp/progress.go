@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -15,9 +17,13 @@ import (
 )
 
 // loadProgress shows the progress of loading weights and capturing graphs: a bar on a terminal,
-// elsewhere a line for every tenth.
+// elsewhere lines.
 func loadProgress(f *os.File) func(engine.Progress) {
-	weights, graphs := progress(f, "Loading weights"), progress(f, "Capturing CUDA graphs")
+	return loadingOf(progress(f, "Loading weights"), progress(f, "Capturing CUDA graphs"))
+}
+
+// loadingOf passes the progress of a load to weights or to graphs.
+func loadingOf(weights, graphs func(engine.Progress)) func(engine.Progress) {
 	return func(p engine.Progress) {
 		if p.Capturing {
 			graphs(p)
@@ -71,21 +77,40 @@ func counters(p engine.Progress) decor.Decorator {
 	return decor.CountersKibiByte("% .1f / % .1f")
 }
 
-func progressLines(f *os.File, what string) func(engine.Progress) {
-	shown := int64(-1)
+// betweenLines is the least time between two lines of progress, apart from the last line.
+const betweenLines = 2 * time.Second
+
+// progressLines writes a line for a new tenth, unless the line before it is younger than
+// betweenLines, and always the last line.
+func progressLines(f io.Writer, what string) func(engine.Progress) {
+	return sparsely(time.Now, func(p engine.Progress, percent int64) {
+		if p.Capturing {
+			fmt.Fprintf(f, "%s: %3d%% (%d of %d)\n", what, percent, p.Done, p.Total)
+			return
+		}
+		fmt.Fprintf(f, "%s: %3d%% (%s of %s)\n", what, percent, plan.Size(p.Done), plan.Size(p.Total))
+	})
+}
+
+// progressRecords is progressLines as records of a log.
+func progressRecords(log *slog.Logger, what string) func(engine.Progress) {
+	return sparsely(time.Now, func(p engine.Progress, percent int64) {
+		log.Info(what, "percent", percent, "done", p.Done, "total", p.Total)
+	})
+}
+
+// sparsely calls show with the percentage of a new tenth, not sooner than betweenLines after the
+// call before, and with the end.
+func sparsely(now func() time.Time, show func(p engine.Progress, percent int64)) func(engine.Progress) {
+	shown, at := int64(-1), time.Time{}
 	return func(p engine.Progress) {
 		tenth := int64(10)
 		if p.Total > 0 {
 			tenth = p.Done * 10 / p.Total
 		}
-		if tenth == shown {
-			return
+		if t := now(); tenth != shown && (tenth == 10 || t.Sub(at) >= betweenLines) {
+			shown, at = tenth, t
+			show(p, tenth*10)
 		}
-		shown = tenth
-		if p.Capturing {
-			fmt.Fprintf(f, "%s: %3d%% (%d of %d)\n", what, tenth*10, p.Done, p.Total)
-			return
-		}
-		fmt.Fprintf(f, "%s: %3d%% (%s of %s)\n", what, tenth*10, plan.Size(p.Done), plan.Size(p.Total))
 	}
 }

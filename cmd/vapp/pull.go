@@ -101,19 +101,19 @@ func hubClient(s hub.Settings) *hub.Client {
 	return c
 }
 
-// obtain fetches the model of a profile unless it is in the cache.
-func obtain(ctx context.Context, profile string, m appliance.Machine, offline bool) error {
+// obtain fetches the model of a profile with the client unless it is in the cache.
+func obtain(ctx context.Context, profile string, m appliance.Machine, offline bool, client func(hub.Settings) *hub.Client) error {
 	m.Hub.Offline = m.Hub.Offline || offline
-	return appliance.Obtain(ctx, profile, m, hubClient(m.Hub))
+	return appliance.Obtain(ctx, profile, m, client(m.Hub))
 }
 
 // untilSignal calls fetch for a server: a signal stops it, as it stops a server that is loading.
-func untilSignal(fetch func(context.Context) error) (stopped bool, err error) {
+func untilSignal(say *startLog, fetch func(context.Context) error) (stopped bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err = fetch(ctx)
 	if ctx.Err() != nil {
-		fmt.Fprintln(os.Stderr, "stopped while fetching the model")
+		say.line("stopped while fetching the model")
 		return true, nil
 	}
 	return false, err

@@ -133,7 +133,7 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 	if err != nil {
 		return err
 	}
-	if err := obtain(ctx, profile, machine, o.offline); err != nil {
+	if err := obtain(ctx, profile, machine, o.offline, hubClient); err != nil {
 		return err
 	}
 	p, err := appliance.Prepare(profile, machine)

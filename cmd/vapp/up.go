@@ -67,16 +67,26 @@ func (e abortedError) Error() string {
 
 // up runs the appliance until a signal or an error ends it.
 func up(c *cobra.Command, arg string, machine appliance.Machine, locked, offline bool) error {
-	if driver.Built {
-		fmt.Fprintln(os.Stderr, driverLine())
-	}
+	say := &startLog{to: os.Stderr}
+	return say.failed(serve(c, arg, machine, locked, offline, say))
+}
+
+// serve is up with the log of the steps before and around the server.
+func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offline bool, say *startLog) error {
 	profile := arg
-	stopped, err := untilSignal(func(ctx context.Context) (err error) {
+	stopped, err := untilSignal(say, func(ctx context.Context) (err error) {
 		use := argUse{fetch: !locked, offline: offline, ctx: ctx}
-		if profile, machine, err = profileArg(c, arg, machine, use); err != nil || locked {
+		if profile, machine, err = profileArg(c, arg, machine, use); err != nil {
 			return err
 		}
-		return obtain(ctx, profile, machine, offline)
+		say.use(logFormat(profile, machine))
+		if driver.Built {
+			say.line(driverLine())
+		}
+		if locked {
+			return nil
+		}
+		return obtain(ctx, profile, machine, offline, say.hubClient)
 	})
 	if stopped || err != nil {
 		return err
@@ -96,7 +106,7 @@ func up(c *cobra.Command, arg string, machine appliance.Machine, locked, offline
 		Machine:  machine,
 		Version:  buildVersion(),
 		Log:      os.Stderr,
-		Progress: loadProgress(os.Stderr),
+		Progress: say.loading(),
 		Sandbox:  box,
 	}
 	if locked {
@@ -104,7 +114,7 @@ func up(c *cobra.Command, arg string, machine appliance.Machine, locked, offline
 	}
 	a, err := appliance.New(config)
 	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {
-		fmt.Fprintln(os.Stderr, drift) // has a line for each difference
+		say.line(drift.Error()) // has a line for each difference
 		return exitError(1)
 	} else if err != nil {
 		return err

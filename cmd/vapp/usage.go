@@ -68,8 +68,9 @@ func checkMinimums(c *cobra.Command, _ []string) error {
 // newHelp is cobra's help command with an error for unknown commands.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about any command",
+		Use:               "help [COMMAND]",
+		Short:             "Help about any command",
+		ValidArgsFunction: completeTopics,
 		RunE: func(c *cobra.Command, args []string) error {
 			found, rest, err := c.Root().Find(args)
 			switch {
@@ -82,18 +83,6 @@ func newHelp() *cobra.Command {
 			found.InitDefaultHelpFlag()
 			found.InitDefaultVersionFlag()
 			return found.Help()
-		},
-	}
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version and the devices that a driver finds",
-		Args:  needArgs(0, 0, "no arguments"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "vapp %s\n%s\n", buildVersion(), driverLine())
-			return err
 		},
 	}
 }

@@ -8,7 +8,10 @@ import (
 )
 
 // group is the memory of one control group, in bytes; limit 0 means no limit.
-type group struct{ limit, used int64 }
+type group struct {
+	path        string
+	limit, used int64
+}
 
 // unlimited is the least value of "no limit". Version 1 prints PAGE_COUNTER_MAX in bytes.
 const unlimited = 1 << 60
@@ -22,12 +25,14 @@ func groups(root fs.FS) []group {
 	for _, dir := range upwards(v2) {
 		at := "sys/fs/cgroup" + dir + "/"
 		if g, ok := readGroup(root, at, "memory.max", "memory.current", ""); ok {
+			g.path = dir
 			gs = append(gs, g)
 		}
 	}
 	for _, dir := range upwards(v1) {
 		at := "sys/fs/cgroup/memory" + dir + "/"
 		if g, ok := readGroup(root, at, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"); ok {
+			g.path = dir
 			gs = append(gs, g)
 		}
 	}

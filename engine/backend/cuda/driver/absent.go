@@ -7,3 +7,6 @@ const Built = false
 
 // Devices fails with ErrNotBuilt.
 func Devices() ([]Info, error) { return nil, ErrNotBuilt }
+
+// FindBLAS fails with ErrNotBuilt.
+func FindBLAS() (int, error) { return 0, ErrNotBuilt }

@@ -1,0 +1,119 @@
+package appliance
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend"
+)
+
+// showPlan logs what the plan needs and carries in one line, and each of its warnings. At
+// level debug it also writes the whole plan: as text, or as one record of a JSON log.
+func (a *Appliance) showPlan() error {
+	p := a.prepared.Plan
+	switch {
+	case !a.log.Enabled(context.Background(), slog.LevelDebug):
+	case a.json():
+		a.log.Debug("plan", "plan", p)
+	default:
+		if err := p.Text(a.cfg.Log); err != nil {
+			return err
+		}
+	}
+	a.log.Info("plan: fits", planAttrs(p)...)
+	for _, w := range p.Warnings {
+		a.log.Warn("plan: " + w)
+	}
+	return nil
+}
+
+func (a *Appliance) json() bool { return a.prepared.Profile.Log.Format == "json" }
+
+// planAttrs returns the figures of a plan that its log line has.
+func planAttrs(p *plan.Plan) []any {
+	needs := plan.Size(p.Ledger.Total())
+	if p.Budget.Bytes > 0 {
+		needs += " of " + plan.Size(p.Budget.Bytes)
+	}
+	on := p.Backend
+	if i := slices.IndexFunc(p.Choices, func(c backend.Choice) bool { return c.Name == "variant" }); i >= 0 {
+		on += " " + p.Choices[i].Value
+	}
+	c, longest := p.Capacity, p.Options.MaxModelLen
+	at := fmt.Sprintf("%s of %s tokens", plan.Group(int64(c.Running(longest))), plan.Group(int64(longest)))
+	if first := c.Lengths[0]; first.Tokens < longest {
+		at += fmt.Sprintf(", %s of %s", plan.Group(int64(first.Running)), plan.Group(int64(first.Tokens)))
+	}
+	return []any{"needs", needs, "on", on, "kv_cache", fmt.Sprintf("%s tokens in %s", plan.Group(c.Tokens), plan.Size(p.Ledger.Bytes("kv"))), "sequences_at_once", at}
+}
+
+// compare logs and exports the planned and the allocated bytes of every arena: one line of
+// sums, and a line for each arena at level debug, or at level error if they differ.
+func (a *Appliance) compare() {
+	a.ledger = a.prepared.Plan.Ledger.Compare(a.engine.Usage())
+	var planned, actual, apart int64
+	for _, c := range a.ledger {
+		a.metrics.SetActual(c.Item, c.Actual)
+		log := a.log.Debug
+		if c.Difference() != 0 {
+			log = a.log.Error
+		}
+		log("ledger", "item", c.Item, "plan_bytes", c.Planned, "actual_bytes", c.Actual, "difference", c.Difference())
+		planned, actual, apart = planned+c.Planned, actual+c.Actual, apart+max(c.Difference(), -c.Difference())
+	}
+	sums := []any{"items", len(a.ledger), "plan_bytes", planned, "actual_bytes", actual, "difference", apart}
+	if apart == 0 {
+		a.log.Info("ledger: planned bytes = actual bytes", sums...)
+	} else {
+		a.log.Error("ledger: planned and actual bytes differ", sums...)
+	}
+	if n, ok := a.engine.GraphBytes(); ok {
+		planned := a.prepared.Plan.Ledger.Bytes("graphs")
+		a.metrics.SetActual("graphs", n)
+		log := a.log.Debug
+		if n > planned { // a warning only: the plan estimates graphs, but arenas are exact
+			log = a.log.Warn
+		}
+		log("ledger", "item", "graphs", "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
+	}
+	if huge, of, ok := a.engine.Huge(); ok {
+		a.log.Debug("huge pages", "bytes", huge, "of", of)
+	}
+}
+
+// showUse logs the address of the page and a request that a client can send, as lines that
+// can be pasted into a shell, or as one record of a JSON log.
+func (a *Appliance) showUse() error {
+	base := strings.TrimSuffix(a.url(), "/v1")
+	ask := a.example(base)
+	if a.json() {
+		a.log.Info("how to use it", "page", base+"/", "request", ask)
+		return nil
+	}
+	_, err := io.WriteString(a.cfg.Log, "  page  "+base+"/\n  ask   "+ask+"\n")
+	return err
+}
+
+// example returns a curl command with a request that the model can answer.
+func (a *Appliance) example(base string) string {
+	l := a.live.Load()
+	path, body := "/v1/completions", `{"prompt": "Once upon a time", "max_tokens": 32}`
+	switch pooling := a.prepared.Model.Pooling; {
+	case pooling != nil && pooling.Task == "classify":
+		path, body = "/classify", `{"input": "Good morning."}`
+	case pooling != nil:
+		path, body = "/v1/embeddings", `{"input": "Good morning."}`
+	case l.source != "":
+		path, body = "/v1/chat/completions", `{"messages": [{"role": "user", "content": "Good morning!"}]}`
+	}
+	key := ""
+	if l.keyed() {
+		key = " -H 'Authorization: Bearer KEY'"
+	}
+	return fmt.Sprintf("curl %s%s%s -H 'Content-Type: application/json' -d '%s'", base, path, key, body)
+}

@@ -1,0 +1,6 @@
+//go:build !linux || !cgo
+
+package main
+
+// native reports whether this binary has the C kernels.
+const native = false
