@@ -190,7 +190,7 @@ var itemsPatience = 80 * time.Millisecond
 
 // completeItems completes the items of the profile's plan; without a profile, or if planning it
 // takes too long, the items that every plan has.
-func completeItems(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func completeItems(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	items := []string{"total", "budget", "capacity", "concurrency", "admitted", "runtime", "reserve", "text"}
 	for a := backend.Arena(0); a < backend.NumArenas; a++ {
 		items = append(items, a.String())
@@ -198,7 +198,11 @@ func completeItems(_ *cobra.Command, args []string, typed string) ([]string, cob
 	if len(args) > 0 {
 		made := make(chan []string, 1)
 		go func() {
-			p, err := appliance.Prepare(args[0], localMachine())
+			path, m, err := profileArg(c, args[0], localMachine(), argUse{})
+			if err != nil {
+				return
+			}
+			p, err := appliance.Prepare(path, m)
 			if err != nil {
 				return
 			}

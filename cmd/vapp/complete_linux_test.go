@@ -13,7 +13,7 @@ func TestCompleteItems(t *testing.T) {
 	was := itemsPatience
 	t.Cleanup(func() { itemsPatience = was })
 	itemsPatience = time.Minute
-	out, how := completeItems(nil, []string{toyProfile(t, "")}, "weights.")
+	out, how := completeItems(newPlan(), []string{toyProfile(t, "")}, "weights.")
 	if !slices.Contains(out, "weights.attention") || how != cobra.ShellCompDirectiveNoFileComp {
 		t.Errorf("%q, %v", out, how)
 	}

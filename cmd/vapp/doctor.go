@@ -26,17 +26,19 @@ func newDoctor() *cobra.Command {
 	var json, offline bool
 	var backend string
 	c := &cobra.Command{
-		Use:   "doctor [PROFILE]",
+		Use:   "doctor [PROFILE|MODEL]",
 		Short: "Look for what keeps a server from starting or running well here",
 		Long: `Doctor looks at this machine: processor and kernel variant, memory and control
 groups, huge pages, GPU with driver and libraries, limits of the process, access to
-the hub, free disk space, clock, port and template sandbox. With a PROFILE it also
-looks at its model, plan, disk and port.
+the hub, free disk space, clock, port and template sandbox. With a PROFILE or a
+MODEL it also looks at the model, plan, disk and port.
+
+` + argHelp + `
 
 Each row is ok, a note (worth knowing) or a problem, with what to do. It changes
 nothing, reads at most 64 MiB of the model, and takes at most five seconds. The
 exit code is 1 if there is a problem.`,
-		Args: needArgs(0, 1, "at most one profile"),
+		Args: needArgs(0, 1, "at most one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := withBackend(c, backend)
 			if err != nil {
@@ -47,11 +49,20 @@ exit code is 1 if there is a problem.`,
 				Machine: m, Native: native, GPU: gpuFacts, Sandbox: trySandbox, Root: os.DirFS("/"), Built: builtAt(),
 				Hub: hub.NewClient(m.Hub, "vapp/"+buildVersion()),
 			}
-			if len(args) == 1 {
-				s.Profile = args[0]
-			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if len(args) == 1 {
+				s.Profile = args[0]
+				path, with, err := profileArg(c, args[0], m, argUse{offline: offline, ctx: ctx})
+				var usage *usageError
+				var exit exitError
+				if errors.As(err, &usage) || errors.As(err, &exit) {
+					return err
+				}
+				if s.Failed = err; err == nil {
+					s.Profile, s.Machine = path, with
+				}
+			}
 			f, err := facts.Gather(ctx, s)
 			if err != nil {
 				return err
@@ -72,6 +83,7 @@ exit code is 1 if there is a problem.`,
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	c.Flags().BoolVar(&offline, "offline", false, "do not use the network")
 	backendFlag(c, &backend)
+	profileFlags(c, true)
 	return c
 }
 

@@ -30,7 +30,9 @@ type Sources struct {
 	Machine appliance.Machine
 	// Profile is a path; "": facts of the machine only.
 	Profile string
-	Native  bool // the binary has the C kernels
+	// Failed is why the Profile cannot be read; nil: it is read here.
+	Failed error
+	Native bool // the binary has the C kernels
 	// GPU reads the facts of NVIDIA's devices.
 	GPU func() GPU
 	// Sandbox renders a template in a child process.
@@ -199,6 +201,10 @@ func (s Sources) profile(ctx context.Context) func(*Facts) {
 		return func(f *Facts) { f.Port = at }
 	}
 	out := Profile{Path: s.Profile}
+	if s.Failed != nil {
+		out.Err = textOf(s.Failed)
+		return func(f *Facts) { f.Profile = out }
+	}
 	p, err := s.Machine.Load(s.Profile)
 	if err != nil {
 		out.Err = textOf(err)
