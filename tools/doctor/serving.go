@@ -101,7 +101,7 @@ func port(f facts.Facts) []Finding {
 	case p.Number == 0:
 		return is(OK, "", "any free port is used (serve.port: 0)")
 	case p.Used && p.Holder != "":
-		return is(state, "stop it, or choose another serve.port", "%s is in use by %s", p.Address, p.Holder)
+		return is(state, "stop it, or start with another port: --port, or serve.port", "%s is in use by %s", p.Address, p.Holder)
 	case p.Used:
 		return is(state, "choose another serve.port; `ss -ltnp` as root says who has it", "%s is in use by a process that this user may not see", p.Address)
 	case p.Err != "":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -319,7 +320,8 @@ func listen(host string, port int) Port {
 		at.Err = sys.Err.Error()
 	}
 	if at.Used = errors.Is(err, syscall.EADDRINUSE); at.Used {
-		at.Holder = holder(port)
+		bound, _ := netip.ParseAddr(host) // invalid, and so every address, for a name
+		at.Holder, _ = appliance.PortHolder(bound, port)
 	}
 	return at
 }

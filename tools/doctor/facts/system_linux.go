@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -81,60 +79,4 @@ func aligned(size int) []byte {
 	b := make([]byte, size+readAlign)
 	skip := readAlign - int(uintptr(unsafe.Pointer(&b[0]))%readAlign)
 	return b[skip : skip+size]
-}
-
-// holder returns the process that listens on a port, as far as this user may see it.
-func holder(port int) string {
-	inodes := map[string]bool{}
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(table)
-		if err != nil {
-			continue
-		}
-		for inode := range listeners(string(text), port) {
-			inodes["socket:["+inode+"]"] = true
-		}
-	}
-	if len(inodes) == 0 {
-		return ""
-	}
-	processes, err := os.ReadDir("/proc")
-	if err != nil {
-		return ""
-	}
-	for _, p := range processes {
-		pid, err := strconv.Atoi(p.Name())
-		if err != nil {
-			continue
-		}
-		dir := "/proc/" + p.Name()
-		open, err := os.ReadDir(dir + "/fd")
-		if err != nil {
-			continue // of another user
-		}
-		for _, fd := range open {
-			if to, err := os.Readlink(dir + "/fd/" + fd.Name()); err == nil && inodes[to] {
-				name, _ := os.ReadFile(dir + "/comm")
-				return fmt.Sprintf("%s, process %d", strings.TrimSpace(string(name)), pid)
-			}
-		}
-	}
-	return ""
-}
-
-// listeners returns the inodes of the sockets of a table of /proc/net that listen on a port.
-func listeners(table string, port int) map[string]bool {
-	const listening = "0A"
-	out := map[string]bool{}
-	for line := range strings.Lines(table) {
-		w := strings.Fields(line)
-		if len(w) < 10 || w[3] != listening {
-			continue
-		}
-		_, hex, ok := strings.Cut(w[1], ":")
-		if n, err := strconv.ParseInt(hex, 16, 32); ok && err == nil && int(n) == port {
-			out[w[9]] = true
-		}
-	}
-	return out
 }

@@ -4,26 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 )
-
-// TestListeners reads a table of /proc/net: sockets that listen on the port, of IPv4 and IPv6.
-func TestListeners(t *testing.T) {
-	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100 0 0 10 0
-   1: 0100007F:1F40 0100007F:9999 01 00000000:00000000 00:00000000 00000000     0        0 222 1 0 20 4 0 10 -1
-   2: 00000000:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1 0 100 0 0 10 0
-   3: 00000000000000000000000000000000:1F40 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 444 1 0 100 0 0 10 0
-   4: damaged
-`
-	if got := slices.Sorted(maps.Keys(listeners(table, 8000))); !slices.Equal(got, []string{"111", "444"}) {
-		t.Errorf("inodes %v", got)
-	}
-}
 
 // TestReadCold reads a file of no whole number of pages to its end, at most readMost bytes of a
 // longer one, and nothing after the time is over.

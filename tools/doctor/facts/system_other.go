@@ -12,6 +12,3 @@ func online() int { return runtime.NumCPU() }
 
 // readCold measures nothing: this build plans and does not serve.
 func readCold(context.Context, string) (int64, time.Duration, error) { return 0, 0, nil }
-
-// holder is unknown on this system.
-func holder(int) string { return "" }
