@@ -59,12 +59,15 @@ var rules = map[string]rule{
 	// The suggester of every "did you mean".
 	"nearest": {not: noHTTP},
 
+	// The words of other programs, for hints and for the importer.
+	"foreign": {parts: []string{"nearest"}, not: noHTTP},
+
 	// Golden files and the flag -update, for the tests of every layer.
 	goldens: {modules: []string{"github.com/google/go-cmp", "github.com/rogpeppe/go-internal"}, not: noHTTP},
 
 	// schema
 
-	"schema": {parts: []string{"nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"schema": {parts: []string{"foreign", "nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 
 	// kernels
 
@@ -193,7 +196,7 @@ var rules = map[string]rule{
 	"tools/compat/released": {parts: []string{"schema", "appliance", "engine/backend", "tools/compat"}, not: noHTTP},
 	"tools/lock":            {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"tools/lock/lockfile":   {parts: []string{"appliance", "engine", "tools/lock"}, not: noHTTP},
-	"tools/importer":        {parts: []string{"nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"tools/importer":        {parts: []string{"foreign", "nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 	// Only the client of a benchmark reads the clock; workload and report are arithmetic.
 	"tools/bench/workload": {not: pure},
 	"tools/bench/report":   {not: pure},
@@ -206,7 +209,7 @@ var rules = map[string]rule{
 	// cmd
 
 	"cmd/vapp": {
-		parts: []string{"schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
+		parts: []string{"foreign", "schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
 		modules: []string{
 			"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "golang.org/x/term", "golang.org/x/sys",
 		},

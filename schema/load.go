@@ -121,6 +121,11 @@ func within[T any](name string, evaluate func() (T, error)) (T, error) {
 // resolve converts the evaluated value into a Profile.
 func (x *explainer) resolve(name string, data []byte, v cue.Value) (*Profile, error) {
 	if list := x.check(v); len(list) > 0 {
+		if list[0].Path == "" {
+			if p, ok := commas(data, shown(name)); ok {
+				return nil, newError([]Problem{p})
+			}
+		}
 		return nil, newError((&search{name: name, text: bytes.Clone(data)}).run(x, list))
 	}
 	text, err := v.MarshalJSON()

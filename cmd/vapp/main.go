@@ -101,7 +101,7 @@ func newRoot() *cobra.Command {
 	}
 	cobra.AddTemplateFunc("driverLine", driverLine) // called when printed, because it opens the driver
 	root.SetVersionTemplate("vapp {{.Version}}\n{{driverLine}}\n")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })
+	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
