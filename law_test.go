@@ -61,13 +61,15 @@ var rules = map[string]rule{
 
 	// What a file is by its first bytes, for errors about a wrong file.
 	"filekind": {not: functions},
+	// The words of other programs, for hints and for the importer.
+	"foreign": {parts: []string{"nearest"}, not: noHTTP},
 
 	// Golden files and the flag -update, for the tests of every layer.
 	goldens: {modules: []string{"github.com/google/go-cmp", "github.com/rogpeppe/go-internal"}, not: noHTTP},
 
 	// schema
 
-	"schema": {parts: []string{"filekind", "nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"schema": {parts: []string{"filekind", "foreign", "nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 
 	// kernels
 
@@ -198,7 +200,7 @@ var rules = map[string]rule{
 	"tools/compat/released": {parts: []string{"schema", "appliance", "engine/backend", "tools/compat"}, not: noHTTP},
 	"tools/lock":            {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"tools/lock/lockfile":   {parts: []string{"appliance", "engine", "tools/lock"}, not: noHTTP},
-	"tools/importer":        {parts: []string{"nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"tools/importer":        {parts: []string{"foreign", "nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 	// Facts are gathered by facts and judged by pure functions, which need the times of a clock.
 	"tools/doctor": {
 		parts: []string{"appliance/plan", "tools/doctor/facts"},
@@ -220,7 +222,7 @@ var rules = map[string]rule{
 	// cmd
 
 	"cmd/vapp": {
-		parts: []string{"schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
+		parts: []string{"foreign", "schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
 		modules: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8", "golang.org/x/term", "golang.org/x/sys",
 		},

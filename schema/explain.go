@@ -11,6 +11,7 @@ import (
 	cueerrors "cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
 
+	"vapp.dev/foreign"
 	"vapp.dev/nearest"
 )
 
@@ -178,7 +179,11 @@ func (x *explainer) expression(g *group, p *Problem) bool {
 			p.Allowed = g.f.allows(x.lang.defs)
 		}
 		if len(args) == 1 {
-			x.nearestReference(fmt.Sprint(args[0]), g, p)
+			if write := x.reference(fmt.Sprint(args[0]), g); write != "" {
+				p.Message, p.Allowed = p.Message+": "+write, ""
+			} else {
+				x.nearestReference(fmt.Sprint(args[0]), g, p)
+			}
 		}
 		return true
 	}
@@ -215,8 +220,16 @@ func (x *explainer) unknown(g *group, p *Problem) {
 		p.Allowed = g.in.allowed
 	}
 	p.Nearest = nearest.Best(label, g.in.names())
-	if nearest.Folded(p.Nearest) != nearest.Folded(label) {
-		p.Nearest = cmp.Or(x.lang.root.elsewhere(label), p.Nearest)
+	if nearest.Folded(p.Nearest) == nearest.Folded(label) {
+		return
+	}
+	if path := x.lang.root.elsewhere(label); path != "" {
+		p.Nearest = path
+		return
+	}
+	if h, ok := foreign.Find(label); ok {
+		p.Allowed, p.Nearest = "", ""
+		p.Message += ": " + h.Says()
 	}
 }
 
@@ -265,6 +278,12 @@ func (x *explainer) value(g *group, p *Problem) {
 		p.Message += " " + source(assigned[0].value)
 	case len(assigned) == 0 && short(last):
 		p.Message = last
+	}
+	if len(assigned) > 0 && !g.f.secret && p.Kind != Missing {
+		if write := x.instead(g.f, assigned[0].value, x.lang.defs); write != "" {
+			p.Message += ": " + write
+			return
+		}
 	}
 	if len(assigned) > 0 {
 		if lit, ok := assigned[0].value.(*ast.BasicLit); ok && lit.Kind == token.STRING {

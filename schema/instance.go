@@ -61,7 +61,7 @@ func instance(doc document) (origin, *build.Instance, error) {
 	}
 	// The loader parses only the imports first, and its syntax errors are less precise.
 	if _, err := parser.ParseFile(file, data); err != nil {
-		return src, nil, explainLoad(err, &src)
+		return src, nil, advise(explainLoad(err, &src), data, shown(src.name))
 	}
 	cfg := &load.Config{
 		Dir: dir, ModuleRoot: src.root, Overlay: over, Registry: noRegistry{},

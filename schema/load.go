@@ -128,6 +128,11 @@ func within[T any](name string, evaluate func() (T, error)) (T, error) {
 // resolve converts the evaluated value into a Profile.
 func (x *explainer) resolve(doc document, v cue.Value) (*Profile, error) {
 	if list := x.check(v); len(list) > 0 {
+		if list[0].Path == "" {
+			if p, ok := commas(doc.data, shown(doc.name)); ok {
+				return nil, newError([]Problem{p})
+			}
+		}
 		return nil, newError((&search{doc: doc, text: bytes.Clone(doc.data)}).run(x, list))
 	}
 	text, err := v.MarshalJSON()

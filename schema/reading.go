@@ -51,7 +51,7 @@ func (in Input) Read() *Reading {
 		data, err = readFile(file)
 	}
 	if err == nil {
-		err = foreign(file, data)
+		err = otherKind(file, data)
 	}
 	r := &Reading{Err: err}
 	if err == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vapp.dev/appliance"
+	"vapp.dev/schema"
 	"vapp.dev/tools/importer"
 )
 
@@ -23,25 +26,30 @@ func newImport() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "import COMMAND... | import -",
-		Short: "Convert a vLLM command line to a profile",
-		Long: `Import reads a command that starts vLLM and writes a profile with the same
-meaning, with a comment for each flag that has no counterpart. It accepts
+		Short: "Convert a command line of another server to a profile",
+		Long: `Import reads a command that starts vLLM, llama-server, SGLang, TGI or Ollama and
+writes a profile with the same meaning, with a comment for each flag that has no
+counterpart. It accepts
 
   vapp import "vllm serve MODEL --max-model-len 8K"     a quoted command line
   vapp import vllm serve MODEL --max-model-len 8K       the same as words
   vapp import "docker run ... vllm/vllm-openai --model MODEL ..."
   vapp import "python -m vllm.entrypoints.openai.api_server --model MODEL ..."
+  vapp import "llama-server -m FILE.gguf -c 8192 -ngl 99"
+  vapp import "python -m sglang.launch_server --model-path MODEL ..."
+  vapp import "text-generation-launcher --model-id MODEL ..."
 
 and on standard input, as "-", a script, a Dockerfile, a Kubernetes or Compose
-manifest, a list of arguments, or the file of vLLM's --config:
+manifest, a Modelfile of Ollama, a list of arguments, or the file of vLLM's
+--config:
 
   kubectl get deploy x -o yaml | vapp import -
   vapp import - -o x.cue < Dockerfile
 
-The profile is written to standard output, or to the file of -o. Flags of vapp
+A summary follows on standard error: the fields, what was dropped, and whether
+the profile can be planned and run here. The profile is written to standard output, or to the file of -o. Flags of vapp
 come before the command, or after it where it is one quoted argument. Nothing is
-started and nothing is downloaded. A flag that vLLM does not have, and a value
-that only your shell can expand, are errors with their position. API keys are
+started and nothing is downloaded. A flag that the program does not have, and a value that only your shell can expand, are errors with their position. API keys are
 never copied: the profile names the environment variable for them.`,
 		Args: needArgs(1, -1, "a command line, or - for standard input"),
 	}
@@ -49,7 +57,7 @@ never copied: the profile names the environment variable for them.`,
 	c.Flags().StringVarP(&f.out, "output", "o", "", "write to this file, which must not exist")
 	c.Flags().BoolVar(&f.force, "force", false, "overwrite the file of -o")
 	c.Flags().StringVar(&f.name, "name", "", "name of the profile (default: derived from the model)")
-	c.Flags().StringVar(&f.container, "container", "", "name of the container, where several of a manifest run vLLM")
+	c.Flags().StringVar(&f.container, "container", "", "name of the container, where several of a manifest run a server")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 1 && (args[0] == "-" || strings.ContainsAny(args[0], " \t\n")) {
 			if err := c.Flags().Parse(args[1:]); err != nil {
@@ -67,17 +75,17 @@ never copied: the profile names the environment variable for them.`,
 
 func (f *importFlags) run(c *cobra.Command, args []string) error {
 	o := importer.Options{Name: f.name, Container: f.container}
-	var text []byte
+	var got *importer.Result
 	var err error
 	if args[0] == "-" {
 		data, readErr := io.ReadAll(io.LimitReader(c.InOrStdin(), 2<<20))
 		if readErr != nil {
 			return fmt.Errorf("standard input: %w", readErr)
 		}
-		text, err = importer.Text("stdin", data, o)
+		got, err = importer.Text("stdin", data, o)
 	} else {
 		o.Stdin = c.InOrStdin()
-		text, err = importer.Args(args, o)
+		got, err = importer.Args(args, o)
 	}
 	if err != nil {
 		if st, statErr := os.Stat(args[0]); statErr == nil && len(args) == 1 && !st.IsDir() {
@@ -86,10 +94,56 @@ func (f *importFlags) run(c *cobra.Command, args []string) error {
 		return printProblems(c, err)
 	}
 	if f.out == "" {
-		_, err = c.OutOrStdout().Write(text)
-		return err
+		_, err = c.OutOrStdout().Write(got.Text)
+	} else {
+		err = f.save(got.Text)
 	}
-	return f.save(text)
+	if err == nil {
+		f.summary(c, got)
+	}
+	return err
+}
+
+// summary prints what was imported to standard error, and whether the profile can be planned and run.
+func (f *importFlags) summary(c *cobra.Command, r *importer.Result) {
+	w := c.ErrOrStderr()
+	fmt.Fprintf(w, "imported from %s: %d fields set: %s\n", r.Program, len(r.Fields), strings.Join(r.Fields, ", "))
+	if len(r.Dropped) > 0 {
+		fmt.Fprintf(w, "%d dropped, each with the reason in a comment: %s\n", len(r.Dropped), strings.Join(r.Dropped, ", "))
+	}
+	planned, runs := plannable(cmp.Or(f.out, "imported.cue"), r.Text)
+	for _, line := range []struct {
+		what string
+		err  error
+	}{{"planned", planned}, {"run here", runs}} {
+		if line.err == nil {
+			fmt.Fprintf(w, "can be %s: yes\n", line.what)
+			continue
+		}
+		reason, _, _ := strings.Cut(line.err.Error(), "\n")
+		fmt.Fprintf(w, "can be %s: no: %s\n", line.what, reason)
+		return
+	}
+}
+
+// plannable returns why the profile cannot be planned on this machine, and why it cannot be run.
+func plannable(name string, text []byte) (planned, runs error) {
+	p, err := schema.Parse(name, text)
+	if err != nil {
+		return err, err
+	}
+	prepared, err := appliance.PrepareProfile(p, localMachine())
+	if err != nil {
+		return err, err
+	}
+	defer prepared.Close()
+	if err := prepared.Refuse(); err != nil {
+		return nil, err
+	}
+	if err := prepared.Model.Loadable(); err != nil {
+		return nil, err
+	}
+	return nil, prepared.Plan.CheckFree(prepared.Plan.Facts.FreeBytes)
 }
 
 // printProblems prints each problem of a command line on its own line.

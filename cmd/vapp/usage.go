@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"vapp.dev/foreign"
 )
 
 // needArgs checks the number of arguments as cobra's RangeArgs does, with a usageError; max < 0: no
@@ -43,8 +45,35 @@ func onlyCommands(c *cobra.Command) {
 func unknownCommand(c *cobra.Command, word string) error {
 	err := fmt.Errorf("unknown command %q", word)
 	c.SuggestionsMinimumDistance = 2
-	if near := c.SuggestionsFor(word); len(near) > 0 {
+	command, remark, known := foreign.Command(word)
+	if known && c == c.Root() {
+		if command != "" {
+			remark = "vapp " + command + " is that: " + remark
+		}
+		err = fmt.Errorf("%w; %s", err, remark)
+	} else if near := c.SuggestionsFor(word); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	}
+	return &usageError{err, c.CommandPath()}
+}
+
+// flagError returns the error of an unknown flag with what vapp has in its place.
+func flagError(c *cobra.Command, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: ")
+	if _, short, ok := strings.Cut(err.Error(), "unknown shorthand flag: "); ok {
+		_, name, unknown = strings.Cut(short, " in ") // 'n' in -ngl
+	}
+	if unknown {
+		h, known := foreign.Find(name)
+		switch own := strings.ReplaceAll(strings.ToLower(strings.TrimLeft(name, "-")), "_", "-"); {
+		case len(own) > 1 && c.Flags().Lookup(own) != nil:
+			err = fmt.Errorf("%w; did you mean --%s?", err, own)
+		case known:
+			err = fmt.Errorf("%w; %s", err, h.Says())
+			if h.Field != "" && c.Flags().Lookup("set") != nil {
+				err = fmt.Errorf("%w, or give --set %s=VALUE", err, h.Field)
+			}
+		}
 	}
 	return &usageError{err, c.CommandPath()}
 }

@@ -12,7 +12,7 @@ func isConfig(n *node) bool {
 	if n == nil || n.shape != mapping || n.get("command", "args", "services", "spec", "containers", "items", "kind", "image") != nil {
 		return false
 	}
-	lex := newLexicon()
+	lex := newLexicon(vllm())
 	for _, k := range n.keys {
 		if k == "model_tag" || lex.find("--"+k).flag != nil {
 			return true
@@ -23,7 +23,7 @@ func isConfig(n *node) bool {
 
 // configSettings converts a config file to settings of flags. Its error is an *Error.
 func configSettings(n *node, at source) ([]setting, error) {
-	d := &draft{lex: newLexicon()}
+	d := &draft{lex: newLexicon(vllm())}
 	var out []setting
 	for i, k := range n.keys {
 		place := at.place(n.values[i].line)

@@ -22,12 +22,12 @@ func (m *manifest) container(n *node, name string) error {
 	}
 	c, err := commandOfImage(image, words, 0)
 	if err != nil {
-		if servesVLLM(image) || mentions(words) {
+		if servesModels(image) || mentions(words) {
 			return err
 		}
 		c = nil // not the vLLM container, so its script need not parse
 	}
-	alien := len(words) > 0 && strings.HasPrefix(words[0].text, "-") && image != "" && !servesVLLM(image)
+	alien := len(words) > 0 && strings.HasPrefix(words[0].text, "-") && image != "" && !servesModels(image)
 	if c == nil || alien && name != m.want {
 		m.others = append(m.others, name)
 		return nil
@@ -50,7 +50,7 @@ func (m *manifest) container(n *node, name string) error {
 
 func mentions(words []word) bool {
 	for _, w := range words {
-		if strings.Contains(w.text, "vllm") {
+		if strings.Contains(w.text, "vllm") || strings.Contains(w.text, "sglang") || strings.Contains(w.text, "llama-server") {
 			return true
 		}
 	}

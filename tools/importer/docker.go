@@ -140,18 +140,42 @@ func (d *draft) relocate(mounts []mount) {
 	}
 }
 
-// commandOfImage returns the command of a container with the given arguments. An image whose name
-// contains vllm starts the server without a command.
+// commandOfImage returns the command of a container with the given arguments. Images of
+// vLLM, TGI and llama.cpp start the server without a command.
 func commandOfImage(image string, words []word, depth int) (*command, error) {
 	c, err := commandOfWords(words, depth)
-	if c != nil || err != nil || !servesVLLM(image) {
+	p := programOfImage(image)
+	if err != nil || p == nil {
 		return c, err
 	}
-	return &command{words: words}, nil
+	if c == nil {
+		c = &command{program: p, words: words}
+	}
+	if c.program == nil {
+		c.program = p // bare flags
+	}
+	switch p.Name { // variables that the image sets
+	case "TGI":
+		c.vars = append(variables{{"PORT", word{text: "80"}}}, c.vars...)
+	case "llama.cpp":
+		c.vars = append(variables{{"LLAMA_ARG_HOST", word{text: "0.0.0.0"}}}, c.vars...)
+	}
+	return c, nil
 }
 
-// servesVLLM reports whether the image, such as vllm/vllm-openai:v0.19.0, starts vLLM.
-func servesVLLM(image string) bool {
-	image, _, _ = strings.Cut(image, "@")
-	return strings.Contains(strings.ToLower(image), "vllm")
+// servesModels reports whether the image, such as vllm/vllm-openai:v0.19.0, starts a server.
+func servesModels(image string) bool { return programOfImage(image) != nil }
+
+// programOfImage returns the program whose server the image starts, or nil.
+func programOfImage(image string) *program {
+	image, _, _ = strings.Cut(strings.ToLower(image), "@")
+	switch {
+	case strings.Contains(image, "vllm"):
+		return vllm()
+	case strings.Contains(image, "text-generation-inference"):
+		return tgi()
+	case strings.Contains(image, "llama.cpp:server"):
+		return llamaServer()
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ const (
 	formShell
 	formDockerfile
 	formYAML
+	formModelfile
 )
 
 // instructions are the instructions of a Dockerfile.
@@ -24,6 +25,9 @@ var instructions = []string{
 
 // formOf returns the format of a text, by its first line that is not blank or a comment.
 func formOf(text string) form {
+	if isModelfile(text) {
+		return formModelfile
+	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -78,7 +82,7 @@ func commandOfDockerfile(text string, at source) (*command, error) {
 	}
 	c, err := d.command()
 	if err == nil && c == nil {
-		return nil, notFound(Place{Name: at.name}, "neither CMD nor ENTRYPOINT of the last stage starts a vLLM server")
+		return nil, notFound(Place{Name: at.name}, "neither CMD nor ENTRYPOINT of the last stage starts a server")
 	}
 	return c, err
 }

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"vapp.dev/foreign"
 )
 
 // draft is the profile under construction.
 type draft struct {
 	lex      *lexicon
+	from     string // what is imported, for the comment
 	name     string // of the profile; "": derived in finish
 	fields   map[string]field
 	notes    []note
@@ -30,7 +33,7 @@ type field struct {
 type note struct{ what, why string }
 
 // no begins the reason of a flag without counterpart in vapp.
-const no = "no counterpart: "
+const no = foreign.No
 
 // carry converts a command to fields and notes.
 func (d *draft) carry(c *command, stdin io.Reader) {
@@ -158,12 +161,15 @@ func (d *draft) failed() *Error {
 // finish sets the fields that depend on several flags.
 func (d *draft) finish() {
 	if _, ok := d.fields["model.source"]; !ok && len(d.problems) == 0 {
-		d.problem(Missing, Place{}, "write it behind vllm serve, or as --model MODEL", "the command names no model, and vLLM's default differs from release to release")
+		d.problem(Missing, Place{}, d.lex.program.missing, "the command names no model")
 		return
 	}
 	if u, ok := d.fields["memory.utilization"]; ok && d.fields["memory.kvCache"].cue != "" {
 		delete(d.fields, "memory.utilization")
 		d.notef(u.by, "without effect beside %s, for vLLM and for vapp", d.fields["memory.kvCache"].by.given)
+	}
+	if d.lex.program.settle != nil {
+		d.lex.program.settle(d)
 	}
 	d.settleGraphs()
 	d.settleAdapters()

@@ -5,66 +5,21 @@ import (
 	"strings"
 )
 
-// environ is an environment variable of vLLM: how it is converted, or why it has no counterpart. A
-// name that ends in * matches all names with that prefix.
-type environ struct {
-	name string
-	to   func(d *draft, v variable, s setting)
-	why  string
-}
-
-// environs are the variables that people set for vLLM. Other variables with its prefix get a note
-// without a reason.
-var environs = []environ{
-	{"VLLM_API_KEY", keyVariable, ""},
-	{"VLLM_LOGGING_LEVEL", logVariable, ""},
-	{"VLLM_LOG_STATS_INTERVAL", statsVariable, ""},
-	{"VLLM_CPU_KVCACHE_SPACE", cpuCacheVariable, ""},
-	{"VLLM_USE_V1", nil, no + "vapp has one engine"},
-	{"VLLM_ENABLE_V1_MULTIPROCESSING", nil, oneEngine},
-	{"VLLM_WORKER_MULTIPROC_METHOD", nil, oneEngine},
-	{"VLLM_ATTENTION_BACKEND", nil, kernelChoice},
-	{"VLLM_USE_TRITON_FLASH_ATTN", nil, kernelChoice},
-	{"VLLM_FLASH_ATTN_VERSION", nil, kernelChoice},
-	{"VLLM_USE_FLASHINFER*", nil, kernelChoice},
-	{"VLLM_FLASHINFER*", nil, kernelChoice},
-	{"VLLM_USE_DEEP_GEMM*", nil, kernelChoice},
-	{"VLLM_ROCM_*", nil, kernelChoice},
-	{"VLLM_MXFP4_*", nil, kernelChoice},
-	{"VLLM_ALL2ALL_BACKEND", nil, noExperts},
-	{"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", nil, no + "graphs are a line of vapp's plan, always"},
-	{"VLLM_ENABLE_STARTUP_PLAN", nil, no + "vapp plans before every start"},
-	{"VLLM_ALLOW_LONG_MAX_MODEL_LEN", nil, no + "vapp refuses lengths that the model was not made for"},
-	{"VLLM_ALLOW_RUNTIME_LORA_UPDATING", nil, no + "vapp changes no adapters while it runs"},
-	{"VLLM_SERVER_DEV_MODE", nil, no + "vapp has no development routes"},
-	{"VLLM_TORCH_PROFILER_DIR", nil, traces},
-	{"VLLM_LOGGING_CONFIG_PATH", nil, no + "log.level and log.format say what is written"},
-	{"VLLM_CONFIGURE_LOGGING", nil, no + "log.level and log.format say what is written"},
-	{"VLLM_CACHE_ROOT", nil, no + "vapp compiles nothing at start, and caches nothing"},
-	{"VLLM_DISABLE_COMPILE_CACHE", nil, no + "vapp compiles nothing at start, and caches nothing"},
-	{"VLLM_HOST_IP", nil, oneMachine},
-	{"VLLM_PORT", nil, oneMachine},
-	{"VLLM_RPC_TIMEOUT", nil, oneEngine},
-	{"VLLM_ENGINE_ITERATION_TIMEOUT_S", nil, oneEngine},
-	{"VLLM_HTTP_TIMEOUT_KEEP_ALIVE", nil, no + "vapp has one timeout for idle connections"},
-	{"VLLM_USE_MODELSCOPE", nil, otherHub},
-	{"VLLM_CPU_OMP_THREADS_BIND", nil, no + "cpu.threads says how many; put taskset before vapp up to bind them"},
-	{"VLLM_CPU_NUM_OF_RESERVED_CPU", nil, no + "cpu.httpShare says what the pool leaves to HTTP"},
-	{"VLLM_NO_USAGE_STATS", nil, no + "vapp sends no usage data"},
-	{"DO_NOT_TRACK", nil, no + "vapp sends no usage data"},
-	{"VLLM_*", nil, no + "vapp reads no VLLM_ variables but those that a profile names"},
-	{"OMP_NUM_THREADS", nil, no + "cpu.threads says how many threads backend cpu has"},
-	{"PYTORCH_CUDA_ALLOC_CONF", nil, no + "vapp allocates what the plan lists, once"},
-	{"PYTORCH_ALLOC_CONF", nil, no + "vapp allocates what the plan lists, once"},
-	{"CUDA_VISIBLE_DEVICES", nil, no + "set it for vapp up too"},
-	{"NVIDIA_VISIBLE_DEVICES", nil, no + "set it for the container of vapp up too"},
-	{"HF_TOKEN", nil, hubCache},
-	{"HUGGING_FACE_HUB_TOKEN", nil, hubCache},
-	{"HF_*", nil, hubCache},
-	{"TRANSFORMERS_OFFLINE", nil, hubCache},
-	{"NCCL_*", nil, ranks},
-	{"TORCH_*", nil, no + "there is no torch in vapp"},
-	{"RAY_*", nil, ranks},
+// environs are the variables with a counterpart in a profile, and their conversion.
+var environs = map[string]func(d *draft, v variable, s setting){
+	"VLLM_API_KEY": keyVariable, "VLLM_LOGGING_LEVEL": logVariable, "VLLM_LOG_STATS_INTERVAL": statsVariable, "VLLM_CPU_KVCACHE_SPACE": cpuCacheVariable,
+	"OLLAMA_HOST":           func(d *draft, v variable, s setting) { address(d, s) },
+	"OLLAMA_NUM_PARALLEL":   func(d *draft, v variable, s setting) { positive("scheduler.maxNumSeqs")(d, s) },
+	"OLLAMA_CONTEXT_LENGTH": func(d *draft, v variable, s setting) { context(d, s) },
+	"OLLAMA_MAX_QUEUE":      func(d *draft, v variable, s setting) { integer("serve.limits.maxQueue")(d, s) },
+	"OLLAMA_KV_CACHE_TYPE":  func(d *draft, v variable, s setting) { choice("memory.kvCacheDtype", cacheTypes)(d, s) },
+	"OLLAMA_ORIGINS":        func(d *draft, v variable, s setting) { commaWords("serve.cors.allowedOrigins")(d, s) },
+	"OLLAMA_GPU_OVERHEAD":   func(d *draft, v variable, s setting) { bytesOf("memory.reserve", 1)(d, s) },
+	"OLLAMA_DEBUG": func(d *draft, v variable, s setting) {
+		if on := s.value(); on != "" && on != "0" && on != "false" {
+			d.set("log.level", `"debug"`, s)
+		}
+	},
 }
 
 // variables converts or notes the variables of the process, the last value of each.
@@ -73,19 +28,34 @@ func (d *draft) variables(vars variables) {
 		if last, _ := vars.lookup(v.name); last != v.value || vars[:i].has(v) {
 			continue
 		}
-		for _, e := range environs {
-			prefix, all := strings.CutSuffix(e.name, "*")
-			if v.name != e.name && !(all && strings.HasPrefix(v.name, prefix)) {
+		for _, e := range d.lex.program.Variables {
+			prefix, all := strings.CutSuffix(e.Name, "*")
+			if v.name != e.Name && !(all && strings.HasPrefix(v.name, prefix)) {
 				continue
 			}
 			s := setting{flag: environFlag, given: v.name, values: []word{v.value}, at: v.value.at}
-			if e.to != nil {
-				e.to(d, v, s)
-			} else {
-				d.note(variableText(v), e.why)
+			switch to := environs[e.Name]; {
+			case strings.HasPrefix(e.Field, "--"):
+				d.flagVariable(e.Field, s)
+			case to == nil:
+				d.note(variableText(v), e.Why)
+			case v.value.missing != "" && v.name != "VLLM_API_KEY":
+				d.unresolved(v.value, v.name)
+			default:
+				to(d, v, s)
 			}
 			break
 		}
+	}
+}
+
+// flagVariable handles a variable that stands for a flag.
+func (d *draft) flagVariable(name string, s setting) {
+	p := &parser{d: d}
+	s.flag = d.lex.byName[name]
+	p.keep(s, match{flag: s.flag})
+	for _, got := range p.out {
+		d.one(got)
 	}
 }
 

@@ -5,17 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"vapp.dev/foreign"
 	"vapp.dev/nearest"
 )
 
 // arity is the number and form of a flag's values.
-type arity uint8
+type arity = foreign.Arity
 
 const (
-	boolean arity = iota // --x, --no-x, --x=false, --x false
-	one                  // one value
-	many                 // values up to the next flag
-	object               // JSON, or --x.key value
+	boolean = foreign.Boolean // --x, --no-x, --x=false, --x false
+	one     = foreign.One     // one value
+	many    = foreign.Many    // values up to the next flag
+	object  = foreign.Object  // JSON, or --x.key value
+	toggle  = foreign.Switch  // --x, or --x on, off, auto
 )
 
 // converter converts a setting to fields or notes of the draft.
@@ -66,19 +68,18 @@ func (s setting) missing() string {
 
 // lexicon finds flags by name.
 type lexicon struct {
-	byName map[string]*flag
-	names  []string // sorted
+	program *program
+	byName  map[string]*flag
+	names   []string // sorted
 }
 
-// newLexicon indexes the table.
-func newLexicon() *lexicon {
-	l := &lexicon{byName: map[string]*flag{}}
-	for _, rows := range [][]flag{modelFlags, parallelFlags, memoryFlags, engineFlags, serveFlags} {
-		for i := range rows {
-			for _, n := range strings.Fields(rows[i].names) {
-				l.byName[n] = &rows[i]
-				l.names = append(l.names, n)
-			}
+// newLexicon indexes the table of a program.
+func newLexicon(p *program) *lexicon {
+	l := &lexicon{program: p, byName: map[string]*flag{}}
+	for _, f := range p.flags() {
+		for _, n := range strings.Fields(f.names) {
+			l.byName[n] = &f
+			l.names = append(l.names, n)
 		}
 	}
 	slices.Sort(l.names)
@@ -103,7 +104,7 @@ func (l *lexicon) find(name string) match {
 		if f := l.byName[stem]; f != nil {
 			return match{flag: f, sub: sub}
 		}
-		if len(name) > 2 && l.byName[name[:2]] != nil { // -O3, -qfp8
+		if len(name) > 2 && l.program.Prefixes && l.byName[name[:2]] != nil { // -O3, -qfp8
 			return match{flag: l.byName[name[:2]], value: name[2:], glued: true}
 		}
 		return match{}
@@ -115,7 +116,7 @@ func (l *lexicon) find(name string) match {
 	if rest, ok := strings.CutPrefix(stem, "--no-"); ok && l.byName["--"+rest] != nil && l.byName["--"+rest].arity == boolean {
 		return match{flag: l.byName["--"+rest], off: true, sub: sub}
 	}
-	if len(stem) < 5 {
+	if len(stem) < 5 || !l.program.Prefixes {
 		return match{}
 	}
 	at, _ := slices.BinarySearch(l.names, stem)

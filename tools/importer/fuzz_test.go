@@ -52,13 +52,49 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// FuzzModelfile reads any bytes as a Modelfile, up to the CUE text.
+func FuzzModelfile(f *testing.F) {
+	f.Add([]byte("FROM ./x.gguf\nPARAMETER stop \"a\"\nSYSTEM \"\"\"a\nb\"\"\"\n"))
+	f.Add([]byte("from hf.co/a/b:Q8\nPARAMETER num_ctx 0\nTEMPLATE \"\"\"x"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		text, err := normalize("in", data)
+		if err != nil {
+			typed(t, err)
+			return
+		}
+		isModelfile(text)
+		c, err := commandOfModelfile(text, source{name: "in"})
+		toCUE(t, c, err)
+	})
+}
+
+// FuzzPrograms reads any line as arguments of each program.
+func FuzzPrograms(f *testing.F) {
+	f.Add("-m x.gguf -c 8192 -np 4 -fa on -ngl 99 --hf-file x --alias a,b")
+	f.Add("-hf a/b:c --hf-repo : --hf-file")
+	f.Add("--model-path x --cuda-graph-bs 1 2 --chunked-prefill-size -1 --tp")
+	f.Add("--model-id x --quantize eetq -p 80 --json-output")
+	f.Add("hf.co/a/b --keepalive 5m OLLAMA_HOST=:1 --num-ctx 0")
+	f.Fuzz(func(t *testing.T, line string) {
+		text, err := normalize("", []byte(line))
+		if err != nil {
+			typed(t, err)
+			return
+		}
+		for _, start := range []string{"llama-server", "llama-cli", "ollama run", "python -m sglang.launch_server", "text-generation-launcher"} {
+			c, err := commandOfScript(start+" "+text, source{single: true})
+			toCUE(t, c, err)
+		}
+	})
+}
+
 // toCUE converts a command to the CUE text.
 func toCUE(t *testing.T, c *command, err error) {
 	if err != nil {
 		typed(t, err)
 		return
 	}
-	d := &draft{lex: newLexicon(), fields: map[string]field{}}
+	d := newDraft(c)
 	d.carry(c, strings.NewReader("port: 1"))
 	if d.finish(); len(d.problems) > 0 {
 		typed(t, d.failed())
@@ -98,7 +134,7 @@ func TestBounded(t *testing.T) {
 		"nesting":   strings.Repeat("[", 300) + strings.Repeat("]", 300),
 		"aliases":   "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\nimage: vllm\ncommand: [*f,*f,*f,*f,*f,*f,*f,*f]\n",
 	} {
-		_, err := Text("in", []byte(in), Options{})
+		_, err := fileText("in", []byte(in), Options{})
 		var e *Error
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v", name, err)

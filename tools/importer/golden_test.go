@@ -88,13 +88,13 @@ func imported(data map[string]string, name string) ([]byte, error) {
 		o.Container = container
 	}
 	if line, ok := data[name+"/line"]; ok {
-		return Args([]string{strings.TrimSuffix(line, "\n")}, o)
+		return argsText([]string{strings.TrimSuffix(line, "\n")}, o)
 	}
 	if words, ok := data[name+"/words"]; ok {
-		return Args(strings.Split(strings.TrimSuffix(words, "\n"), "\n"), o)
+		return argsText(strings.Split(strings.TrimSuffix(words, "\n"), "\n"), o)
 	}
 	if text, ok := data[name+"/text"]; ok {
-		return Text("stdin", []byte(text), o)
+		return fileText("stdin", []byte(text), o)
 	}
 	return nil, errors.New(name + ": no input")
 }
@@ -111,4 +111,22 @@ func loads(t *testing.T, text []byte) *schema.Profile {
 		t.Fatalf("what was written does not load: %v\n%s", err, text)
 	}
 	return p
+}
+
+// argsText is Args without the summary.
+func argsText(args []string, o Options) ([]byte, error) {
+	r, err := Args(args, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Text, nil
+}
+
+// fileText is Text without the summary.
+func fileText(name string, data []byte, o Options) ([]byte, error) {
+	r, err := Text(name, data, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Text, nil
 }

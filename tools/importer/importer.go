@@ -1,16 +1,16 @@
-// Package importer converts command lines that start vLLM to profiles with the same meaning. It
-// reads words, shell text, Dockerfiles and YAML, has every flag of vllm serve in one table, and
-// checks the result by the schema. It must not run anything or read files other than its input.
+// Package importer converts command lines that start vLLM, llama.cpp, SGLang or TGI, and Modelfiles
+// of Ollama, to profiles with the same meaning. It reads words, shell text, Dockerfiles and YAML,
+// takes every flag from the tables of package foreign, and checks the result by the schema. It must not run anything or read files other than its input.
 //
 // A command line is processed in two halves:
 //
-//	text ── shell, Dockerfile, manifest ──▶ words ── launch ──▶ command (words of vllm serve, variables)
+//	text ── shell, Dockerfile, manifest ──▶ words ── launch ──▶ command (words of the server, variables)
 //	command ── flags (the table) ──▶ settings ──▶ draft (fields, notes) ── write ──▶ CUE ── schema.Parse
 //
 // A flag without counterpart becomes a comment with the reason. No flag is dropped silently and no
 // value is guessed: a value that only a shell can expand is an error with its place.
 //
-// Start reading at Args and Text; the table of flags is in table_*.go.
+// Start reading at Args and Text; the conversions of values are in table_*.go.
 package importer
 
 import (
@@ -41,8 +41,8 @@ type Options struct {
 }
 
 // Args imports a command line: its words as arguments, or a single argument with the whole line.
-// The result is a CUE file that schema.Parse accepts. Its error is an *Error.
-func Args(args []string, o Options) ([]byte, error) {
+// The result has a CUE file that schema.Parse accepts. Its error is an *Error.
+func Args(args []string, o Options) (*Result, error) {
 	if len(args) == 1 && strings.ContainsAny(args[0], " \t\n") {
 		text, err := normalize("", []byte(args[0]))
 		if err != nil {
@@ -70,7 +70,7 @@ func Args(args []string, o Options) ([]byte, error) {
 		return nil, err
 	}
 	if c == nil {
-		return nil, notFound(Place{}, "these words start no vLLM server")
+		return nil, notFound(Place{}, "these words start no server")
 	}
 	return o.write(c)
 }
@@ -78,7 +78,7 @@ func Args(args []string, o Options) ([]byte, error) {
 // Text imports a file: shell text, a Dockerfile, a Kubernetes or Compose manifest, a list of
 // arguments in YAML or JSON, or a vLLM config file. name is used in messages. Its error is an
 // *Error.
-func Text(name string, data []byte, o Options) ([]byte, error) {
+func Text(name string, data []byte, o Options) (*Result, error) {
 	text, err := normalize(name, data)
 	if err != nil {
 		return nil, err
@@ -91,6 +91,8 @@ func Text(name string, data []byte, o Options) ([]byte, error) {
 		return nil, notFound(Place{Name: name}, "there is nothing to read")
 	case formDockerfile:
 		c, err = commandOfDockerfile(text, at)
+	case formModelfile:
+		c, err = commandOfModelfile(text, at)
 	case formYAML:
 		c, err = commandOfManifest(text, at, o.Container)
 	default:
@@ -103,8 +105,9 @@ func Text(name string, data []byte, o Options) ([]byte, error) {
 }
 
 // write converts a command to the text of a profile.
-func (o Options) write(c *command) ([]byte, error) {
-	d := &draft{lex: newLexicon(), fields: map[string]field{}, name: o.Name}
+func (o Options) write(c *command) (*Result, error) {
+	d := newDraft(c)
+	d.name = o.Name
 	d.carry(c, o.Stdin)
 	d.finish()
 	if len(d.problems) > 0 {
@@ -117,7 +120,7 @@ func (o Options) write(c *command) ([]byte, error) {
 	if d.vet(text); len(d.problems) > 0 {
 		return nil, d.failed()
 	}
-	return text, nil
+	return d.result(text), nil
 }
 
 // normalize checks the encoding of the input, and normalizes line ends and blanks.
@@ -153,6 +156,6 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func notFound(at Place, format string, args ...any) *Error {
 	return failure(NotFound, at,
-		`want "vllm serve MODEL …", "python -m vllm.entrypoints.openai.api_server --model MODEL …" or "docker run … vllm/vllm-openai … --model MODEL …"`,
+		`want "vllm serve MODEL …", "llama-server -m FILE …", "python -m sglang.launch_server --model-path MODEL …", "text-generation-launcher --model-id MODEL …", "ollama run MODEL", "docker run … vllm/vllm-openai … --model MODEL …" or a Modelfile`,
 		"%s", fmt.Sprintf(format, args...))
 }

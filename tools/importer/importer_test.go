@@ -12,7 +12,7 @@ func TestKinds(t *testing.T) {
 		kind Kind
 		at   Place
 	}{
-		"llama-server -m x":                     {NotFound, Place{}},
+		"redis-server -m x":                     {NotFound, Place{}},
 		"vllm serve x 'y":                       {Syntax, Place{}},
 		"vllm serve x --frob 1":                 {Unknown, Place{Arg: 4}},
 		"vllm serve x --port y":                 {Invalid, Place{Arg: 4}},
@@ -23,7 +23,7 @@ func TestKinds(t *testing.T) {
 		"vllm serve x --task transcription":     {Refused, Place{Arg: 4}},
 		"bash -c 'vllm serve x --runner draft'": {Refused, Place{Arg: 4}},
 	} {
-		_, err := Args([]string{line}, Options{})
+		_, err := argsText([]string{line}, Options{})
 		var e *Error
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v", line, err)
@@ -37,7 +37,7 @@ func TestKinds(t *testing.T) {
 
 // TestWordsAreLiteral checks that arguments, which a shell has expanded, are not expanded again.
 func TestWordsAreLiteral(t *testing.T) {
-	text, err := Args([]string{"vllm", "serve", "org/model", "--chat-template", "{{ $x }} 'a' \\n"}, Options{})
+	text, err := argsText([]string{"vllm", "serve", "org/model", "--chat-template", "{{ $x }} 'a' \\n"}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestName(t *testing.T) {
 		"org/Model-7B": "model-7b", "/": "imported", "...": "imported", "ä/ö": "imported", "x/" + strings.Repeat("y", 200): strings.Repeat("y", 128),
 		"m/a b": "a-b", "./x.GGUF": "x",
 	} {
-		text, err := Args([]string{"vllm", "serve", model}, Options{})
+		text, err := argsText([]string{"vllm", "serve", model}, Options{})
 		if err != nil {
 			t.Errorf("%s: %v", model, err)
 			continue
@@ -61,7 +61,7 @@ func TestName(t *testing.T) {
 			t.Errorf("%s: %s, want %s", model, p.Name, want)
 		}
 	}
-	_, err := Args([]string{"vllm", "serve", "x"}, Options{Name: "two words"})
+	_, err := argsText([]string{"vllm", "serve", "x"}, Options{Name: "two words"})
 	if err == nil || !strings.HasPrefix(err.Error(), "the profile's name: ") {
 		t.Errorf("a name with a blank: %v", err)
 	}

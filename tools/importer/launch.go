@@ -8,19 +8,20 @@ import (
 
 // command is a command that starts vLLM.
 type command struct {
-	words  []word    // arguments of vllm serve: the model and the flags
-	vars   variables // of its process
-	front  []word    // programs that run it, such as numactl; not part of a profile
-	notes  []note    // about the container around it
-	mounts []mount   // of the container
-	file   []setting // from a config file; before the words
+	program *program  // nil: vLLM
+	words   []word    // arguments of its server: the model and the flags
+	vars    variables // of its process
+	front   []word    // programs that run it, such as numactl; not part of a profile
+	notes   []note    // about the container around it
+	mounts  []mount   // of the container
+	file    []setting // from a config file; before the words
 }
 
 // commandOfScript finds the only command of a script that starts vLLM. Its error is an *Error.
 func commandOfScript(text string, at source) (*command, error) {
 	c, err := scriptCommand(text, at, nil)
 	if err == nil && c == nil {
-		return nil, notFound(Place{Name: at.name}, "no command here starts a vLLM server")
+		return nil, notFound(Place{Name: at.name}, "no command here starts a server of vLLM, llama.cpp, Ollama, SGLang or TGI")
 	}
 	return c, err
 }
@@ -63,7 +64,7 @@ func scriptCommand(text string, at source, vars variables) (*command, error) {
 			continue
 		}
 		if found != nil {
-			return nil, failure(NotFound, words[0].at, "import one at a time", "a second command that starts vLLM")
+			return nil, failure(NotFound, words[0].at, "import one at a time", "a second command that starts a server")
 		}
 		c.vars = append(slices.Clone(vars), c.vars...)
 		found = c
@@ -102,12 +103,12 @@ func commandOfWords(words []word, depth int) (*command, error) {
 		if script := shellScript(words[i:]); script != nil {
 			return insideShell(words[:i], *script, depth)
 		}
-		n, err := launches(words[i:])
+		p, n, err := launches(words[i:])
 		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			c := &command{words: words[i+n:]}
+			c := &command{program: p, words: words[i+n:]}
 			c.before(words[:i])
 			return c, nil
 		}
@@ -115,8 +116,8 @@ func commandOfWords(words []word, depth int) (*command, error) {
 	return nil, nil
 }
 
-// launches returns how many leading words start the server; 0: none.
-func launches(words []word) (int, error) {
+// launches returns the program whose server the leading words start, and their number; 0: none.
+func launches(words []word) (*program, int, error) {
 	second := ""
 	if len(words) > 1 {
 		second = words[1].text
@@ -126,20 +127,20 @@ func launches(words []word) (int, error) {
 	case strings.TrimSuffix(path.Base(first), ".exe") == "vllm":
 		switch second {
 		case "serve":
-			return 2, nil
+			return vllm(), 2, nil
 		case "bench", "chat", "complete", "run-batch", "collect-env":
-			return 0, failure(Refused, words[1].at, "give the command line of vllm serve", "vllm %s starts no server", second)
+			return nil, 0, failure(Refused, words[1].at, "give the command line of vllm serve", "vllm %s starts no server", second)
 		}
 	case first == "-m" && slices.Contains([]string{"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"}, second):
-		return 2, nil
+		return vllm(), 2, nil
 	case first == "-m" && (second == "vllm" || second == "vllm.entrypoints.cli.main"):
 		if len(words) > 2 && words[2].text == "serve" {
-			return 3, nil
+			return vllm(), 3, nil
 		}
 	case path.Base(first) == "api_server.py":
-		return 1, nil
+		return vllm(), 1, nil
 	}
-	return 0, nil
+	return otherServers(strings.TrimSuffix(path.Base(first), ".exe"), words)
 }
 
 // shellScript returns the script of a shell with -c, or nil.

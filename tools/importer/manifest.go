@@ -183,7 +183,7 @@ func commandOfManifest(text string, at source, want string) (*command, error) {
 }
 
 func (m *manifest) none(want string) error {
-	message := "no container here runs vLLM"
+	message := "no container here runs a model server"
 	if want != "" {
 		message = fmt.Sprintf("no container named %s runs vLLM", want)
 	}

@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"vapp.dev/foreign"
+
 	"strconv"
 	"strings"
 )
@@ -28,7 +30,7 @@ func mediaLimits(d *draft, s setting) {
 		if m, ok := v.(map[string]any); ok {
 			for _, k := range sortedKeys(m) {
 				if k != "count" {
-					d.note(one.given+"."+k+" "+short(compact(m[k])), mediaOnly)
+					d.note(one.given+"."+k+" "+short(compact(m[k])), foreign.MediaOnly)
 				}
 			}
 			if v = m["count"]; v == nil {

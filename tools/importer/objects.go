@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"vapp.dev/foreign"
+
 	"regexp"
 	"slices"
 	"strconv"
@@ -84,7 +86,7 @@ func structuredOutputs(d *draft, s setting) {
 			}
 			continue
 		}
-		d.note(d.sourceText(one), grammar)
+		d.note(d.sourceText(one), foreign.Grammar)
 	}
 }
 

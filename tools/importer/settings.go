@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"vapp.dev/foreign"
 	"vapp.dev/schema"
 )
 
@@ -68,6 +69,9 @@ func (p *parser) next() {
 func (p *parser) values(s *setting) {
 	for p.pos < len(p.words) && !isFlag(p.words[p.pos].text) {
 		w := p.words[p.pos]
+		if s.flag.arity == toggle && !slices.Contains([]string{"on", "off", "auto", "true", "false", "0", "1", "-1"}, w.text) {
+			return
+		}
 		if s.flag.arity == boolean && !slices.Contains([]string{"true", "false"}, strings.ToLower(w.text)) {
 			return
 		}
@@ -93,6 +97,8 @@ func (p *parser) keep(s setting, m match) {
 				s.on = v == "true" || v == "1"
 			}
 		}
+	case toggle:
+		s.on = !m.off
 	default:
 		if len(s.values) == 0 {
 			p.d.problem(Missing, s.at, "", "%s: a value must follow", s.given)
@@ -132,12 +138,14 @@ func (p *parser) object(s *setting, sub string) bool {
 
 func (p *parser) positional(w word) {
 	switch {
+	case !p.d.lex.program.Model:
+		p.d.problem(Invalid, w.at, "quote it if it belongs to the flag before", "%q: %s takes no argument without a flag", short(w.text), p.d.lex.program.Command)
 	case p.model == nil:
 		p.model = &w
 	case w.missing != "" || p.model.missing != "":
 		p.d.unresolved(w, "")
 	default:
-		p.d.problem(Invalid, w.at, "quote it if it belongs to the flag before", "%q: vllm serve takes one model, and %q was given before", short(w.text), short(p.model.text))
+		p.d.problem(Invalid, w.at, "quote it if it belongs to the flag before", "%q: %s takes one model, and %q was given before", short(w.text), p.d.lex.program.Command, short(p.model.text))
 	}
 }
 
@@ -146,15 +154,22 @@ func (p *parser) unknown(w word, name string, unclear []string) {
 	p.skip()
 	switch near := p.d.lex.nearest(name); {
 	case name == "-h" || name == "--help" || name == "-v" || name == "--version":
-		p.d.problem(Refused, w.at, "leave it out", "%s: vLLM prints something and ends", name)
+		p.d.problem(Refused, w.at, "leave it out", "%s: %s prints something and ends", name, p.d.lex.program.Name)
 	case w.missing != "":
 		p.d.unresolved(w, "")
 	case len(unclear) > 0:
 		p.d.problem(Unknown, w.at, "write one of them out", "%s: may be %s", short(name), strings.Join(unclear[:min(len(unclear), 6)], ", "))
 	case near != "":
-		p.d.problem(Unknown, w.at, "did you mean "+near+"?", "%s: vllm serve has no such flag", short(name))
+		p.d.problem(Unknown, w.at, "did you mean "+near+"?", "%s: %s has no such flag", short(name), p.d.lex.program.Command)
 	default:
-		p.d.problem(Unknown, w.at, "leave it out if it is not vLLM's", "%s: vllm serve has no such flag", short(name))
+		remedy := "leave it out if it is not " + p.d.lex.program.Name + "'s"
+		if h, ok := foreign.Find(name); ok && h.Program != p.d.lex.program.Name {
+			remedy = "it is " + h.Program + "'s; leave it out, and set " + h.Field + " in the profile"
+			if h.Field == "" {
+				remedy = "it is " + h.Program + "'s; leave it out"
+			}
+		}
+		p.d.problem(Unknown, w.at, remedy, "%s: %s has no such flag", short(name), p.d.lex.program.Command)
 	}
 }
 

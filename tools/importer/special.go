@@ -28,7 +28,7 @@ func modelSource(d *draft, s setting) {
 // pathRemark returns the remark for a relative path.
 func pathRemark(path string) []string {
 	if strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
-		return []string{"A path beside this file; vLLM looked from where it was started."}
+		return []string{"A path beside this file; the original may have begun elsewhere."}
 	}
 	return nil
 }
@@ -118,6 +118,9 @@ func apiKeys(d *draft, s setting) {
 	clear := false
 	for i, v := range s.values {
 		name := "VLLM_API_KEY"
+		if d.lex.program.Name != "vLLM" {
+			name = "VAPP_API_KEY"
+		}
 		if i > 0 {
 			name += "_" + strconv.Itoa(i+1)
 		}

@@ -9,7 +9,7 @@ import (
 
 // tables returns all tables of flags.
 func tables() [][]flag {
-	return [][]flag{modelFlags, parallelFlags, memoryFlags, engineFlags, serveFlags}
+	return [][]flag{vllm().flags()}
 }
 
 // TestTable checks that each flag has either a conversion or a reason, and that names are unique.
@@ -52,7 +52,7 @@ func TestReferenceFlags(t *testing.T) {
 		--speculative-config.num_speculative_tokens --speculative-config.rejection_sample_method --ssl-certfile --ssl-keyfile
 		--tensor-parallel-size --tokenizer --tool-call-parser --trust-remote-code --trust-request-chat-template --uds --watermark
 		-O3 -cc.mode -cc.cudagraph_mode -tp -pp -q`
-	lex := newLexicon()
+	lex := newLexicon(vllm())
 	for _, n := range strings.Fields(names) {
 		if lex.find(n).flag == nil {
 			t.Errorf("%s is in no table", n)
@@ -110,8 +110,9 @@ func sourceText(t *testing.T, args ...string) string {
 	for _, a := range args {
 		list = append(list, word{text: a})
 	}
-	d := &draft{lex: newLexicon(), fields: map[string]field{}}
-	d.carry(&command{words: list}, nil)
+	c := &command{words: list}
+	d := newDraft(c)
+	d.carry(c, nil)
 	d.finish()
 	if len(d.problems) > 0 {
 		t.Fatalf("%v: %v", args, d.failed())
@@ -142,7 +143,7 @@ func TestAllTogether(t *testing.T) {
 			args = append(args, f.name(), value)
 		}
 	}
-	text, err := Args(args, Options{Name: "all"})
+	text, err := argsText(args, Options{Name: "all"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,13 +162,40 @@ func TestNothingSecret(t *testing.T) {
 		"docker run -e VLLM_API_KEY=hunter2 vllm/vllm-openai --model org/model --api-key hunter2 --port x",
 		"vllm serve org/model --api-key=hunter2$X --enable-auto-tool-choice",
 	} {
-		text, err := Args([]string{line}, Options{})
+		text, err := argsText([]string{line}, Options{})
 		said := string(text)
 		if err != nil {
 			said = err.Error()
 		}
 		if strings.Contains(said, "hunter2") {
 			t.Errorf("%s\n%s", line, said)
+		}
+	}
+}
+
+// TestPrograms checks that each flag with a field has a conversion, and each conversion a flag.
+func TestPrograms(t *testing.T) {
+	for _, p := range []*program{vllm(), llamaServer(), llamaCLI(), ollama(), sglang(), tgi()} {
+		rows := map[string]bool{}
+		for _, f := range p.Flags {
+			name := strings.Fields(f.Names)[0]
+			rows[name] = true
+			if (p.to[name] == nil) != (f.Field == "") && name != "--config" {
+				t.Errorf("%s %s: field %q without a conversion, or a conversion without a field", p.Name, name, f.Field)
+			}
+		}
+		for name := range p.to {
+			if !rows[name] {
+				t.Errorf("%s %s: a conversion of no flag", p.Name, name)
+			}
+		}
+		for _, v := range p.Variables {
+			if v.Field != "" && !strings.HasPrefix(v.Field, "--") && environs[v.Name] == nil {
+				t.Errorf("%s %s: a variable without a conversion", p.Name, v.Name)
+			}
+			if strings.HasPrefix(v.Field, "--") && !rows[v.Field] {
+				t.Errorf("%s %s: stands for no flag", p.Name, v.Name)
+			}
 		}
 	}
 }

@@ -16,12 +16,12 @@ var order = []string{
 	"scheduler", "maxNumSeqs", "maxNumBatchedTokens", "prefixCaching", "chunkedPrefill", "policy", "overlap",
 	"cudagraph", "mode", "captureSizes",
 	"parsers", "reasoning", "toolCall", "reasoningContent", "autoToolChoice", "excludeToolsWhenNone", "chatTemplate", "trustRequestChatTemplate",
-	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "lora", "maxLoras", "maxRank", "multimodal", "limits", "image", "video", "audio",
+	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "cpu", "threads", "lora", "maxLoras", "maxRank", "multimodal", "pooling", "type", "limits", "image", "video", "audio",
 	"parallel", "tensor", "pipeline",
-	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxLogprobs", "tls", "certFile", "keyFile", "drainTimeout", "cors",
+	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxConcurrentRequests", "maxLogprobs", "tls", "certFile", "keyFile", "drainTimeout", "cors",
 	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "logRequests", "docs", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",
 	"sampling", "generationConfig", "temperature", "topP", "topK", "minP", "repetitionPenalty", "maxTokens",
-	"log", "level",
+	"log", "level", "format",
 }
 
 // tree is the profile as a tree of fields.
@@ -47,7 +47,7 @@ func (d *draft) render() ([]byte, error) {
 	}
 	root.sort()
 	var b strings.Builder
-	b.WriteString("package profiles\n\nimport \"vapp.dev/schema\"\n\n// Imported from a command line of vLLM.\nschema.#Profile & {\n")
+	b.WriteString("package profiles\n\nimport \"vapp.dev/schema\"\n\n// Imported from " + d.from + ".\nschema.#Profile & {\n")
 	for _, k := range root.kids {
 		k.write(&b)
 	}

@@ -100,9 +100,9 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	number := l.Addr().(*net.TCPAddr).Port
-	self, err := os.ReadFile("/proc/self/comm")
+	_, err = os.Stat("/proc/self/fd")
 	at := listen("127.0.0.1", number)
-	if !at.Used || err == nil && !strings.HasPrefix(at.Holder, strings.TrimSpace(string(self))+", process ") {
+	if !at.Used || err == nil && !strings.HasPrefix(at.Holder, "this process (") {
 		t.Errorf("a port in use: %+v", at)
 	}
 	l.Close()

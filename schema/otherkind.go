@@ -13,10 +13,10 @@ import (
 // noCUE ends the words about a file that is no profile.
 const noCUE = "not a profile, which is a .cue file"
 
-// foreign returns an error if a file in place of a profile is of another kind: a model, an archive, a
+// otherKind returns an error if a file in place of a profile is of another kind: a model, an archive, a
 // program, a manifest. data are its first bytes, at most one more than maxBytes. Text that could be
 // CUE is left to the parser.
-func foreign(name string, data []byte) error {
+func otherKind(name string, data []byte) error {
 	kind := filekind.Of(data[:min(len(data), filekind.HeadBytes)])
 	base := strings.ToLower(filepath.Base(name))
 	ext := filepath.Ext(base)

@@ -60,7 +60,7 @@ func FuzzForeign(f *testing.F) {
 	f.Add("x.lock.json", []byte("{\"a\": 1}"))
 	f.Add(".lock.json", []byte("{\"a\": 1}"))
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
-		err := foreign(name, data)
+		err := otherKind(name, data)
 		var own *Error
 		if err != nil && (!errors.As(err, &own) || len(own.List) != 1 || strings.ContainsAny(err.Error(), "\n\x00")) {
 			t.Errorf("%q, %q: %q", name, data, err)

@@ -1,0 +1,77 @@
+package foreign
+
+// Reasons that several names share.
+const (
+	oneModel = no + "a vapp server has one model, which stays loaded until the server stops"
+)
+
+// ollamaFlags are the parameters of Modelfiles, and the flags of ollama run.
+var ollamaFlags = []Flag{
+	{"--model --from", One, "model.source", ""},
+	{"--num-ctx", One, "maxModelLen", ""},
+	{"--num-predict", One, "sampling.maxTokens", ""},
+	{"--temperature", One, "sampling.temperature", ""},
+	{"--top-k", One, "sampling.topK", ""},
+	{"--top-p", One, "sampling.topP", ""},
+	{"--min-p", One, "sampling.minP", ""},
+	{"--repeat-penalty", One, "sampling.repetitionPenalty", ""},
+	{"--num-thread", One, "cpu.threads", ""},
+	{"--num-batch", One, "scheduler.maxNumBatchedTokens", ""},
+	{"--num-gpu", One, "backend", ""},
+	{"--repeat-last-n", One, "", no + "the penalty covers prompt and reply"},
+	{"--presence-penalty", One, "", requestHas},
+	{"--frequency-penalty", One, "", requestHas},
+	{"--seed", One, "", no + "a request's random numbers depend on its own seed alone"},
+	{"--stop", One, "", no + "replies end at the model's own end tokens; a request may name stop strings"},
+	{"--mirostat", One, "", no + "vapp does not sample by Mirostat"},
+	{"--mirostat-eta", One, "", no + "vapp does not sample by Mirostat"},
+	{"--mirostat-tau", One, "", no + "vapp does not sample by Mirostat"},
+	{"--tfs-z", One, "", no + "vapp has no tail-free sampling"},
+	{"--typical-p", One, "", no + "vapp does not sample by typicality"},
+	{"--penalize-newline", One, "", no + "the penalty covers every token"},
+	{"--num-keep", One, "", no + "a sequence ends at maxModelLen"},
+	{"--num-gqa", One, "", no + "vapp reads heads from the checkpoint"},
+	{"--main-gpu", One, "", no + "CUDA_VISIBLE_DEVICES says which devices vapp sees"},
+	{"--low-vram", One, "", onDevice},
+	{"--f16-kv", One, "", no + "memory.kvCacheDtype says how keys and values are stored"},
+	{"--use-mmap", One, "", mappedFile},
+	{"--use-mlock", One, "", mappedFile},
+	{"--numa", One, "", no + "put numactl before vapp up"},
+	{"--vocab-only", One, "", no + "vapp loads whole models"},
+	{"--template", One, "", no + "a Modelfile's template is a Go template, which cannot be converted; vapp takes the model's own, or a Jinja template in parsers.chatTemplate"},
+	{"--system", One, "", no + "a request says the system message"},
+	{"--message", One, "", no + "a request has the messages"},
+	{"--adapter", One, "", no + "a profile plans the memory of adapters; it does not name them"},
+	{"--license", One, "", no + "a profile has no licence"},
+	{"--renderer", One, "", no + "parsers.chatTemplate is the template"},
+	{"--parser", One, "", no + "parsers.reasoning and parsers.toolCall name the parsers"},
+	{"--requires", One, "", no + "vapp is no release of Ollama"},
+	{"--keepalive --keep-alive", One, "", oneModel},
+	{"--verbose", Boolean, "log.level", ""},
+	{"--format", One, "", requestHas},
+	{"--insecure", Boolean, "", no + "vapp verifies certificates"},
+	{"--nowordwrap", Boolean, "", forRun},
+	{"--think", Switch, "", no + "a request says whether the model may think"},
+	{"--hidethinking", Boolean, "", forRun},
+}
+
+// ollamaVariables are the variables of ollama serve.
+var ollamaVariables = []Variable{
+	{"OLLAMA_HOST", "serve.host", ""},
+	{"OLLAMA_NUM_PARALLEL", "scheduler.maxNumSeqs", ""},
+	{"OLLAMA_CONTEXT_LENGTH", "maxModelLen", ""},
+	{"OLLAMA_MAX_QUEUE", "serve.limits.maxQueue", ""},
+	{"OLLAMA_KV_CACHE_TYPE", "memory.kvCacheDtype", ""},
+	{"OLLAMA_ORIGINS", "serve.cors.allowedOrigins", ""},
+	{"OLLAMA_GPU_OVERHEAD", "memory.reserve", ""},
+	{"OLLAMA_DEBUG", "log.level", ""},
+	{"OLLAMA_KEEP_ALIVE", "", oneModel},
+	{"OLLAMA_MAX_LOADED_MODELS", "", oneModel},
+	{"OLLAMA_FLASH_ATTENTION", "", kernelChoice},
+	{"OLLAMA_SCHED_SPREAD", "", no + "parallel.tensor says how many devices share every layer"},
+	{"OLLAMA_MODELS", "", no + "model.source names the model"},
+	{"OLLAMA_NOPRUNE", "", no + "vapp deletes no models"},
+	{"OLLAMA_LOAD_TIMEOUT", "", no + "a start takes the time it needs; GET /readyz says when it is done"},
+	{"OLLAMA_LLM_LIBRARY", "", no + "backend says what runs the model"},
+	{"OLLAMA_*", "", no + "vapp reads no variables of Ollama"},
+}

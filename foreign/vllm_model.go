@@ -1,0 +1,112 @@
+package foreign
+
+// Reasons that several flags share.
+const (
+	ownTokenizer = no + "vapp takes tokenizer and config from the checkpoint itself"
+	noCode       = no + "vapp runs no Python: neither code of a checkpoint nor plug-ins"
+	wholePooling = no + "a pooling model computes each text separately"
+	hubCache     = no + "vapp fetches into Hugging Face's cache and reads HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE itself"
+	otherHub     = no + "vapp fetches from Hugging Face's hub, or from the mirror that HF_ENDPOINT names"
+	otherWeights = no + "vapp reads the weights that model.source names"
+	safeReader   = no + "vapp maps safetensors and GGUF files, and reads them its own way"
+	kernelChoice = no + "vapp's plan picks the kernels, and vapp plan prints them"
+	oldEngine    = no + "a setting of vLLM's engine before version 1"
+	mediaOnly    = no + "multimodal.limits says how many media a request may carry, and nothing more"
+)
+
+// vllmModelFlags select and configure the model.
+var vllmModelFlags = []Flag{
+	{"--model", One, "model.source", ""},
+	{"--model-weights", One, "", otherWeights},
+	{"--revision", One, "model.revision", ""},
+	{"--dtype", One, "model.dtype", ""},
+	{"--quantization -q", One, "quantization", ""},
+	{"--load-format", One, "model.loadFormat", ""},
+	{"--max-model-len", One, "maxModelLen", ""},
+	{"--served-model-name", Many, "serve.servedModelName", ""},
+	{"--generation-config", One, "sampling.generationConfig", ""},
+	{"--override-generation-config", Object, "sampling", ""},
+
+	{"--task", One, "model.convert", ""},
+	{"--runner", One, "model.runner", ""},
+	{"--convert", One, "model.convert", ""},
+	{"--tokenizer", One, "", ownTokenizer},
+	{"--tokenizer-mode", One, "", ownTokenizer},
+	{"--tokenizer-revision", One, "", ownTokenizer},
+	{"--tokenizer-pool-size", One, "", ownTokenizer},
+	{"--tokenizer-pool-type", One, "", ownTokenizer},
+	{"--tokenizer-pool-extra-config", One, "", ownTokenizer},
+	{"--skip-tokenizer-init", Boolean, "", ownTokenizer},
+	{"--config-format", One, "", ownTokenizer},
+	{"--hf-config-path", One, "", ownTokenizer},
+	{"--hf-overrides", Object, "", no + "vapp does not override the checkpoint's config; change config.json itself"},
+	{"--rope-scaling", Object, "", no + "vapp does not override the checkpoint's config; change config.json itself"},
+	{"--rope-theta", One, "", no + "vapp does not override the checkpoint's config; change config.json itself"},
+	{"--model-class-overrides", Object, "", noCode},
+	{"--model-impl", One, "", no + "vapp has one implementation of each family"},
+	{"--trust-remote-code", Boolean, "", noCode},
+	{"--code-revision", One, "", noCode},
+	{"--seed", One, "", no + "a request's random numbers depend on its own seed alone"},
+	{"--hf-token", One, "", hubCache},
+	{"--download-dir", One, "", hubCache},
+	{"--allowed-local-media-path", One, "", mediaOnly},
+	{"--allowed-media-domains", Many, "", mediaOnly},
+	{"--quantization-config", Object, "", no + "vapp reads how weights are stored from the checkpoint"},
+	{"--quantization-param-path", One, "", no + "vapp reads scales from the checkpoint"},
+	{"--allow-deprecated-quantization", Boolean, "", no + "vapp reads how weights are stored from the checkpoint"},
+	{"--qlora-adapter-name-or-path", One, "", no + "vapp reads no QLoRA adapters"},
+	{"--disable-sliding-window", Boolean, "", no + "windows are part of the model"},
+	{"--disable-cascade-attn", Boolean, "", kernelChoice},
+	{"--enable-prompt-embeds", Boolean, "", no + "prompts are text or tokens"},
+	{"--enable-return-routed-experts", Boolean, "", no + "vapp does not return the experts of a token"},
+	{"--return-sampling-mask", Boolean, "", no + "vapp does not return sampling masks"},
+	{"--logprobs-mode", One, "", no + "vapp has one kind of log-probabilities"},
+	{"--use-fp64-gumbel", Boolean, "", kernelChoice},
+	{"--enable-trace-replay", Boolean, "", no + "vapp replays no traces"},
+	{"--override-neuron-config", Object, "", no + "vapp runs on CUDA devices and CPUs"},
+	{"--override-pooler-config", Object, "pooling", ""},
+	{"--pooler-config", Object, "pooling", ""},
+	{"--override-attention-dtype", One, "", kernelChoice},
+	{"--enable-sleep-mode", Boolean, "", no + "stop the server to free its memory"},
+	{"--enable-cumem-allocator", Boolean, "", no + "vapp allocates what the plan lists, once"},
+	{"--logits-processors", Many, "", noCode},
+	{"--logits-processor-pattern", One, "", noCode},
+	{"--io-processor-plugin", One, "", noCode},
+	{"--renderer-num-workers", One, "", no + "templates are rendered by the goroutine of the request"},
+	{"--use-tqdm-on-load", Boolean, "", no + "progress is shown where a terminal is"},
+	{"--ignore-patterns", Many, "", safeReader},
+	{"--model-loader-extra-config", Object, "", safeReader},
+	{"--pt-load-map-location", One, "", safeReader},
+	{"--safetensors-load-strategy", One, "", safeReader},
+	{"--safetensors-prefetch-num-threads", One, "", safeReader},
+	{"--safetensors-prefetch-block-size", One, "", safeReader},
+	{"--weight-transfer-config", Object, "", safeReader},
+
+	{"--language-model-only", Boolean, "multimodal", ""},
+	{"--limit-mm-per-prompt", Object, "multimodal.limits", ""},
+	{"--enable-mm-embeds", Boolean, "", mediaOnly},
+	{"--media-io-kwargs", Object, "", mediaOnly},
+	{"--mm-processor-kwargs", Object, "", mediaOnly},
+	{"--mm-processor-cache-gb", One, "", mediaOnly},
+	{"--mm-processor-cache-type", One, "", mediaOnly},
+	{"--mm-hasher-algorithm", One, "", mediaOnly},
+	{"--mm-shm-cache-max-object-size-mb", One, "", mediaOnly},
+	{"--mm-encoder-only", Boolean, "", mediaOnly},
+	{"--mm-encoder-tp-mode", One, "", mediaOnly},
+	{"--mm-encoder-attn-backend", One, "", mediaOnly},
+	{"--mm-encoder-attn-dtype", One, "", mediaOnly},
+	{"--mm-encoder-fp8-scale-path", One, "", mediaOnly},
+	{"--mm-encoder-fp8-scale-save-path", One, "", mediaOnly},
+	{"--mm-encoder-fp8-scale-save-margin", One, "", mediaOnly},
+	{"--mm-processor-device", One, "", mediaOnly},
+	{"--mm-ipc-gpu-memory-gb", One, "", mediaOnly},
+	{"--mm-device-do-normalize", Boolean, "", mediaOnly},
+	{"--mm-tensor-ipc", One, "", mediaOnly},
+	{"--interleave-mm-strings", Boolean, "", mediaOnly},
+	{"--skip-mm-profiling", Boolean, "", mediaOnly},
+	{"--video-pruning-rate", One, "", mediaOnly},
+	{"--video-pruning-method", One, "", mediaOnly},
+	{"--disable-mm-preprocessor-cache", Boolean, "", mediaOnly},
+	{"--enable-multimodal-encoder-data-parallel", Boolean, "", mediaOnly},
+	{"--disable-chunked-mm-input", Boolean, "", mediaOnly},
+}

@@ -1,0 +1,78 @@
+package foreign
+
+// Reasons that several flags share.
+const (
+	oneEngine  = no + "vapp is one process with one engine; run several behind a load balancer"
+	oneMachine = no + "a profile is planned for the devices of one machine"
+	noExperts  = no + "vapp splits by tensor and pipeline only"
+	ranks      = no + "vapp runs its ranks itself"
+)
+
+// vllmParallelFlags configure parallelism.
+var vllmParallelFlags = []Flag{
+	{"--tensor-parallel-size -tp", One, "parallel.tensor", ""},
+	{"--pipeline-parallel-size -pp", One, "parallel.pipeline", ""},
+
+	{"--data-parallel-size -dp", One, "", oneEngine},
+	{"--data-parallel-size-local -dpl", One, "", oneEngine},
+	{"--data-parallel-rank -dpn", One, "", oneEngine},
+	{"--data-parallel-start-rank -dpr", One, "", oneEngine},
+	{"--data-parallel-address -dpa", One, "", oneEngine},
+	{"--data-parallel-rpc-port -dpp", One, "", oneEngine},
+	{"--data-parallel-backend -dpb", One, "", oneEngine},
+	{"--data-parallel-hybrid-lb -dph", Boolean, "", oneEngine},
+	{"--data-parallel-external-lb -dpe", Boolean, "", oneEngine},
+	{"--data-parallel-multi-port-external-lb -dpm", Boolean, "", oneEngine},
+	{"--data-parallel-supervisor-port", One, "", oneEngine},
+	{"--dp-supervisor-probe-interval-s", One, "", oneEngine},
+	{"--dp-supervisor-probe-timeout-s", One, "", oneEngine},
+	{"--dp-supervisor-probe-failure-threshold", One, "", oneEngine},
+	{"--dp-sync-interval", One, "", oneEngine},
+	{"--disable-nccl-for-dp-synchronization", Boolean, "", oneEngine},
+	{"--aggregate-engine-logging", Boolean, "", oneEngine},
+	{"--api-server-count -asc", One, "", oneEngine},
+	{"--headless", Boolean, "", oneEngine},
+	{"--node-rank -r", One, "", oneMachine},
+	{"--nnodes -n", One, "", oneMachine},
+	{"--master-addr", One, "", oneMachine},
+	{"--master-port", One, "", oneMachine},
+	{"--distributed-timeout-seconds", One, "", oneMachine},
+	{"--cpu-distributed-timeout-seconds", One, "", oneMachine},
+	{"--distributed-executor-backend", One, "", ranks},
+	{"--worker-use-ray", Boolean, "", ranks},
+	{"--engine-use-ray", Boolean, "", ranks},
+	{"--ray-workers-use-nsight", Boolean, "", ranks},
+	{"--worker-cls", One, "", noCode},
+	{"--worker-extension-cls", One, "", noCode},
+	{"--enable-fault-tolerance", Boolean, "", ranks},
+	{"--fault-tolerance-config", Object, "", ranks},
+	{"--enable-nccl-comm-suspend", Boolean, "", ranks},
+	{"--disable-custom-all-reduce", Boolean, "", kernelChoice},
+	{"--max-parallel-loading-workers", One, "", safeReader},
+	{"--device-ids", One, "", no + "CUDA_VISIBLE_DEVICES says which devices vapp sees"},
+	{"--numa-bind", Boolean, "", no + "put numactl before vapp up"},
+	{"--numa-bind-nodes", Many, "", no + "put numactl before vapp up"},
+	{"--numa-bind-cpus", Many, "", no + "put numactl before vapp up"},
+	{"--decode-context-parallel-size -dcp", One, "", noExperts},
+	{"--prefill-context-parallel-size -pcp", One, "", noExperts},
+	{"--dcp-comm-backend", One, "", noExperts},
+	{"--dcp-q-replicate", Boolean, "", noExperts},
+	{"--dcp-kv-cache-interleave-size", One, "", noExperts},
+	{"--cp-kv-cache-interleave-size", One, "", noExperts},
+	{"--enable-expert-parallel -ep", Boolean, "", noExperts},
+	{"--enable-batch-sharded-sampling", Boolean, "", noExperts},
+	{"--enable-ep-weight-filter", Boolean, "", noExperts},
+	{"--enable-elastic-ep", Boolean, "", noExperts},
+	{"--enable-eplb", Boolean, "", noExperts},
+	{"--eplb-config", Object, "", noExperts},
+	{"--eplb-window-size", One, "", noExperts},
+	{"--eplb-step-interval", One, "", noExperts},
+	{"--eplb-log-balancedness", Boolean, "", noExperts},
+	{"--num-redundant-experts", One, "", noExperts},
+	{"--expert-placement-strategy", One, "", noExperts},
+	{"--all2all-backend", One, "", noExperts},
+	{"--enable-dbo", Boolean, "", noExperts},
+	{"--ubatch-size", One, "", noExperts},
+	{"--dbo-decode-token-threshold", One, "", noExperts},
+	{"--dbo-prefill-token-threshold", One, "", noExperts},
+}
