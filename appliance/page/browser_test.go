@@ -2,8 +2,7 @@
 
 package page
 
-// These tests open the page in Chromium, with a scripted model. With SCREENSHOTS=DIR they
-// write screenshots to DIR.
+// These tests open the page in Chromium, with a scripted model.
 
 import (
 	"context"
@@ -13,13 +12,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -92,25 +89,6 @@ func says(selector, part string) chromedp.Action {
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'" }
 
-// shoot writes a screenshot to the directory SCREENSHOTS.
-func shoot(t *testing.T, ctx context.Context, name string) {
-	t.Helper()
-	dir := os.Getenv("SCREENSHOTS")
-	if dir == "" {
-		return
-	}
-	var png []byte
-	do(t, ctx, "screenshot", chromedp.Sleep(300*time.Millisecond), chromedp.CaptureScreenshot(&png))
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func dark(yes bool) chromedp.Action {
-	value := map[bool]string{true: "dark", false: "light"}[yes]
-	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}})
-}
-
 // ready is an api.State.
 type ready struct{ svc *chat.Service }
 
@@ -126,24 +104,50 @@ const fixed = `{"phase":"ready","models":["test","also"],"plan":{"model":"org/mo
 
 const tool = `[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}]`
 
+// site is a server with a scripted model.
+type site struct {
+	*chattest.Model
+	url    string
+	status atomic.Pointer[string] // the reply of GET /admin/status
+	answer atomic.Pointer[http.HandlerFunc]
+	server *httptest.Server
+}
+
+// close ends the server and its connections.
+func (s *site) close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+}
+
 // scripted starts a server whose model replies with the result of say.
-func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.Script) (string, *chattest.Model) {
+func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.Script) *site {
 	t.Helper()
-	m := &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script { return say(r) }}
-	cfg := chattest.Config(m)
+	out := &site{Model: &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script { return say(r) }}}
+	out.status.Store(ptr(fixed))
+	cfg := chattest.Config(out.Model)
 	cfg.ModelLen = 1 << 20
 	set := api.Settings{
 		Keys: keys, MaxBodyBytes: 1 << 20, CORS: api.CORS{Methods: []string{"*"}, Headers: []string{"*"}}, Chat: chattest.Settings(),
 	}
+	set.Chat.Models = append(set.Chat.Models, "smollm2", "smollm2-135m")
 	set.Chat.Reasoning, set.Chat.Tools, set.Chat.AutoToolChoice = "qwen3", "hermes", true
 	s := api.New(api.Config{
 		State: ready{chat.New(cfg)}, Log: slog.New(slog.DiscardHandler), Page: Handler(),
-		Status: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, fixed) }),
+		Status: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, *out.status.Load()) }),
 	}, set)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(slow{w}, r) }))
-	t.Cleanup(server.Close)
-	return server.URL, m
+	out.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if other := out.answer.Load(); other != nil && r.Method == "POST" {
+			(*other)(w, r)
+			return
+		}
+		s.Handler().ServeHTTP(slow{w}, r)
+	}))
+	out.url = out.server.URL
+	t.Cleanup(out.server.Close)
+	return out
 }
+
+func ptr[T any](v T) *T { return &v }
 
 // slow is a response writer that delays each write, so that tokens arrive one by one.
 type slow struct{ http.ResponseWriter }
@@ -160,7 +164,7 @@ func (w slow) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // tool is called and answered, and that the next turn contains all of it.
 func TestChat(t *testing.T) {
 	var turn atomic.Int32
-	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
+	s := scripted(t, nil, func(engine.Request) chattest.Script {
 		return chattest.Script{Text: []string{
 			"Let me see.</think>Here:\n```go\nfunc main() {}\n```\nand <b onclick=alert(1)>bold</b>.",
 			`hm</think><tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>`,
@@ -168,7 +172,7 @@ func TestChat(t *testing.T) {
 		}[min(2, turn.Add(1)-1)]}
 	})
 	ctx := browse(t)
-	do(t, ctx, "open", log.Enable(), runtime.Enable(), chromedp.EmulateViewport(1280, 800), chromedp.Navigate(url),
+	do(t, ctx, "open", log.Enable(), runtime.Enable(), chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.url),
 		says("#phase", "ready"), says("#legend", "KV cache400 B"), says("#ledger", "+64 B"), says("#reloads", "applied · live"), says("#waiting", "2"))
 	do(t, ctx, "the first turn", chromedp.SendKeys("#text", "hello"+kb.Enter, chromedp.ByQuery),
 		says(".facts", "stop"), says(".facts", "tokens/s"), says(".content pre", "func main() {}"), says(".content", "<b onclick=alert(1)>bold</b>"),
@@ -179,20 +183,15 @@ func TestChat(t *testing.T) {
 		chromedp.KeyEvent(kb.Escape), until(`document.querySelector('#settings').hidden`),
 		chromedp.SendKeys("#text", "weather?"+kb.Enter, chromedp.ByQuery),
 		says(".call b", "weather"), says(".call pre", `"city": "Zürich"`), says(".facts", "tool_calls"))
-	shoot(t, ctx, "tool")
 	do(t, ctx, "its answer", chromedp.SendKeys(".call input", "sunny"+kb.Enter, chromedp.ByQuery), says(".content", "It is sunny."), says(".facts", "stop"))
-	asked := m.Requests()
+	asked := s.Requests()
 	if len(asked) != 3 || asked[1].Params.Temperature != 0.5 {
 		t.Errorf("%d requests, temperature %v", len(asked), asked[1].Params.Temperature)
 	}
-	shoot(t, ctx, "desktop")
 	do(t, ctx, "dark", dark(true))
-	shoot(t, ctx, "dark")
 	do(t, ctx, "a phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), dark(false),
 		until(`document.documentElement.scrollWidth <= innerWidth && getComputedStyle(document.querySelector('aside')).display === 'none'`))
-	shoot(t, ctx, "phone")
 	do(t, ctx, "its panel", chromedp.Click("#show-state", chromedp.ByQuery), until(`getComputedStyle(document.querySelector('aside')).display === 'block'`))
-	shoot(t, ctx, "phone-server")
 	do(t, ctx, "back", chromedp.Click("#show-state", chromedp.ByQuery))
 	do(t, ctx, "a new chat", chromedp.Click("#fresh", chromedp.ByQuery), until(`!document.querySelector('.message') && !document.querySelector('#welcome').hidden`))
 }
@@ -200,14 +199,14 @@ func TestChat(t *testing.T) {
 // TestStop checks that Esc cancels an endless reply in the engine, and that the chat
 // continues.
 func TestStop(t *testing.T) {
-	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
+	s := scripted(t, nil, func(engine.Request) chattest.Script {
 		return chattest.Script{Text: "no </think>end ", Endless: true}
 	})
 	ctx := browse(t)
-	do(t, ctx, "stop", chromedp.Navigate(url), says("#phase", "ready"), chromedp.SendKeys("#text", "go on"+kb.Enter, chromedp.ByQuery),
+	do(t, ctx, "stop", chromedp.Navigate(s.url), says("#phase", "ready"), chromedp.SendKeys("#text", "go on"+kb.Enter, chromedp.ByQuery),
 		says(".content", "end"), until(`!document.querySelector('#stop').hidden`), chromedp.KeyEvent(kb.Escape),
 		says(".facts", "stopped"), until(`document.querySelector('#stop').hidden && !document.querySelector('#send').hidden`))
-	for deadline := time.Now().Add(patience); m.Cancelled() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); s.Cancelled() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got no cancelled choice within %s, want 1", patience)
 		}
@@ -218,9 +217,9 @@ func TestStop(t *testing.T) {
 
 // TestKey checks that the page asks for the key and works with it.
 func TestKey(t *testing.T) {
-	url, _ := scripted(t, []string{"secret"}, func(engine.Request) chattest.Script { return chattest.Script{Text: "</think>Yes."} })
+	s := scripted(t, []string{"secret"}, func(engine.Request) chattest.Script { return chattest.Script{Text: "</think>Yes."} })
 	ctx := browse(t)
-	do(t, ctx, "without", chromedp.Navigate(url), says("#phase", "needs a key"), chromedp.SendKeys("#text", "may I?"+kb.Enter, chromedp.ByQuery),
+	do(t, ctx, "without", chromedp.Navigate(s.url), says("#phase", "needs a key"), chromedp.SendKeys("#text", "may I?"+kb.Enter, chromedp.ByQuery),
 		says(".facts.bad", "401: Unauthorized"), until(`document.activeElement.id === 'key' && document.querySelector('#text').value === 'may I?'`))
 	do(t, ctx, "with", chromedp.SendKeys("#key", "secret"+kb.Enter, chromedp.ByQuery), says("#phase", "ready"),
 		chromedp.SendKeys("#text", kb.Enter, chromedp.ByQuery), says(".content", "Yes."))
