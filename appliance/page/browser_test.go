@@ -6,17 +6,18 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -33,6 +34,24 @@ const patience = 2 * time.Minute
 
 // browse opens a tab. The test fails if the page logs an error.
 func browse(t *testing.T) context.Context {
+	t.Helper()
+	ctx := tab(t)
+	chromedp.ListenTarget(ctx, func(ev any) {
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page threw: %s", ev.ExceptionDetails.Error())
+		case *log.EventEntryAdded:
+			// The browser logs every error status of a request.
+			if ev.Entry.Source != log.SourceNetwork {
+				t.Errorf("the browser says: %s %s", ev.Entry.Text, ev.Entry.URL)
+			}
+		}
+	})
+	return ctx
+}
+
+// tab opens a tab in a new browser.
+func tab(t *testing.T) context.Context {
 	t.Helper()
 	path := os.Getenv("CHROMIUM")
 	if path == "" {
@@ -52,17 +71,6 @@ func browse(t *testing.T) context.Context {
 	t.Cleanup(func() { _ = chromedp.Cancel(ctx); stop() })
 	ctx, stop = context.WithTimeout(ctx, patience)
 	t.Cleanup(stop)
-	chromedp.ListenTarget(ctx, func(ev any) {
-		switch ev := ev.(type) {
-		case *runtime.EventExceptionThrown:
-			t.Errorf("the page threw: %s", ev.ExceptionDetails.Error())
-		case *log.EventEntryAdded:
-			// The browser logs every error status of a request.
-			if ev.Entry.Source != log.SourceNetwork {
-				t.Errorf("the browser says: %s %s", ev.Entry.Text, ev.Entry.URL)
-			}
-		}
-	})
 	return ctx
 }
 
@@ -87,7 +95,34 @@ func says(selector, part string) chromedp.Action {
 	return until(`[...document.querySelectorAll('` + selector + `')].at(-1)?.textContent.includes(` + quoted(part) + `)`)
 }
 
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'" }
+// press sends a key event as a keyboard does: a key that the page handles inserts no text.
+func press(key, code string, with ...input.Modifier) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		var held input.Modifier
+		for _, m := range with {
+			held |= m
+		}
+		k := int64(map[string]int{"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38}[key])
+		text := map[string]string{"Enter": "\r"}[key]
+		if err := input.DispatchKeyEvent(input.KeyDown).WithKey(key).WithCode(code).WithModifiers(held).WithWindowsVirtualKeyCode(k).WithText(text).Do(ctx); err != nil {
+			return err
+		}
+		return input.DispatchKeyEvent(input.KeyUp).WithKey(key).WithCode(code).WithModifiers(held).WithWindowsVirtualKeyCode(k).Do(ctx)
+	})
+}
+
+// enter types a text into the message field and sends it.
+func enter(text string) chromedp.Action {
+	return chromedp.Tasks{chromedp.SendKeys("#text", text, chromedp.ByQuery), press("Enter", "Enter")}
+}
+
+func quoted(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string has a form in JSON
+	}
+	return string(b)
+}
 
 // ready is an api.State.
 type ready struct{ svc *chat.Service }
@@ -108,8 +143,10 @@ const tool = `[{"type":"function","function":{"name":"weather","parameters":{"ty
 type site struct {
 	*chattest.Model
 	url    string
-	status atomic.Pointer[string] // the reply of GET /admin/status
-	answer atomic.Pointer[http.HandlerFunc]
+	status atomic.Pointer[string]           // the reply of GET /admin/status
+	lost   atomic.Bool                      // every request of the API ends without an answer
+	fast   atomic.Bool                      // tokens arrive as fast as they can
+	answer atomic.Pointer[http.HandlerFunc] // answers POST in place of the API, if not nil
 	server *httptest.Server
 }
 
@@ -136,11 +173,17 @@ func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.S
 		Status: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, *out.status.Load()) }),
 	}, set)
 	out.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if out.lost.Load() {
+			panic(http.ErrAbortHandler)
+		}
 		if other := out.answer.Load(); other != nil && r.Method == "POST" {
 			(*other)(w, r)
 			return
 		}
-		s.Handler().ServeHTTP(slow{w}, r)
+		if !out.fast.Load() {
+			w = slow{w}
+		}
+		s.Handler().ServeHTTP(w, r)
 	}))
 	out.url = out.server.URL
 	t.Cleanup(out.server.Close)

@@ -35,7 +35,11 @@ function toast(text, label, act) {
   $('toast-text').textContent = text;
   $('toast-act').hidden = !label;
   $('toast-act').textContent = label || '';
-  $('toast-act').onclick = () => { $('toast').hidden = true; act(); };
+  $('toast-act').onclick = () => {
+    $('text').focus();
+    $('toast').hidden = true;
+    act();
+  };
   $('toast').hidden = false;
   clearTimeout(fading);
   fading = setTimeout(fade, 10000);

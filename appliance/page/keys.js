@@ -28,3 +28,4 @@ document.addEventListener('keydown', e => {
   else if (e.key === '/') { e.preventDefault(); root.dataset.drawer = ''; expanded(); $('text').focus(); }
   else if (e.key === '?') { e.preventDefault(); $('help').showModal(); }
 });
+$('text').focus();

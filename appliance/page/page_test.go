@@ -29,7 +29,7 @@ func get(header ...string) *httptest.ResponseRecorder {
 // TestSelfContained checks that the page's own files refer to no other resources and that none
 // interprets HTML or code.
 func TestSelfContained(t *testing.T) {
-	foreign := regexp.MustCompile(`(?i)(?:src|href|action)\s*=\s*["'](?:https?:|//|/)|@import|url\(|\bimport\b|\beval\(|new Function|innerHTML|outerHTML|insertAdjacentHTML|DOMParser|document\.write|setAttribute\('(?:on|style|href|src)|\sstyle="|\son\w+="`)
+	foreign := regexp.MustCompile(`(?i)(?:src|href|action)\s*=\s*["'](?:https?:|//|/)|@import|(?-i:url\()|\bimport\b|\beval\(|new Function|innerHTML|outerHTML|insertAdjacentHTML|DOMParser|document\.write|setAttribute\('(?:on|style|href|src)|\sstyle="|\son\w+="`)
 	for _, name := range append([]string{"page.html", "style.css", "first.js"}, scripts...) {
 		if m := foreign.FindString(read(name)); m != "" {
 			t.Errorf("%s contains %q, which loads a resource or interprets text", name, m)

@@ -65,7 +65,7 @@ func TestScreenshots(t *testing.T) {
 	do(t, ctx, "settings", chromedp.Click("#show-settings", chromedp.ByQuery), chromedp.SendKeys("#tools", tool, chromedp.ByQuery),
 		chromedp.Evaluate(`document.activeElement.dispatchEvent(new Event('change'))`, nil))
 	shoot(t, ctx, "5-settings")
-	do(t, ctx, "a tool", chromedp.KeyEvent(kb.Escape), chromedp.SendKeys("#text", "What is the weather in Zürich?"+kb.Enter, chromedp.ByQuery), says(".facts", "tool_calls"),
+	do(t, ctx, "a tool", chromedp.KeyEvent(kb.Escape), enter("What is the weather in Zürich?"), says(".facts", "tool_calls"),
 		chromedp.Evaluate(`document.querySelector('.call details').open = true; document.querySelector('#log').scrollTop = 1e6`, nil))
 	both("6-tool")
 	do(t, ctx, "its answer", chromedp.SendKeys(".call input", `{"sky": "clear", "celsius": 21}`+kb.Enter, chromedp.ByQuery), says(".facts", "stop"), says(".content", "sunny"))
@@ -84,7 +84,7 @@ func TestScreenshots(t *testing.T) {
 	shoot(t, ctx, "12-phone-empty")
 	do(t, ctx, "no server", wide, dark(false), until(`innerWidth === 1360`), chromedp.Evaluate(`1`, nil))
 	s.close()
-	do(t, ctx, "an error", chromedp.SendKeys("#text", "Are you there?"+kb.Enter, chromedp.ByQuery), says(".facts.bad", "does not answer"), says("#phase", "no answer"))
+	do(t, ctx, "an error", enter("Are you there?"), says(".facts.bad", "does not answer"), says("#phase", "no answer"))
 	both("13-error")
 }
 

@@ -169,6 +169,7 @@ async function poll() {
   } catch (e) {
     phase('no answer', false);
     banner(e.message, 'Try again', tryAgain);
+    for (const id of ['running', 'waiting', 'rate', 'kv-text']) $(id).textContent = '–';
     before = null;
   }
 }

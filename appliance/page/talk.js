@@ -120,7 +120,7 @@ async function answer() {
   remember(mine, list);
   if (mine !== chat) return;
   if (empty) unanswered(view, list);
-  else finish(view, done);
+  else finish(view, done, true);
   if (stay) toEnd();
   below();
 }
@@ -136,12 +136,12 @@ function finished(reply, end, failed) {
 }
 
 // finish adds what can be done with a complete reply.
-function finish(view, m) {
+function finish(view, m, live) {
   if (m.content) {
     const b = button(view.actions, 'quiet', 'Copy', () => copy(m.content, b));
   }
   button(view.actions, 'quiet again', 'Regenerate', () => regenerate(m));
-  if (m.tool_calls) askTools(view, m.tool_calls);
+  if (m.tool_calls) askTools(view, m.tool_calls, live);
 }
 
 // unanswered marks a question that got no reply. It can be sent again; the next message
@@ -160,10 +160,9 @@ function unanswered(view, messages) {
 
 // askTools shows the answers of tools, and input fields for those that are missing. When
 // all are given, the model continues.
-function askTools(view, calls) {
+function askTools(view, calls, live) {
   const answers = new Map(chat.messages.filter(m => m.role === 'tool').map(m => [m.tool_call_id, m.content]));
   const left = new Set(calls.map(c => c.id).filter(id => !answers.has(id)));
-  let first = true;
   calls.forEach((c, i) => {
     const to = view.calls.children[i];
     const given = text => { add(to, 'pre', 'given', text).tabIndex = 0; };
@@ -184,8 +183,8 @@ function askTools(view, calls) {
       form.remove();
       if (!left.size) answer();
     });
-    if (first) field.focus();
-    first = false;
+    if (live) field.focus();
+    live = false;
   });
 }
 
