@@ -13,13 +13,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -50,25 +53,73 @@ func browse(t *testing.T) context.Context {
 	return ctx
 }
 
-// tab opens a tab in a new browser.
-func tab(t *testing.T) context.Context {
-	t.Helper()
+// shared is the browser of all tests, started by the first.
+var shared struct {
+	once sync.Once
+	ctx  context.Context
+	stop func()
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.stop != nil {
+		shared.stop()
+	}
+	os.Exit(code)
+}
+
+// launch starts the shared browser.
+func launch() {
 	path := os.Getenv("CHROMIUM")
 	if path == "" {
-		t.Fatal("CHROMIUM names no browser; make browser finds or installs one")
+		shared.err = errors.New("CHROMIUM names no browser; make browser finds or installs one")
+		return
 	}
 	dir, err := os.MkdirTemp("", "vapp-browser-")
 	if err != nil {
-		t.Fatal(err)
+		shared.err = err
+		return
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the error is ignored: the browser may still write
 	options := append([]chromedp.ExecAllocatorOption{}, chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(func() { _ = chromedp.Cancel(ctx); stop() })
+	ctx, release := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(ctx)
+	shared.ctx = ctx
+	shared.stop = func() {
+		_ = chromedp.Cancel(ctx) // the tests have ended
+		end()
+		release()
+		_ = os.RemoveAll(dir) // the browser may still write
+	}
+	shared.err = chromedp.Run(ctx)
+}
+
+// tab opens a tab with a storage of its own.
+func tab(t *testing.T) context.Context {
+	t.Helper()
+	shared.once.Do(launch)
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	var profile cdp.BrowserContextID
+	var id target.ID
+	do(t, shared.ctx, "a new window", chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		ctx = cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser)
+		if profile, err = target.CreateBrowserContext().Do(ctx); err != nil {
+			return err
+		}
+		id, err = target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(ctx)
+		return err
+	}))
+	ctx, stop := chromedp.NewContext(shared.ctx, chromedp.WithTargetID(id))
+	t.Cleanup(func() {
+		stop()
+		_ = chromedp.Run(shared.ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+			return target.DisposeBrowserContext(profile).Do(cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser))
+		})) // the browser ends with the tests
+	})
 	ctx, stop = context.WithTimeout(ctx, patience)
 	t.Cleanup(stop)
 	return ctx
