@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up check test vet fmt cross cross-all clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden bench bench-real bench-stream bench-peer man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ test-clients: clients
 browser: build model ## the page at / and those of vapp plan --html in headless Chromium, with a scripted model and with the default one
 	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page ./appliance/plan/picture
 	@scripts/browser.sh go test -tags clients,browser -count=1 -timeout 15m -v -run TestPage ./tests/clients
+
+screenshots: ## pictures of the page at / with a scripted model, in OUT (.cache/screenshots)
+	@SCREENSHOTS=$(abspath $(or $(OUT),.cache/screenshots)) scripts/browser.sh go test -tags browser -count=1 -run TestScreenshots ./appliance/page
 
 ci: test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
 	@scripts/kernels.sh errors

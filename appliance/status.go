@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"vapp.dev/appliance/api"
+	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/plan/picture"
 )
@@ -21,6 +22,8 @@ type status struct {
 	Now     nowStatus    `json:"now"`
 	Pending *Waiting     `json:"pending,omitempty"` // changes of the profile that are not in effect
 	Reloads []Reload     `json:"reloads"`           // the newest first
+	// Sampling holds what a request gets that sets no parameter; nil until the model is loaded.
+	Sampling *chat.Defaults `json:"sampling,omitempty"`
 }
 
 type planStatus struct {
@@ -66,6 +69,10 @@ func (a *Appliance) status() status {
 	}
 	for _, c := range a.ledger {
 		s.Ledger = append(s.Ledger, ledgerLine{c.Item, c.Planned, c.Actual})
+	}
+	if c := a.service.Load(); c != nil {
+		d := c.Defaults(&l.api.Chat)
+		s.Sampling = &d
 	}
 	e := a.engine.Stats()
 	s.Now = nowStatus{e.Running, e.Waiting, e.KVUsed, e.KVTokens, e.Preemptions, a.metrics.Generated()}

@@ -41,6 +41,9 @@ func TestStatus(t *testing.T) {
 	if got.Phase != "ready" || got.Models[0] != "second" || got.Now.Generated < 5 || len(got.Reloads) != 1 || got.Reloads[0].Outcome != Applied {
 		t.Errorf("%s", text)
 	}
+	if got.Sampling == nil || got.Sampling.RepetitionPenalty == 0 || got.Sampling.ModelLen == 0 {
+		t.Errorf("sampling %+v", got.Sampling)
+	}
 	if _, page := s.get(t, "/"); !strings.HasPrefix(page, "<!DOCTYPE html>") {
 		t.Errorf("page: %.100s", page)
 	}

@@ -44,11 +44,37 @@ func (s *Service) engineParams(ctx context.Context, r *Request, p *EncodedPrompt
 // sampling returns the parameters that a request may omit, with those of the lower layers
 // filled in; only MaxTokens may be nil.
 func (s *Service) sampling(r *Request) Sampling {
-	open := r.params.Sampling.over(r.settings.Sampling)
-	if r.settings.GenerationConfig {
+	return r.params.Sampling.over(s.below(r.settings))
+}
+
+// below returns the parameters of a request that sets none. MaxTokens is the profile's.
+func (s *Service) below(set *Settings) Sampling {
+	open := set.Sampling
+	if set.GenerationConfig {
 		open = open.over(generation(s.cfg.Generation))
 	}
 	return open.over(neutral())
+}
+
+// Defaults are the sampling parameters of a request that sets none.
+type Defaults struct {
+	Temperature       float64 `json:"temperature"`
+	TopP              float64 `json:"top_p"`
+	TopK              int     `json:"top_k"` // 0: off
+	MinP              float64 `json:"min_p"`
+	RepetitionPenalty float64 `json:"repetition_penalty"`
+	MaxTokens         int     `json:"max_tokens,omitempty"` // 0: to the end of the context
+	ModelLen          int     `json:"max_model_len"`        // tokens of prompt and reply together
+}
+
+// Defaults returns the sampling parameters of a request that sets none, under these settings.
+func (s *Service) Defaults(set *Settings) Defaults {
+	v := s.below(set)
+	most := deref(set.Sampling.MaxTokens)
+	if n := deref(s.cfg.Generation.MaxNewTokens); set.GenerationConfig && n > 0 && (most == 0 || n < most) {
+		most = n
+	}
+	return Defaults{*v.Temperature, *v.TopP, *v.TopK, *v.MinP, *v.RepetitionPenalty, most, s.cfg.ModelLen}
 }
 
 // ends returns the token ids that end a reply. In harmony they include the end of a message

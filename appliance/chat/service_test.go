@@ -136,8 +136,14 @@ func TestLayers(t *testing.T) {
 	if !slices.Equal(p.EOS, []int32{chattest.EOS, chattest.Turn}) {
 		t.Errorf("EOS: %v, the tokenizer's own must be first", p.EOS)
 	}
+	if d, want := s.Defaults(&set), (chat.Defaults{Temperature: 0.75, TopP: 0.5, TopK: 7, MinP: 0.125, RepetitionPenalty: 1, MaxTokens: 9, ModelLen: cfg.ModelLen}); d != want {
+		t.Errorf("defaults %+v, want %+v", d, want)
+	}
 	set.GenerationConfig = false
 	set.Sampling = chat.Sampling{MaxTokens: ptr(50)}
+	if d, want := s.Defaults(&set), (chat.Defaults{Temperature: 1, TopP: 1, RepetitionPenalty: 1, MaxTokens: 50, ModelLen: cfg.ModelLen}); d != want {
+		t.Errorf("defaults without the model's %+v, want %+v", d, want)
+	}
 	a.Seed, a.Priority, a.CacheSalt = ptr(int64(-1)), 0, ptr("salt")
 	for i, want := range []struct {
 		max    *int

@@ -2,26 +2,27 @@
 
 package page
 
-// These tests open the page in Chromium, with a scripted model. With SCREENSHOTS=DIR they
-// write screenshots to DIR.
+// These tests open the page in Chromium, with a scripted model.
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -37,24 +38,7 @@ const patience = 2 * time.Minute
 // browse opens a tab. The test fails if the page logs an error.
 func browse(t *testing.T) context.Context {
 	t.Helper()
-	path := os.Getenv("CHROMIUM")
-	if path == "" {
-		t.Fatal("CHROMIUM names no browser; make browser finds or installs one")
-	}
-	dir, err := os.MkdirTemp("", "vapp-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the error is ignored: the browser may still write
-	options := append([]chromedp.ExecAllocatorOption{}, chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(func() { _ = chromedp.Cancel(ctx); stop() })
-	ctx, stop = context.WithTimeout(ctx, patience)
-	t.Cleanup(stop)
+	ctx := tab(t)
 	chromedp.ListenTarget(ctx, func(ev any) {
 		switch ev := ev.(type) {
 		case *runtime.EventExceptionThrown:
@@ -66,6 +50,78 @@ func browse(t *testing.T) context.Context {
 			}
 		}
 	})
+	return ctx
+}
+
+// shared is the browser of all tests, started by the first.
+var shared struct {
+	once sync.Once
+	ctx  context.Context
+	stop func()
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.stop != nil {
+		shared.stop()
+	}
+	os.Exit(code)
+}
+
+// launch starts the shared browser.
+func launch() {
+	path := os.Getenv("CHROMIUM")
+	if path == "" {
+		shared.err = errors.New("CHROMIUM names no browser; make browser finds or installs one")
+		return
+	}
+	dir, err := os.MkdirTemp("", "vapp-browser-")
+	if err != nil {
+		shared.err = err
+		return
+	}
+	options := append([]chromedp.ExecAllocatorOption{}, chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
+	ctx, release := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(ctx)
+	shared.ctx = ctx
+	shared.stop = func() {
+		_ = chromedp.Cancel(ctx) // the tests have ended
+		end()
+		release()
+		_ = os.RemoveAll(dir) // the browser may still write
+	}
+	shared.err = chromedp.Run(ctx)
+}
+
+// tab opens a tab with a storage of its own.
+func tab(t *testing.T) context.Context {
+	t.Helper()
+	shared.once.Do(launch)
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	var profile cdp.BrowserContextID
+	var id target.ID
+	do(t, shared.ctx, "a new window", chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		ctx = cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser)
+		if profile, err = target.CreateBrowserContext().Do(ctx); err != nil {
+			return err
+		}
+		id, err = target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(ctx)
+		return err
+	}))
+	ctx, stop := chromedp.NewContext(shared.ctx, chromedp.WithTargetID(id))
+	t.Cleanup(func() {
+		stop()
+		_ = chromedp.Run(shared.ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+			return target.DisposeBrowserContext(profile).Do(cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser))
+		})) // the browser ends with the tests
+	})
+	ctx, stop = context.WithTimeout(ctx, patience)
+	t.Cleanup(stop)
 	return ctx
 }
 
@@ -90,25 +146,33 @@ func says(selector, part string) chromedp.Action {
 	return until(`[...document.querySelectorAll('` + selector + `')].at(-1)?.textContent.includes(` + quoted(part) + `)`)
 }
 
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'" }
-
-// shoot writes a screenshot to the directory SCREENSHOTS.
-func shoot(t *testing.T, ctx context.Context, name string) {
-	t.Helper()
-	dir := os.Getenv("SCREENSHOTS")
-	if dir == "" {
-		return
-	}
-	var png []byte
-	do(t, ctx, "screenshot", chromedp.Sleep(300*time.Millisecond), chromedp.CaptureScreenshot(&png))
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
-		t.Fatal(err)
-	}
+// press sends a key event as a keyboard does: a key that the page handles inserts no text.
+func press(key, code string, with ...input.Modifier) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		var held input.Modifier
+		for _, m := range with {
+			held |= m
+		}
+		k := int64(map[string]int{"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38}[key])
+		text := map[string]string{"Enter": "\r"}[key]
+		if err := input.DispatchKeyEvent(input.KeyDown).WithKey(key).WithCode(code).WithModifiers(held).WithWindowsVirtualKeyCode(k).WithText(text).Do(ctx); err != nil {
+			return err
+		}
+		return input.DispatchKeyEvent(input.KeyUp).WithKey(key).WithCode(code).WithModifiers(held).WithWindowsVirtualKeyCode(k).Do(ctx)
+	})
 }
 
-func dark(yes bool) chromedp.Action {
-	value := map[bool]string{true: "dark", false: "light"}[yes]
-	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}})
+// enter types a text into the message field and sends it.
+func enter(text string) chromedp.Action {
+	return chromedp.Tasks{chromedp.SendKeys("#text", text, chromedp.ByQuery), press("Enter", "Enter")}
+}
+
+func quoted(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string has a form in JSON
+	}
+	return string(b)
 }
 
 // ready is an api.State.
@@ -126,24 +190,58 @@ const fixed = `{"phase":"ready","models":["test","also"],"plan":{"model":"org/mo
 
 const tool = `[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}]`
 
+// site is a server with a scripted model.
+type site struct {
+	*chattest.Model
+	url    string
+	status atomic.Pointer[string]           // the reply of GET /admin/status
+	lost   atomic.Bool                      // every request of the API ends without an answer
+	fast   atomic.Bool                      // tokens arrive as fast as they can
+	answer atomic.Pointer[http.HandlerFunc] // answers POST in place of the API, if not nil
+	server *httptest.Server
+}
+
+// close ends the server and its connections.
+func (s *site) close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+}
+
 // scripted starts a server whose model replies with the result of say.
-func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.Script) (string, *chattest.Model) {
+func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.Script) *site {
 	t.Helper()
-	m := &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script { return say(r) }}
-	cfg := chattest.Config(m)
+	out := &site{Model: &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script { return say(r) }}}
+	out.status.Store(ptr(fixed))
+	cfg := chattest.Config(out.Model)
 	cfg.ModelLen = 1 << 20
 	set := api.Settings{
 		Keys: keys, MaxBodyBytes: 1 << 20, CORS: api.CORS{Methods: []string{"*"}, Headers: []string{"*"}}, Chat: chattest.Settings(),
 	}
+	set.Chat.Models = append(set.Chat.Models, "smollm2", "smollm2-135m")
 	set.Chat.Reasoning, set.Chat.Tools, set.Chat.AutoToolChoice = "qwen3", "hermes", true
 	s := api.New(api.Config{
 		State: ready{chat.New(cfg)}, Log: slog.New(slog.DiscardHandler), Page: Handler(),
-		Status: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, fixed) }),
+		Status: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, *out.status.Load()) }),
 	}, set)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(slow{w}, r) }))
-	t.Cleanup(server.Close)
-	return server.URL, m
+	out.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if out.lost.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		if other := out.answer.Load(); other != nil && r.Method == "POST" {
+			(*other)(w, r)
+			return
+		}
+		if !out.fast.Load() {
+			w = slow{w}
+		}
+		s.Handler().ServeHTTP(w, r)
+	}))
+	out.url = out.server.URL
+	t.Cleanup(out.server.Close)
+	return out
 }
+
+func ptr[T any](v T) *T { return &v }
 
 // slow is a response writer that delays each write, so that tokens arrive one by one.
 type slow struct{ http.ResponseWriter }
@@ -160,7 +258,7 @@ func (w slow) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // tool is called and answered, and that the next turn contains all of it.
 func TestChat(t *testing.T) {
 	var turn atomic.Int32
-	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
+	s := scripted(t, nil, func(engine.Request) chattest.Script {
 		return chattest.Script{Text: []string{
 			"Let me see.</think>Here:\n```go\nfunc main() {}\n```\nand <b onclick=alert(1)>bold</b>.",
 			`hm</think><tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>`,
@@ -168,7 +266,7 @@ func TestChat(t *testing.T) {
 		}[min(2, turn.Add(1)-1)]}
 	})
 	ctx := browse(t)
-	do(t, ctx, "open", log.Enable(), runtime.Enable(), chromedp.EmulateViewport(1280, 800), chromedp.Navigate(url),
+	do(t, ctx, "open", log.Enable(), runtime.Enable(), chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.url),
 		says("#phase", "ready"), says("#legend", "KV cache400 B"), says("#ledger", "+64 B"), says("#reloads", "applied · live"), says("#waiting", "2"))
 	do(t, ctx, "the first turn", chromedp.SendKeys("#text", "hello"+kb.Enter, chromedp.ByQuery),
 		says(".facts", "stop"), says(".facts", "tokens/s"), says(".content pre", "func main() {}"), says(".content", "<b onclick=alert(1)>bold</b>"),
@@ -179,20 +277,15 @@ func TestChat(t *testing.T) {
 		chromedp.KeyEvent(kb.Escape), until(`document.querySelector('#settings').hidden`),
 		chromedp.SendKeys("#text", "weather?"+kb.Enter, chromedp.ByQuery),
 		says(".call b", "weather"), says(".call pre", `"city": "Zürich"`), says(".facts", "tool_calls"))
-	shoot(t, ctx, "tool")
 	do(t, ctx, "its answer", chromedp.SendKeys(".call input", "sunny"+kb.Enter, chromedp.ByQuery), says(".content", "It is sunny."), says(".facts", "stop"))
-	asked := m.Requests()
+	asked := s.Requests()
 	if len(asked) != 3 || asked[1].Params.Temperature != 0.5 {
 		t.Errorf("%d requests, temperature %v", len(asked), asked[1].Params.Temperature)
 	}
-	shoot(t, ctx, "desktop")
 	do(t, ctx, "dark", dark(true))
-	shoot(t, ctx, "dark")
 	do(t, ctx, "a phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), dark(false),
 		until(`document.documentElement.scrollWidth <= innerWidth && getComputedStyle(document.querySelector('aside')).display === 'none'`))
-	shoot(t, ctx, "phone")
 	do(t, ctx, "its panel", chromedp.Click("#show-state", chromedp.ByQuery), until(`getComputedStyle(document.querySelector('aside')).display === 'block'`))
-	shoot(t, ctx, "phone-server")
 	do(t, ctx, "back", chromedp.Click("#show-state", chromedp.ByQuery))
 	do(t, ctx, "a new chat", chromedp.Click("#fresh", chromedp.ByQuery), until(`!document.querySelector('.message') && !document.querySelector('#welcome').hidden`))
 }
@@ -200,14 +293,14 @@ func TestChat(t *testing.T) {
 // TestStop checks that Esc cancels an endless reply in the engine, and that the chat
 // continues.
 func TestStop(t *testing.T) {
-	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
+	s := scripted(t, nil, func(engine.Request) chattest.Script {
 		return chattest.Script{Text: "no </think>end ", Endless: true}
 	})
 	ctx := browse(t)
-	do(t, ctx, "stop", chromedp.Navigate(url), says("#phase", "ready"), chromedp.SendKeys("#text", "go on"+kb.Enter, chromedp.ByQuery),
+	do(t, ctx, "stop", chromedp.Navigate(s.url), says("#phase", "ready"), chromedp.SendKeys("#text", "go on"+kb.Enter, chromedp.ByQuery),
 		says(".content", "end"), until(`!document.querySelector('#stop').hidden`), chromedp.KeyEvent(kb.Escape),
 		says(".facts", "stopped"), until(`document.querySelector('#stop').hidden && !document.querySelector('#send').hidden`))
-	for deadline := time.Now().Add(patience); m.Cancelled() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); s.Cancelled() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got no cancelled choice within %s, want 1", patience)
 		}
@@ -218,9 +311,9 @@ func TestStop(t *testing.T) {
 
 // TestKey checks that the page asks for the key and works with it.
 func TestKey(t *testing.T) {
-	url, _ := scripted(t, []string{"secret"}, func(engine.Request) chattest.Script { return chattest.Script{Text: "</think>Yes."} })
+	s := scripted(t, []string{"secret"}, func(engine.Request) chattest.Script { return chattest.Script{Text: "</think>Yes."} })
 	ctx := browse(t)
-	do(t, ctx, "without", chromedp.Navigate(url), says("#phase", "needs a key"), chromedp.SendKeys("#text", "may I?"+kb.Enter, chromedp.ByQuery),
+	do(t, ctx, "without", chromedp.Navigate(s.url), says("#phase", "needs a key"), chromedp.SendKeys("#text", "may I?"+kb.Enter, chromedp.ByQuery),
 		says(".facts.bad", "401: Unauthorized"), until(`document.activeElement.id === 'key' && document.querySelector('#text').value === 'may I?'`))
 	do(t, ctx, "with", chromedp.SendKeys("#key", "secret"+kb.Enter, chromedp.ByQuery), says("#phase", "ready"),
 		chromedp.SendKeys("#text", kb.Enter, chromedp.ByQuery), says(".content", "Yes."))

@@ -84,51 +84,101 @@ function reloads(list) {
   }
 }
 
+// pending shows the changes of the profile that are not in effect.
+function pending(p) {
+  $('pending').hidden = !p;
+  $('pending-list').replaceChildren();
+  if (!p) return;
+  $('pending-what').textContent = 'Changes since ' + new Date(p.since).toLocaleTimeString() + (p.error ? '. A restart would fail: ' + p.error : ', in effect after a restart or when the running requests have ended.');
+  for (const c of p.changes || []) add($('pending-list'), 'li', '', c);
+}
+
+// badge shows in the header that the newest profile is refused or not in effect.
+function badge(s) {
+  const refused = s.reloads.length && s.reloads[0].outcome === 'rejected';
+  const n = s.pending ? (s.pending.changes || []).length : 0;
+  $('badge').hidden = !refused && !s.pending;
+  $('badge').className = 'badge ' + (refused ? 'bad' : 'warn');
+  $('badge').textContent = refused ? 'profile rejected' : n === 1 ? '1 change pending' : n + ' changes pending';
+  $('badge').title = refused ? s.reloads[0].error || '' : 'The profile has changes that are not in effect.';
+}
+$('badge').addEventListener('click', () => {
+  settings(false);
+  panel('state', true);
+  const to = $('badge').classList.contains('warn') ? $('pending') : $('reloads-title');
+  to.scrollIntoView({block: 'start'});
+  $('reloads-title').focus({preventScroll: true});
+});
+
 function models(names) {
   const was = $('model').value;
   $('model').replaceChildren(...names.map(n => new Option(n, n)));
   if (names.includes(was)) $('model').value = was;
+  $('asked').textContent = names[0] + ' on this server. Nothing leaves it.';
   document.title = names[0] + ' · vapp';
 }
 
 function phase(word, good) {
-  $('phase').textContent = word;
+  if ($('phase').textContent !== word) $('phase').textContent = word;
   $('phase').className = 'pill' + (good === undefined ? '' : good ? ' ready' : ' bad');
 }
 
-function trouble(text) {
-  $('trouble').hidden = !text;
-  $('trouble').textContent = text;
+// banner shows what keeps the server from answering, and what can be done about it.
+function banner(text, label, act) {
+  $('banner').hidden = !text;
+  if ($('banner-text').textContent !== text) $('banner-text').textContent = text;
+  $('banner-act').hidden = !label;
+  $('banner-act').textContent = label || '';
+  $('banner-act').onclick = act;
 }
 
+let lastPhase = '';
+const tryAgain = () => { phase('connecting'); $('banner-text').textContent = 'Asking again…'; poll(); };
+
 async function look() {
-  const r = await fetch('admin/status', {headers: headers()});
+  const r = await ask('admin/status', {headers: headers()});
   if (r.status === 401) {
     phase('needs a key', false);
-    trouble('This server requires an API key: enter it under Settings.');
+    banner('This server requires an API key.', 'Enter the key', () => settings(true, 'key'));
     return;
   }
   if (!r.ok) throw new Error(await refusal(r));
   const s = await r.json();
+  lastPhase = s.phase;
   phase(s.phase, s.phase === 'ready' ? true : s.phase === 'failed' ? false : undefined);
-  trouble('');
+  if (s.phase === 'failed') banner('The server could not load the model' + (s.why ? ': ' + s.why : '.'));
+  else if (s.phase === 'ready') banner('');
+  else banner('The server is ' + s.phase + '. It answers when it is ready.');
   now(s.now);
-  const rest = JSON.stringify([s.models, s.plan, s.ledger, s.reloads]);
+  const rest = JSON.stringify([s.models, s.plan, s.ledger, s.reloads, s.pending, s.sampling]);
   if (rest === drawn) return;
   drawn = rest;
   models(s.models);
+  placeholders(s.sampling);
   plan(s.plan);
   ledger(s.ledger);
+  pending(s.pending);
+  badge(s);
   reloads(s.reloads);
+}
+
+// poll looks once and shows what went wrong.
+async function poll() {
+  try {
+    await look();
+  } catch (e) {
+    phase('no answer', false);
+    banner(e.message, 'Try again', tryAgain);
+    for (const id of ['running', 'waiting', 'rate', 'kv-text']) $(id).textContent = '–';
+    before = null;
+  }
 }
 
 async function follow() {
   for (;;) {
-    if (!document.hidden) {
-      try { await look(); } catch (e) { phase('no answer', false); trouble(e.message); before = null; }
-    }
+    if (!document.hidden) await poll();
     await new Promise(done => setTimeout(done, 1000));
   }
 }
-$('key').addEventListener('change', () => look().catch(e => trouble(e.message)));
+$('key').addEventListener('change', poll);
 follow();

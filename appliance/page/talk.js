@@ -1,194 +1,176 @@
-// The chat.
-const $ = id => document.getElementById(id);
-const add = (to, tag, cls, text) => {
-  const e = document.createElement(tag);
-  if (cls) e.className = cls;
-  if (text !== undefined) e.textContent = text;
-  to.append(e);
-  return e;
-};
-const knobs = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', 'max_tokens', 'seed'];
-const kept = [...knobs, 'key', 'system', 'tools'];
-let messages = [];
+// The chat: the conversation that is open, and the reply that is under way.
+let chat = newChat();
 let running = null; // the AbortController of the current reply
 
-const headers = () => {
-  const h = {'Content-Type': 'application/json'};
-  if ($('key').value) h.Authorization = 'Bearer ' + $('key').value;
-  return h;
-};
-
-for (const id of kept) {
-  $(id).value = sessionStorage.getItem('vapp.' + id) || '';
-  $(id).addEventListener('change', () => sessionStorage.setItem('vapp.' + id, $(id).value));
+function newChat() {
+  return {id: Date.now().toString(36) + Math.random().toString(36).slice(2, 8), title: '', at: 0, messages: []};
 }
 
-// refusal returns the message of an error reply.
-async function refusal(r) {
-  const text = await r.text();
-  let say = text || r.statusText;
-  try {
-    const e = JSON.parse(text).error;
-    say = typeof e === 'string' ? e : e.message;
-  } catch { /* not JSON: use the text */ }
-  const after = r.headers.get('Retry-After');
-  return r.status + ': ' + say + (after && !say.includes('second') ? ' Try again in ' + after + ' s.' : '');
-}
-
-function request() {
-  const body = {model: $('model').value, stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}};
-  for (const id of knobs) if ($(id).value !== '') body[id] = Number($(id).value);
+// request returns the body of a request for the next reply. The server gets only the fields
+// of the API.
+function request(messages) {
+  const body = {model: $('model').value, stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, ...requestSettings()};
   const system = $('system').value.trim();
-  body.messages = system ? [{role: 'system', content: system}, ...messages] : messages;
-  if ($('tools').value.trim()) {
-    try { body.tools = JSON.parse($('tools').value); } catch (e) { throw new Error('The tools are not valid JSON: ' + e.message); }
+  body.messages = system ? [{role: 'system', content: system}] : [];
+  for (const {role, content, reasoning, tool_calls, tool_call_id, name} of messages) {
+    body.messages.push({role, content, reasoning, tool_calls, tool_call_id, name});
   }
-  return body;
-}
-
-// write shows text with fenced code as blocks, without interpreting markup.
-function write(to, text) {
-  to.replaceChildren();
-  text.split(/^```.*$/m).forEach((part, i) => {
-    if (i % 2) add(to, 'pre', '', part.replace(/^\n|\n$/g, ''));
-    else if (part.trim()) add(to, 'div', 'text', part.trim());
-  });
-}
-
-// records yields the records of a stream of server-sent events.
-async function* records(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (;;) {
-    const {done, value} = await reader.read();
-    if (done) return;
-    rest += value;
-    const lines = rest.split('\n');
-    rest = lines.pop();
-    for (const l of lines) if (l.startsWith('data: ') && l !== 'data: [DONE]') yield JSON.parse(l.slice(6));
-  }
-}
-
-// bubble adds the elements of a new reply.
-function bubble() {
-  const root = add($('log'), 'article', 'message assistant');
-  const think = add(root, 'details', 'reasoning');
-  think.hidden = true;
-  const title = add(think, 'summary', '', 'Thinking…');
-  const thought = add(think, 'div', 'text');
-  const text = add(root, 'div', 'content');
-  const calls = add(root, 'div', 'calls');
-  const facts = add(root, 'div', 'facts');
-  return {root, think, title, thought, text, calls, facts};
+  return JSON.stringify(body);
 }
 
 const atEnd = () => $('log').scrollHeight - $('log').scrollTop - $('log').clientHeight < 60;
+const toEnd = () => { $('log').scrollTop = $('log').scrollHeight; };
 
 function grow(reply, delta) {
   reply.reasoning += delta.reasoning || '';
   reply.content += delta.content || '';
   for (const c of delta.tool_calls || []) {
-    const k = reply.calls[c.index] ||= {id: c.id, type: 'function', function: {name: '', arguments: ''}};
+    reply.tool_calls ||= [];
+    const k = reply.tool_calls[c.index] ||= {id: c.id, type: 'function', function: {name: '', arguments: ''}};
     k.function.name += c.function.name || '';
     k.function.arguments += c.function.arguments || '';
   }
 }
 
-function show(b, reply) {
-  const stay = atEnd();
-  b.think.hidden = !reply.reasoning;
-  b.thought.textContent = reply.reasoning;
-  if (reply.content || reply.calls.length || reply.finish) b.title.textContent = 'Thought about it';
-  write(b.text, reply.content);
-  b.calls.replaceChildren();
-  for (const c of reply.calls) {
-    const e = add(b.calls, 'div', 'call');
-    add(e, 'b', '', c.function.name);
-    let args = c.function.arguments;
-    try { args = JSON.stringify(JSON.parse(args), null, 2); } catch { /* incomplete */ }
-    add(e, 'pre', '', args);
-  }
-  const n = reply.usage && reply.usage.completion_tokens;
-  if (n) {
-    const s = (reply.last - reply.first) / 1000;
-    b.facts.textContent = [
-      n + (n === 1 ? ' token' : ' tokens'), s > 0 && n > 1 ? ((n - 1) / s).toFixed(1) + ' tokens/s' : '',
-      'first after ' + ((reply.first - reply.start) / 1000).toFixed(2) + ' s', reply.usage.prompt_tokens + ' in the prompt', reply.finish,
-    ].filter(Boolean).join(' · ');
-  }
-  if (stay) $('log').scrollTop = $('log').scrollHeight;
+// measured returns the figures of a reply as text.
+function measured(t) {
+  const n = t.usage && t.usage.completion_tokens;
+  if (!n) return '';
+  const s = (t.last - t.first) / 1000;
+  return [
+    n + (n === 1 ? ' token' : ' tokens'), s > 0 && n > 1 ? ((n - 1) / s).toFixed(1) + ' tokens/s' : '',
+    'first after ' + ((t.first - t.start) / 1000).toFixed(2) + ' s', t.usage.prompt_tokens + ' in the prompt',
+  ].filter(Boolean).join(' · ');
 }
 
-async function read(reply, b) {
-  const r = await fetch('v1/chat/completions', {method: 'POST', headers: headers(), body: JSON.stringify(request()), signal: running.signal});
+// read receives a reply. It draws at most once a frame, and when drawing is slow, it takes
+// at most a quarter of the time.
+async function read(reply, times, draw, messages, signal) {
+  const r = await ask('v1/chat/completions', {method: 'POST', headers: headers(), body: request(messages), signal});
   if (!r.ok) {
     if (r.status === 401) settings(true, 'key');
     throw new Error(await refusal(r));
   }
   let due = false;
+  let pause = 0;
   for await (const record of records(r.body)) {
     if (record.error) throw new Error(record.error.message);
     const choice = record.choices[0];
     if (choice) {
       if (choice.delta.content || choice.delta.reasoning || choice.delta.tool_calls) {
-        reply.last = performance.now();
-        reply.first ||= reply.last;
+        times.last = performance.now();
+        times.first ||= times.last;
       }
       grow(reply, choice.delta);
-      reply.finish = choice.finish_reason || reply.finish;
+      reply.end = choice.finish_reason || reply.end;
     }
-    reply.usage = record.usage || reply.usage;
-    if (!due) {
-      due = true;
-      requestAnimationFrame(() => { due = false; if (!reply.ended) show(b, reply); });
-    }
+    times.usage = record.usage || times.usage;
+    if (due) continue;
+    due = true;
+    const later = () => requestAnimationFrame(() => {
+      due = false;
+      if (reply.ended) return;
+      const from = performance.now();
+      draw();
+      pause = 3 * (performance.now() - from);
+    });
+    if (pause > 40) setTimeout(later, pause);
+    else later();
   }
 }
 
+// answer requests the next reply of the open conversation and shows it.
 async function answer() {
-  running = new AbortController();
+  const mine = chat;
+  const list = mine.messages; // another one, once the user has replaced or undone something
+  const messages = [...list];
+  const reply = {role: 'assistant', content: '', reasoning: '', end: '', facts: '', ended: false};
+  const times = {start: performance.now(), first: 0, last: 0, usage: null};
+  for (const e of $('log').querySelectorAll('.unanswered')) e.remove();
+  $('said').replaceChildren();
+  const view = replyView();
+  const draw = () => {
+    const stay = atEnd();
+    reply.facts = measured(times);
+    view.speak(view.show({...reply, end: ''}, false), false);
+    if (stay) toEnd();
+    below();
+  };
+  toEnd();
+  const own = running = new AbortController();
+  running.save = () => { if (reply.content) remember(mine, [...messages, finished(reply, 'stopped')]); };
   busy(true);
-  const b = bubble();
-  const reply = {content: '', reasoning: '', calls: [], start: performance.now(), first: 0, last: 0, finish: '', usage: null, ended: false};
   let failed = '';
   try {
-    await read(reply, b);
+    await read(reply, times, draw, messages, own.signal);
   } catch (e) {
-    if (e.name === 'AbortError') reply.finish = 'stopped';
+    if (e.name === 'AbortError') reply.end = 'stopped';
     else failed = e.message;
   }
-  running = null;
+  if (running === own) running = null;
   reply.ended = true;
-  busy(false);
-  show(b, reply);
-  if (failed) { b.facts.textContent = failed; b.facts.className = 'facts bad'; }
-  else if (!b.facts.textContent) b.facts.textContent = reply.finish || 'empty reply';
-  remember(reply, b, failed);
-  $('log').scrollTop = $('log').scrollHeight;
+  if (!running) busy(false);
+  reply.facts = measured(times);
+  const done = finished(reply, reply.end || 'empty reply', failed);
+  const stay = atEnd();
+  view.speak(view.show(done, true), true);
+  if (mine.messages !== list) return;
+  const empty = !reply.content && !reply.tool_calls && (failed || reply.end === 'stopped');
+  if (!empty) list.push(done);
+  remember(mine, list);
+  if (mine !== chat) return;
+  if (empty) unanswered(view, list);
+  else finish(view, done, true);
+  if (stay) toEnd();
+  below();
 }
 
-// remember adds a reply to the conversation. If it failed without content, its question
-// returns to the input field.
-function remember(reply, b, failed) {
-  if (failed && !reply.content && !reply.calls.length) {
-    const last = messages.at(-1);
-    if (last && last.role === 'user') { messages.pop(); if (!$('text').value.trim()) { $('text').value = last.content; fit(); } }
-    return;
-  }
-  const m = {role: 'assistant', content: reply.content};
+// finished returns a reply as a message of the conversation. The calls of an incomplete
+// reply are not kept: they cannot be answered.
+function finished(reply, end, failed) {
+  const m = {role: 'assistant', content: reply.content, facts: reply.facts, end};
   if (reply.reasoning) m.reasoning = reply.reasoning;
-  if (reply.calls.length && reply.finish !== 'stopped' && !failed) {
-    m.tool_calls = reply.calls;
-    ask(b, reply.calls);
-  }
-  messages.push(m);
+  if (reply.tool_calls && end !== 'stopped' && !failed) m.tool_calls = reply.tool_calls.filter(Boolean);
+  if (failed) m.error = failed;
+  return m;
 }
 
-// ask adds input fields for the tools' answers. When all are given, the model continues.
-function ask(b, calls) {
-  const left = new Set(calls.map(c => c.id));
+// finish adds what can be done with a complete reply.
+function finish(view, m, live) {
+  if (m.content) {
+    const b = button(view.actions, 'quiet', 'Copy', () => copy(m.content, b));
+  }
+  button(view.actions, 'quiet again', 'Regenerate', () => regenerate(m));
+  if (m.tool_calls) askTools(view, m.tool_calls, live);
+}
+
+// unanswered marks a question that got no reply. It can be sent again; the next message
+// replaces it.
+function unanswered(view, messages) {
+  view.article.classList.add('unanswered');
+  button(view.actions, 'again', 'Try again', () => {
+    const last = chat.messages.at(-1);
+    if (running || !last) return;
+    if (last.role === 'user' && $('text').value.trim() === last.content) { $('text').value = ''; fit(); }
+    answer();
+  });
+  const last = messages.at(-1);
+  if (last && last.role === 'user' && !$('text').value.trim()) { $('text').value = last.content; fit(); }
+}
+
+// askTools shows the answers of tools, and input fields for those that are missing. When
+// all are given, the model continues.
+function askTools(view, calls, live) {
+  const answers = new Map(chat.messages.filter(m => m.role === 'tool').map(m => [m.tool_call_id, m.content]));
+  const left = new Set(calls.map(c => c.id).filter(id => !answers.has(id)));
   calls.forEach((c, i) => {
-    const form = add(b.calls.children[i], 'form');
+    const to = view.calls.children[i];
+    const given = text => { add(to, 'pre', 'given', text).tabIndex = 0; };
+    if (!left.has(c.id)) {
+      given(answers.get(c.id));
+      return;
+    }
+    const form = add(to, 'form');
     const field = add(form, 'input');
     field.placeholder = 'what ' + c.function.name + ' answers';
     field.setAttribute('aria-label', field.placeholder);
@@ -196,70 +178,111 @@ function ask(b, calls) {
     form.addEventListener('submit', e => {
       e.preventDefault();
       if (running || !left.delete(c.id)) return;
-      messages.push({role: 'tool', tool_call_id: c.id, name: c.function.name, content: field.value});
-      form.replaceWith(Object.assign(document.createElement('pre'), {textContent: field.value}));
+      chat.messages.push({role: 'tool', tool_call_id: c.id, name: c.function.name, content: field.value});
+      given(field.value);
+      form.remove();
       if (!left.size) answer();
     });
-    if (!i) field.focus();
+    if (live) field.focus();
+    live = false;
   });
 }
 
-function busy(yes) {
-  $('send').hidden = yes;
-  $('stop').hidden = !yes;
-  if (!yes && $('settings').hidden) $('text').focus();
-}
-
-function fit() {
-  $('text').style.height = 'auto';
-  $('text').style.height = $('text').scrollHeight + 2 + 'px';
-}
-
-function send() {
-  const text = $('text').value.trim();
+// send sends the text of the message field.
+function send(text) {
   if (!text || running) return;
+  if (chat.messages.at(-1)?.role === 'user') {
+    chat.messages.pop();
+    [...$('log').querySelectorAll('.message.user')].at(-1)?.remove();
+  }
   $('welcome').hidden = true;
-  messages.push({role: 'user', content: text});
-  write(add($('log'), 'article', 'message user'), text);
+  const m = {role: 'user', content: text};
+  chat.messages.push(m);
+  if (!chat.title) chat.title = titleOf(text);
+  userView(m);
   $('text').value = '';
   fit();
-  $('log').scrollTop = $('log').scrollHeight;
+  remember(chat, chat.messages);
   answer();
 }
 
+// titleOf returns the title of a conversation: the beginning of its first message.
+function titleOf(text) {
+  const line = text.split('\n').find(l => l.trim()).trim();
+  return line.length > 60 ? line.slice(0, 59) + '…' : line;
+}
+
+// replaceFrom continues the conversation with other messages; the former ones can be had
+// back for some seconds.
+function replaceFrom(messages, words) {
+  if (running) return;
+  const mine = chat;
+  const before = mine.messages;
+  mine.messages = messages;
+  draw();
+  answer();
+  toast(words, 'Undo', () => {
+    if (running) stop();
+    mine.messages = before;
+    remember(mine, before);
+    if (mine === chat) draw();
+  });
+}
+
+function regenerate(m) {
+  const i = chat.messages.indexOf(m);
+  if (i > 0) replaceFrom(chat.messages.slice(0, i), 'The reply is replaced.');
+}
+
+function resend(m, text) {
+  const i = chat.messages.indexOf(m);
+  if (i < 0 || running) return;
+  if (!i) chat.title = titleOf(text);
+  replaceFrom([...chat.messages.slice(0, i), {role: 'user', content: text}], 'The message and what followed are replaced.');
+}
+
+// draw shows the open conversation from its messages.
+function draw() {
+  for (const e of $('log').querySelectorAll('.message')) e.remove();
+  $('welcome').hidden = chat.messages.length > 0;
+  for (const m of chat.messages) {
+    if (m.role === 'user') userView(m);
+    if (m.role !== 'assistant') continue;
+    const view = replyView();
+    view.show(m, true);
+    finish(view, m);
+  }
+  toEnd();
+  below();
+}
+
+function busy(yes) {
+  document.body.classList.toggle('busy', yes);
+  $('send').hidden = yes;
+  $('stop').hidden = !yes;
+  if (yes) say('The model replies.');
+  else if ($('settings').hidden && [document.body, $('stop'), $('text')].includes(document.activeElement)) $('text').focus();
+}
+
+// below shows the button to the newest text while that is out of sight.
+function below() { $('down').hidden = atEnd(); }
+
+function fit() {
+  $('text').style.height = 'auto';
+  $('text').style.height = $('text').scrollHeight + 'px';
+}
+
 function fresh() {
-  if (running) running.abort();
-  messages = [];
-  for (const e of [...$('log').querySelectorAll('.message')]) e.remove();
-  $('welcome').hidden = false;
+  stop();
+  open(newChat());
   $('text').focus();
 }
 
-function settings(open, focus) {
-  $('settings').hidden = !open;
-  $('show-settings').setAttribute('aria-expanded', open);
-  if (open) { panel(false); $(focus || 'temperature').focus(); }
-}
-
-function panel(open) {
-  document.body.classList.toggle('state', open);
-  $('show-state').setAttribute('aria-expanded', open);
-}
-
 const stop = () => running && running.abort();
-$('ask').addEventListener('submit', e => { e.preventDefault(); send(); });
-$('settings').addEventListener('submit', e => { e.preventDefault(); settings(false); $('text').focus(); });
+$('ask').addEventListener('submit', e => { e.preventDefault(); send($('text').value.trim()); });
 $('stop').addEventListener('click', stop);
 $('fresh').addEventListener('click', fresh);
-$('show-settings').addEventListener('click', () => settings($('settings').hidden));
-$('show-state').addEventListener('click', () => { settings(false); panel(!document.body.classList.contains('state')); });
 $('text').addEventListener('input', fit);
-$('text').addEventListener('keydown', e => {
-  if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); }
-});
-document.addEventListener('keydown', e => {
-  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
-  if (e.key === 'Escape') { if (running) stop(); else if (!$('settings').hidden) { settings(false); $('text').focus(); } }
-  else if (e.altKey && e.code === 'KeyN') { e.preventDefault(); fresh(); }
-  else if (e.key === '/' && !typing) { e.preventDefault(); panel(false); $('text').focus(); }
-});
+$('log').addEventListener('scroll', below);
+$('down').addEventListener('click', () => { toEnd(); $('log').focus(); });
+addEventListener('pagehide', () => running && running.save());
