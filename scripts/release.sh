@@ -21,9 +21,10 @@ fail() {
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 [ -z "$(ls -A "$out")" ] || [ -f "$out/SHA256SUMS" ] || fail "$out has other files; name an empty folder: make release OUT=DIR"
-find "$out" -mindepth 1 -delete
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+to=$out out=$work/out # OUT changes only when everything is built
+mkdir "$out"
 
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
@@ -114,7 +115,7 @@ fi
 aged "$STAGE"
 "$work/vapp" vet "$STAGE/etc/vapp/vapp.cue" >/dev/null
 for kind in deb rpm; do
-	"$work/nfpm" package --config packaging/nfpm.yaml --packager $kind --target "$out/vapp-$version-amd64.$kind" >/dev/null
+	"$work/nfpm" package --config packaging/nfpm.yaml --packager $kind --target "$out/vapp-$version-amd64.$kind" >"$work/log" 2>&1 || fail "nfpm: $(cat "$work/log")"
 done
 
 # The unit's exposure, where systemd is.
@@ -155,5 +156,7 @@ else
 fi
 
 (cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
-echo "release: $out"
-(cd "$out" && ls -l | awk 'NR > 1 { printf "%12d  %s\n", $5, $9 }')
+find "$to" -mindepth 1 -delete
+cp -p "$out"/* "$to/"
+echo "release: $to"
+(cd "$to" && ls -l | awk 'NR > 1 { printf "%12d  %s\n", $5, $9 }')
