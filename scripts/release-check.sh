@@ -10,7 +10,8 @@ root=$PWD
 what=${1:-all} port=${2:-8180}
 model=SmolLM2-135M-Instruct.Q4_1.gguf
 release=$root/.cache/release
-work=$(mktemp -d)
+work=${TMPDIR:-/tmp}/release-check.$$ # buildah makes a name of the path: no capitals
+mkdir -m 755 "$work"
 server=
 # A killed server takes its mounts with it: it has a mount namespace of its own.
 finish() {
@@ -51,11 +52,11 @@ profile() {
 
 # ask waits for the server and prints its answer.
 ask() {
-	curl -sS --max-time 60 --retry 30 --retry-connrefused --retry-delay 1 -o /dev/null "http://127.0.0.1:$port/livez" || fail "$1 does not listen"
+	curl -sS --max-time 60 --retry 30 --retry-connrefused --retry-delay 1 -o /dev/null "http://127.0.0.1:$port/livez" 2>/dev/null || fail "$1 does not listen"
 	n=0
 	until curl -sf --max-time 10 -o /dev/null "http://127.0.0.1:$port/readyz"; do
 		n=$((n + 1))
-		[ $n -lt 120 ] || fail "$1 is not ready"
+		[ $n -lt 120 ] && kill -0 "$server" 2>/dev/null || fail "$1 is not ready"
 		sleep 1
 	done
 	answer=$(curl -sS --max-time 120 "http://127.0.0.1:$port/v1/chat/completions" -H 'Content-Type: application/json' \
@@ -81,16 +82,19 @@ builds() {
 
 deb() {
 	clean=$work/root
-	mkdir -p "$clean/var/lib/dpkg/info" "$clean/var/lib/dpkg/updates" "$clean/models" "$clean/proc" "$clean/tmp"
+	mkdir -p "$clean/var/lib/dpkg/info" "$clean/var/lib/dpkg/updates" "$clean/models" "$clean/proc" "$clean/dev" "$clean/tmp"
 	: >"$clean/var/lib/dpkg/status"
-	# Nothing is in this root but the package: no C library, no shell for its scripts.
+	# Nothing is in this root but the package: no C library, and no shell, so that its scripts run outside.
 	dpkg --root="$clean" --force-script-chrootless --install "$release"/*.deb >"$work/log" 2>&1 || fail "dpkg does not install the package"
 	[ -f "$clean/usr/lib/systemd/system/vapp.service" ] || fail "the package has no unit"
-	systemd-analyze verify --root="$clean" --man=no vapp.service >"$work/verify" 2>&1 || :
-	! grep -E 'vapp\.(service|socket):' "$work/verify" || fail "systemd-analyze verify complains"
+	mkdir "$work/units"
+	cp "$clean"/usr/lib/systemd/system/vapp.* "$work/units/"
+	sed -i "s#=/usr/bin/vapp#=$clean/usr/bin/vapp#" "$work/units/vapp.service"
+	systemd-analyze verify --man=no "$work"/units/vapp.* >"$work/verify" 2>&1 || fail "systemd-analyze verify: $(cat "$work/verify")"
+	[ ! -s "$work/verify" ] || fail "systemd-analyze verify: $(cat "$work/verify")"
 	cp "models/$model" "$clean/models/"
 	profile "$clean/etc/vapp/vapp.cue" 127.0.0.1
-	mount_proc="mount -t proc proc $clean/proc && exec chroot --userspec=65534:65534 $clean /usr/bin/vapp up /etc/vapp/vapp.cue"
+	mount_proc="mount -t proc proc $clean/proc && mount --rbind /dev $clean/dev && exec chroot --userspec=65534:65534 $clean /usr/bin/vapp up /etc/vapp/vapp.cue"
 	# The socket is opened by systemd's tool; the first connection starts the server.
 	unshare --mount systemd-socket-activate --listen="127.0.0.1:$port" --setenv=HOME=/tmp \
 		sh -c "$mount_proc" >"$work/log" 2>&1 &
@@ -105,21 +109,21 @@ image() {
 	mkdir -p "$work/oci" "$work/image" "$work/etc"
 	tar -C "$work/oci" -xf "$release"/*-oci.tar
 	buildah="buildah --storage-driver vfs --root $work/storage --runroot $work/run"
-	c=$($buildah from "oci:$work/oci")
+	c=$($buildah from --quiet "oci:$work/oci" 2>"$work/log")
 	profile "$work/etc/vapp.cue" 127.0.0.1
 	at=$($buildah mount "$c")
 	user=$($buildah inspect --format '{{.OCIv1.Config.User}}' "$c")
 	[ "$user" = 65532:65532 ] || fail "the image runs as $user"
 	# As a container engine does with --read-only: the image's root without write access, its user
-	# without capabilities, models and profile mounted.
+	# (which loses the capabilities), models and profile mounted.
 	mkdir -p "$work/models"
 	cp "models/$model" "$work/models/"
 	chmod -R a+rX "$work/models" "$work/etc"
 	unshare --mount sh -c "
-		mount --bind $at $at && mkdir -p $at/proc $at/models &&
-		mount -t proc proc $at/proc && mount --bind $work/models $at/models && mount --bind $work/etc $at/etc/vapp &&
+		mount --bind $at $at && mkdir -p $at/proc $at/dev $at/models &&
+		mount -t proc proc $at/proc && mount --rbind /dev $at/dev && mount --bind $work/models $at/models && mount --bind $work/etc $at/etc/vapp &&
 		mount -o remount,ro,bind $at && ! touch $at/x 2>/dev/null &&
-		exec setpriv --bounding-set=-all --no-new-privs chroot --userspec=65532:65532 $at /usr/bin/vapp up /etc/vapp/vapp.cue" >"$work/log" 2>&1 &
+		exec setpriv --no-new-privs chroot --userspec=65532:65532 $at /usr/bin/vapp up /etc/vapp/vapp.cue" >"$work/log" 2>&1 &
 	server=$!
 	ask "the image, as user 65532 on a read-only root"
 	grep Uid "/proc/$server/status" | grep -q 65532 || fail "the server is not user 65532"

@@ -148,7 +148,7 @@ if command -v buildah >/dev/null; then
 		--created-by vapp --history-comment '' \
 		--label org.opencontainers.image.title=vapp --label org.opencontainers.image.version="$version" \
 		--label org.opencontainers.image.licenses=Apache-2.0 --label org.opencontainers.image.revision="$(git rev-parse HEAD)" "$c"
-	$buildah commit --quiet --timestamp 0 "$c" "oci:$work/oci:$version" >/dev/null
+	$buildah commit --quiet --disable-compression=false --timestamp 0 "$c" "oci:$work/oci:$version" >/dev/null
 	$buildah rm "$c" >/dev/null
 	tar -C "$work/oci" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf "$out/vapp-$version-oci.tar" .
 else
