@@ -106,7 +106,8 @@ cp "$out/vapp-$version.spdx.json" "$doc/vapp.spdx.json"
 "$work/vapp" completion bash >"$STAGE/usr/share/bash-completion/completions/vapp"
 "$work/vapp" completion zsh >"$STAGE/usr/share/zsh/vendor-completions/_vapp"
 "$work/vapp" completion fish >"$STAGE/usr/share/fish/vendor_completions.d/vapp.fish"
-if "$work/vapp" man "$STAGE/usr/share/man/man1" 2>/dev/null; then
+if "$work/vapp" man --help >/dev/null 2>&1; then
+	"$work/vapp" man "$STAGE/usr/share/man/man1"
 	gzip -9n "$STAGE"/usr/share/man/man1/*
 else
 	echo "release: without man pages, this vapp has no command that writes them"
