@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden bench bench-real bench-stream bench-peer man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,13 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
 	@scripts/bench-real.sh
+	@$(MAKE) release-check
+
+release: native ## binaries, .deb, .rpm, OCI image, SBOM and checksums into OUT (.cache/release); with CUDA where its kernels are, or CUDA=1
+	@VERSION="$(VERSION)" CUDA="$(CUDA)" scripts/release.sh $(OUT)
+
+release-check: release model ## two builds are equal; the .deb in a clean root and the image answer (as root, ten minutes)
+	@scripts/release-check.sh
 
 golden: model ## record the reference logits again (needs Python and a network)
 	scripts/golden.sh

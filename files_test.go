@@ -96,7 +96,7 @@ func TestSmallFiles(t *testing.T) {
 // TestDependenciesAreListed compares docs/dependencies.md with the modules that the tree imports
 // and the crates of the tokenizer library.
 func TestDependenciesAreListed(t *testing.T) {
-	doc := string(read(t, "docs/dependencies.md"))
+	doc, tools := string(read(t, "docs/dependencies.md")), string(read(t, "packaging/tools/go.mod"))
 	versions := map[string]string{} // of every module in go.mod
 	for _, m := range regexp.MustCompile(`(?m)^\s*(?:require )?(\S+\.\S+) (v\S+)`).FindAllStringSubmatch(string(read(t, "go.mod")), -1) {
 		versions[m[1]] = m[2]
@@ -127,8 +127,8 @@ func TestDependenciesAreListed(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^` ]+\\.[^` ]+/[^` ]*)` \\|").FindAllStringSubmatch(doc, -1) {
-		if versions[m[1]] == "" {
-			t.Errorf("docs/dependencies.md lists %s, which go.mod does not name", m[1])
+		if versions[m[1]] == "" && !strings.Contains(tools, m[0][3:len(m[0])-3]+" v") {
+			t.Errorf("docs/dependencies.md lists %s, which no go.mod names", m[1])
 		}
 	}
 }

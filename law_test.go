@@ -228,6 +228,10 @@ var rules = map[string]rule{
 		},
 	},
 
+	// packaging: a module of its own, for releases.
+
+	"packaging/tools/sbom": {modules: []string{"github.com/spdx/tools-golang"}, not: noHTTP},
+
 	// tests: they use the binary as a process.
 
 	"tests/clients": {},

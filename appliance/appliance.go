@@ -56,6 +56,7 @@ type Appliance struct {
 	phase    phase
 	handling atomic.Int64 // HTTP requests without a complete reply
 	listener net.Listener
+	manager  systemd
 
 	// live holds everything that can change without a new engine. It is replaced as a
 	// whole.
@@ -85,7 +86,7 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1)}
+	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1), manager: newSystemd()}
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
 	if err := a.begin(); err != nil {
@@ -128,7 +129,7 @@ func (a *Appliance) begin() error {
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
 	}, l.api)
-	if a.listener, err = listen(p.Profile); err != nil {
+	if err := a.listen(); err != nil {
 		return err
 	}
 	a.apply(l)
@@ -176,6 +177,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	go func() { failed <- a.serve(server) }()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
+	a.report("STATUS=loading " + a.prepared.Model.Source.Name)
 	background, stop := context.WithCancel(hard)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -234,6 +236,7 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	a.phase.set(Draining)
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
 	running := a.engine.Stats()
+	a.report("STOPPING=1", fmt.Sprintf("STATUS=draining: %d requests running, %d waiting, at most %s", running.Running, running.Waiting, limit))
 	a.log.Info("draining", "running", running.Running, "waiting", running.Waiting, "timeout", limit.String())
 	soft, stop := context.WithTimeout(hard, limit)
 	defer stop()

@@ -47,6 +47,7 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	a.metrics.Watch(eng.Stats)
 	a.service.Store(s)
 	a.phase.set(Ready)
+	a.report("READY=1", "STATUS=ready: "+a.url())
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
 	return a.showUse()
 }

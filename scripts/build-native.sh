@@ -39,7 +39,7 @@ if [ -f "$lib/libvapptext.a" ] && [ -e "$lib/libtokenizers.a" ] && [ -f "$header
 	exit 0
 fi
 
-echo "building the text library (about three minutes of processor time on the first run)" >&2
+echo "building the text library (about four minutes of processor time on the first run)" >&2
 DAULET_DIR=$(go list -m -f '{{.Dir}}' "$module")
 if [ -z "$DAULET_DIR" ]; then
 	go mod download "$module"
@@ -49,6 +49,8 @@ export DAULET_DIR
 if ! cargo fetch --locked --offline --manifest-path "$crate/Cargo.toml" >/dev/null 2>&1; then
 	cargo fetch --locked --manifest-path "$crate/Cargo.toml"
 fi
+# Messages of panics name source files: without this the archive would differ by folder.
+export RUSTFLAGS="${RUSTFLAGS:+$RUSTFLAGS }--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=/cargo --remap-path-prefix=$root=/vapp --remap-path-prefix=$DAULET_DIR=/daulet"
 cargo build --release --locked --offline --manifest-path "$crate/Cargo.toml" --target-dir "$crate/target"
 
 mkdir -p "$lib"

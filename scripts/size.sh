@@ -43,3 +43,21 @@ echo "largest tracked files"
 files . | while read -r f; do wc -c <"$f" | awk -v f="$f" '{ printf "%9d  %s\n", $1, f }'; done | sort -rn | head -n 5
 files . | while read -r f; do wc -c <"$f"; done | awk '{ n += $1 } END { printf "tracked bytes          %.1f MiB in %d files\n", n / 1048576, NR }'
 [ ! -f bin/vapp ] || wc -c <bin/vapp | awk '{ printf "bin/vapp               %.1f MiB\n", $1 / 1048576 }'
+
+# What is in the binary: its largest sections, and code and data by language.
+if [ -f bin/vapp ] && command -v readelf >/dev/null && command -v nm >/dev/null; then
+	echo
+	echo "sections of bin/vapp; a release has none of .debug_*, .symtab and .strtab (docs/guide/install.md)"
+	readelf -SW bin/vapp | sed -n 's/^ *\[ *[0-9]*\] *//p' | awk '$2 != "NOBITS" { print $5, $1 }' | while read -r n name; do
+		printf '%9.2f MB  %s\n' "$(awk -v n="$((0x$n))" 'BEGIN { print n / 1e6 }')" "$name"
+	done | sort -rn | head -n 10
+	echo "symbols of bin/vapp"
+	nm -S --size-sort -t d bin/vapp | awk '$3 !~ /[bB]/ {
+		n = $2 + 0
+		if ($4 ~ /^(_ZN|_R|anon\.)/ || $4 ~ /llvm/) rust += n
+		else if ($4 ~ /^vapp\.dev\/|^main\./) ours += n
+		else if ($4 ~ /^cuelang\.org|^cuelabs\.dev/) cue += n
+		else if ($4 ~ /[.\/:]/) go += n
+		else c += n
+	} END { printf "%9.2f MB  Go, of other modules\n%9.2f MB  Go, vapp\n%9.2f MB  Go, CUE\n%9.2f MB  C\n%9.2f MB  Rust\n", go / 1e6, ours / 1e6, cue / 1e6, c / 1e6, rust / 1e6 }' | sort -rn
+fi
