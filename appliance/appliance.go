@@ -43,6 +43,12 @@ type Config struct {
 	Admit func(*Prepared) error
 	// AdmitFiles are the files that Admit reads. A change of one reloads the profile.
 	AdmitFiles []string
+	// PrivateKey makes a server for one client on this machine: it listens on a free port
+	// of the loopback address, accepts this key only, and does not watch the profile. "":
+	// the profile decides.
+	PrivateKey string
+	// OnReady is called when the model is loaded; nil: not called.
+	OnReady func()
 }
 
 // Appliance is one server. New plans it, Run runs it.
@@ -82,6 +88,11 @@ func New(c Config) (*Appliance, error) {
 	}
 	if c.Admit != nil {
 		if err := c.Admit(p); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	if c.PrivateKey != "" {
+		if err := private(p.Profile, c.PrivateKey); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
 	}

@@ -48,6 +48,9 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	a.service.Store(s)
 	a.phase.set(Ready)
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
+	if a.cfg.OnReady != nil {
+		a.cfg.OnReady()
+	}
 	return nil
 }
 

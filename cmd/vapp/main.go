@@ -93,7 +93,8 @@ func newRoot() *cobra.Command {
   vapp diff OLD NEW   show what changes between profiles, folders or commits
   vapp pull PROFILE   download its model from the Hugging Face hub
   vapp up   PROFILE   start the planned server
-  vapp run  PROFILE   answer prompts without a server`,
+  vapp run  PROFILE   answer prompts without a server
+  vapp chat PROFILE   chat with its model, or with a running server`,
 		Version:           buildVersion(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -105,7 +106,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newChat(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
 	return root
