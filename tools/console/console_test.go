@@ -217,6 +217,8 @@ func (w *watched) Write(b []byte) (int, error) {
 	return n, err
 }
 
+func (w *watched) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
 // keys is an Input of lines; one that begins with Ctrl-C was interrupted.
 type keys []string
 
