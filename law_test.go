@@ -214,7 +214,9 @@ var rules = map[string]rule{
 	"tools/bench/workload": {not: pure},
 	"tools/bench/report":   {not: pure},
 	"tools/bench/offline":  {parts: []string{"tools/bench/workload", "tools/bench/report", "engine", "engine/sample", "engine/tokenizer"}, not: noHTTP},
-	"tools/bench":          {parts: []string{"tools/bench/workload", "tools/bench/report", "engine/checkpoint", "engine/tokenizer"}},
+	"tools/bench":          {parts: []string{"tools/bench/workload", "tools/bench/report", "tools/sse", "engine/checkpoint", "engine/tokenizer"}},
+	"tools/sse":            {not: value},
+	"tools/console":        {parts: []string{"tools/sse", "nearest"}, modules: []string{"github.com/reeflective/readline", "golang.org/x/term"}},
 	"tools/bench/enginebench": {
 		parts: []string{"schema", "appliance", "appliance/plan", "engine", "engine/backend", "engine/checkpoint", "engine/sample"}, not: noHTTP,
 	},

@@ -43,6 +43,12 @@ type Config struct {
 	Admit func(*Prepared) error
 	// AdmitFiles are the files that Admit reads. A change of one reloads the profile.
 	AdmitFiles []string
+	// PrivateKey makes a server for one client on this machine: it listens on a free port
+	// of the loopback address, accepts this key only, and does not watch the profile. "":
+	// the profile decides.
+	PrivateKey string
+	// OnReady is called when the model is loaded; nil: not called.
+	OnReady func()
 }
 
 // Appliance is one server. New plans it, Run runs it.
@@ -86,7 +92,14 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1), manager: newSystemd()}
+	manager := newSystemd()
+	if c.PrivateKey != "" {
+		manager = noManager()
+		if err := private(p.Profile, c.PrivateKey); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1), manager: manager}
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
 	if err := a.begin(); err != nil {

@@ -49,6 +49,9 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	a.phase.set(Ready)
 	a.report("READY=1", "STATUS=ready: "+a.url())
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
+	if a.cfg.OnReady != nil {
+		a.cfg.OnReady()
+	}
 	return a.showUse()
 }
 

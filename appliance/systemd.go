@@ -27,6 +27,9 @@ type systemd struct {
 
 func newSystemd() systemd { return systemd{os.Getenv, os.Getpid()} }
 
+// noManager is for a server that is not the unit's: it takes no socket and reports nothing.
+func noManager() systemd { return systemd{func(string) string { return "" }, 0} }
+
 // listener returns the socket that systemd passed in place of serve.host and serve.port,
 // nil if it passed none. descriptor is that of the first one.
 func (s systemd) listener(descriptor uintptr) (net.Listener, error) {

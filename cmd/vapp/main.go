@@ -96,8 +96,9 @@ func newRoot() *cobra.Command {
   vapp pull PROFILE   download its model from the Hugging Face hub
   vapp up   PROFILE   start the planned server
   vapp run  PROFILE   answer prompts without a server
+  vapp chat PROFILE   chat with its model, or with a running server
 
-plan, fit, up and run also take a model in place of a profile: a .gguf file, a
+plan, fit, up, run and chat also take a model in place of a profile: a .gguf file, a
 folder, org/name of the Hugging Face hub, or a name of "vapp models".`,
 		Version:           buildVersion(),
 		SilenceUsage:      true,
@@ -109,7 +110,7 @@ folder, org/name of the Hugging Face hub, or a name of "vapp models".`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newChat(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
 	completeValues(root)

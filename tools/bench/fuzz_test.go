@@ -4,44 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
-	"testing/iotest"
-)
 
-// TestEvents checks the data of records, for all line endings and with other fields in the stream.
-func TestEvents(t *testing.T) {
-	long := strings.Repeat("x", 100_000)
-	for text, want := range map[string][]string{
-		"data: a\n\ndata: b\n\n":                       {"a", "b"},
-		"data:a\r\n\r\ndata: b\r\n\r\n":                {"a", "b"},
-		": ping\n\nevent: e\nid: 1\ndata: a\n\n\n\n":   {"a"},
-		"data: a\ndata: b\n\n":                         {"a\nb"},
-		"data: cut off":                                {"cut off"},
-		"data\n\ndatax: no\n\ndata:  two spaces\n\n":   {"", " two spaces"},
-		"data: " + long + "\n\ndata: " + long + "\n\n": {long, long},
-		"": nil,
-	} {
-		for name, in := range map[string]io.Reader{"whole": strings.NewReader(text), "byte by byte": iotest.OneByteReader(strings.NewReader(text))} {
-			e := events{in: bufio.NewReaderSize(in, 64)}
-			var got []string
-			for {
-				r, err := e.next()
-				if err == io.EOF {
-					break
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, string(r))
-			}
-			if strings.Join(got, "|") != strings.Join(want, "|") || len(got) != len(want) {
-				t.Errorf("%.40q, %s: %.60q, want %.60q", text, name, got, want)
-			}
-		}
-	}
-}
+	"vapp.dev/tools/sse"
+)
 
 // TestChunk checks the values read from records of several servers.
 func TestChunk(t *testing.T) {
@@ -79,10 +46,10 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("event: error\ndata: {\"object\":\"error\",\"message\":\"m\"}\n\nerror: x\n\n<html>"))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\\u0041\"}}]}\r\n\r\n:c\n\ndata: {\"error\":{}}\n\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e := events{in: bufio.NewReaderSize(bytes.NewReader(text), 64)}
+		e := sse.NewReader(bufio.NewReaderSize(bytes.NewReader(text), 64))
 		for range len(text) + 2 {
-			r, err := e.next()
-			if err != nil {
+			r, failed, err := e.Next()
+			if err != nil || failed {
 				return
 			}
 			var c chunk

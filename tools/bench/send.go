@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"vapp.dev/tools/bench/report"
+	"vapp.dev/tools/sse"
 )
 
 // send is one prepared request.
@@ -169,10 +170,13 @@ func (s *send) stream(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 	in.Reset(resp.Body)
 	defer func() { in.Reset(nil); readers.Put(in) }()
 	f := following{start: start, t: t, chat: s.params.Backend == Chat, asked: s.output}
-	e := events{in: in}
+	e := sse.NewReader(in)
 	for {
 		over := f.done
-		record, err := e.next()
+		record, failed, err := e.Next()
+		if err == nil && failed {
+			err = failure("error in the stream", "%s", message(record))
+		}
 		if err == nil {
 			err = f.take(record, time.Now())
 		}
@@ -184,11 +188,11 @@ func (s *send) stream(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 		}
 		var fail *report.Failure
 		switch {
-		case err == io.EOF, f.done && (err == errOver || errors.Is(err, errRecordSize) || context.Cause(ctx) == errOver):
-			t.Failure = f.end(resp.Header, e.other)
+		case err == io.EOF, f.done && (err == errOver || errors.Is(err, sse.ErrSize) || context.Cause(ctx) == errOver):
+			t.Failure = f.end(resp.Header, e.Other())
 		case errors.As(err, &fail):
 			t.Failure = fail
-		case errors.Is(err, errRecordSize):
+		case errors.Is(err, sse.ErrSize):
 			t.Failure = failure("broken SSE record", "%v", err)
 		default:
 			t.Failure = endFailure(ctx, err)
