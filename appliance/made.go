@@ -101,11 +101,24 @@ func madeFields(in plan.Inputs, f plan.Start) []starter.Field {
 	if in.Model.Pooling != nil {
 		return list
 	}
+	if f.Weights < smallModel && unsampled(in.Model) {
+		list = append(list, starter.Field{Path: "sampling", Value: "{temperature: 0, repetitionPenalty: 1.05}",
+			Why: "the likeliest token, because the model has fewer than 500 million parameters and no generation_config.json: sampled, so small a model leaves the subject; the penalty ends its loops"})
+	}
 	template := in.Model.Checkpoint.ChatTemplate()
 	if in.Model.Where == engine.FromCatalogue || in.Model.Source.Config != "" {
 		template = "" // it is that of dummy weights
 	}
 	return append(list, starter.ParserFields(starter.ParsersOf(c.Architecture, template))...)
+}
+
+// smallModel is the number of weights below which a model is not sampled unless it says how.
+const smallModel = 500_000_000
+
+// unsampled reports whether a checkpoint does not say how its model is sampled.
+func unsampled(m *engine.Model) bool {
+	g := m.Checkpoint.GenerationConfig()
+	return m.Where == engine.FromCheckpoint && g.Temperature == nil && g.TopP == nil && g.TopK == nil && g.DoSample == nil
 }
 
 func size(n int64) string { return fmt.Sprintf("%q", schema.Bytes(n)) }

@@ -86,8 +86,8 @@ func (a *Appliance) compare() {
 	}
 }
 
-// showUse logs the address of the page and a request that a client can send, as lines that
-// can be pasted into a shell, or as one record of a JSON log.
+// showUse logs the address of the page and how to use the model: commands that can be pasted
+// into a shell, or one record of a JSON log.
 func (a *Appliance) showUse() error {
 	base := strings.TrimSuffix(a.url(), "/v1")
 	ask := a.example(base)
@@ -95,7 +95,15 @@ func (a *Appliance) showUse() error {
 		a.log.Info("how to use it", "page", base+"/", "request", ask)
 		return nil
 	}
-	_, err := io.WriteString(a.cfg.Log, "  page  "+base+"/\n  ask   "+ask+"\n")
+	text := "  page  " + base + "/\n  ask   " + ask + "\n"
+	if l := a.live.Load(); l.source != "" && a.prepared.Model.Pooling == nil {
+		text += "  chat  vapp chat " + base
+		if l.keyed() {
+			text += " --api-key KEY"
+		}
+		text += "\n"
+	}
+	_, err := io.WriteString(a.cfg.Log, text)
 	return err
 }
 

@@ -44,9 +44,6 @@ func readFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, problem(Unreadable, name, "%v", reason(err))
 	}
-	if bytes.HasPrefix(data, []byte("GGUF")) {
-		return nil, problem(Invalid, name, "a GGUF model, not a profile; `vapp init DIR --model FILE` makes a profile for it")
-	}
 	return data, nil
 }
 

@@ -14,6 +14,7 @@ type Start struct {
 	Whole       bool  // KVCache is what maxNumSeqs sequences of MaxModelLen need
 	Memory      int64 // bytes that KVCache was derived from; 0: unknown
 	Percent     int   // of Memory that the server may take
+	Weights     int64 // elements of the model
 	GPU         bool
 }
 
@@ -43,7 +44,7 @@ func NewStart(in Inputs) (Start, error) {
 	if err != nil {
 		return Start{}, err
 	}
-	s := Start{MaxModelLen: w.options.MaxModelLen, GPU: w.onGPU()}
+	s := Start{MaxModelLen: w.options.MaxModelLen, Weights: modelFacts(in.Model).Weights, GPU: w.onGPU()}
 	if s.GPU || w.kvCache > 0 || in.Profile.Says("memory.utilization") {
 		if s.MaxModelLen, err = w.startLen(s.MaxModelLen); err != nil {
 			return Start{}, err

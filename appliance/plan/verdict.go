@@ -20,7 +20,11 @@ type Verdict struct {
 
 // Verdict returns the verdict of a plan that fits.
 func (p *Plan) Verdict() Verdict {
-	v := Verdict{Fits: true, Memory: p.memoryLine(), Carries: p.carriesLine()}
+	v := Verdict{Fits: true, Memory: p.memoryLine()}
+	if len(p.Capacity.Lengths) == 0 { // a plan whose capacity was not computed
+		return v
+	}
+	v.Carries = p.carriesLine()
 	if p.Facts.TotalBytes > 0 {
 		v.Left = p.Facts.TotalBytes - p.Ledger.Total()
 	}
