@@ -48,7 +48,7 @@ func unknownCommand(c *cobra.Command, word string) error {
 	command, remark, known := foreign.Command(word)
 	if known && c == c.Root() {
 		if command != "" {
-			remark = "vapp " + command + " is that: " + remark
+			remark = "use vapp " + command + ": " + remark
 		}
 		err = fmt.Errorf("%w; %s", err, remark)
 	} else if near := c.SuggestionsFor(word); len(near) > 0 {
