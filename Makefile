@@ -1,7 +1,7 @@
 # vapp. `make` prints the targets; `make up` and `make test` are all a newcomer needs.
 
 PROFILE  ?= profiles/smollm2.cue
-FUZZTIME ?= 10s
+FUZZTIME ?= 8s
 # Packages whose goroutines meet: what the race detector watches.
 RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/... ./tools/...
 # Breaks the code in small ways and sees whether a test fails.
@@ -86,7 +86,7 @@ lint: native vet fmt headers ## go vet, gofmt, the C headers, and staticcheck wh
 race: native ## the race detector on the packages whose goroutines meet
 	go test -race -timeout 30m $(RACE)
 
-fuzz: native ## fuzz every target for FUZZTIME (10s)
+fuzz: native ## fuzz every target for FUZZTIME (8s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 clients: build model ## the clients that people have (Go, Python, Node) and 64 streams against the real server

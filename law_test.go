@@ -181,7 +181,7 @@ var rules = map[string]rule{
 	"appliance/hub":         {modules: []string{"golang.org/x/sys"}},
 	"appliance/hub/hubtest": {},
 	// What a command line names, and the text of a profile for it.
-	"appliance/starter": {parts: []string{"schema", "appliance/hub", "engine/models"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"appliance/starter": {parts: []string{"filekind", "schema", "appliance/hub", "engine/models"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
 	"appliance": {
 		parts: []string{

@@ -13,6 +13,7 @@ import (
 
 	"vapp.dev/appliance/hub"
 	"vapp.dev/engine/models"
+	"vapp.dev/filekind"
 	"vapp.dev/schema"
 )
 
@@ -82,26 +83,23 @@ func (s Source) file() (Source, error) {
 	case ext == ".safetensors", filepath.Base(s.Arg) == "config.json":
 		return s.refuse("is one file of a model; name its folder, %s", filepath.Dir(s.Arg))
 	}
-	start := s.firstBytes()
-	if start == "GGUF" {
+	kind := filekind.Of(s.firstBytes())
+	if kind == filekind.GGUF {
 		return s.at(File, s.Arg)
 	}
-	if start == "" {
-		return s.refuse("is an empty file; want a profile (.cue), a .gguf file or a model's folder")
-	}
-	return s.refuse("is neither a profile (.cue) nor a model: it starts with %q; want a GGUF file or a folder with config.json and safetensors", start)
+	return s.refuse("%s; want a profile (.cue), a GGUF file or a folder with safetensors", kind.Begins())
 }
 
-// firstBytes returns the first four bytes of the file, "" if it cannot be read.
-func (s Source) firstBytes() string {
+// firstBytes returns the first bytes of the file, none if it cannot be read.
+func (s Source) firstBytes() []byte {
 	f, err := os.Open(s.Arg)
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer f.Close()
-	b := make([]byte, 4)
+	b := make([]byte, filekind.HeadBytes)
 	n, _ := io.ReadFull(f, b)
-	return string(b[:n])
+	return b[:n]
 }
 
 // folder classifies a folder by its files.
