@@ -1,7 +1,7 @@
 #!/bin/sh
 # page-libs.sh [check]: fetches the libraries of the page (appliance/page/libs) from their npm
 # packages again and compares the files with the digests below; with `check` it writes nothing.
-# Each line: package, version, file of the package, file here, SHA-256. A new version: change
+# Each line: package, version, licence, file of the package, file here, SHA-256. A new version: change
 # the line here, the list in appliance/page/page.go and the row in docs/dependencies.md.
 set -eu
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ command -v npm >/dev/null || { echo "page-libs: no npm on the path; install Node
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
-while read -r package version path file want; do
+while read -r package version _ path file want; do
 	mkdir "$tmp/$file"
 	(cd "$tmp/$file" && npm pack --silent "$package@$version" >/dev/null && tar -xzf ./*.tgz) ||
 		{ echo "page-libs: $package@$version could not be fetched; is there a network?" >&2; exit 1; }
@@ -32,6 +32,6 @@ while read -r package version path file want; do
 	fi
 	echo "$file: $package $version, as published"
 done <<LIST
-markdown-it 14.3.3 dist/markdown-it.min.js markdown-it.min.js 494ba53db1aac9f676317dda7062bd9545b5f0bbe3f12b0ab1ab4f813825cfb0
-@highlightjs/cdn-assets 11.12.0 highlight.min.js highlight.min.js 8ab71eb09c51f501e5e25157d9cff100e46cc29bcbfc744d0b746d451fca7f53
+markdown-it 14.3.3 MIT dist/markdown-it.min.js markdown-it.min.js 494ba53db1aac9f676317dda7062bd9545b5f0bbe3f12b0ab1ab4f813825cfb0
+@highlightjs/cdn-assets 11.12.0 BSD-3-Clause highlight.min.js highlight.min.js 8ab71eb09c51f501e5e25157d9cff100e46cc29bcbfc744d0b746d451fca7f53
 LIST

@@ -96,7 +96,7 @@ done
 # SBOM
 cargo metadata --format-version 1 --locked --offline --filter-platform x86_64-unknown-linux-gnu --manifest-path engine/tokenizer/native/Cargo.toml >"$work/crates.json"
 (cd packaging/tools && CGO_ENABLED=0 go build -o "$work/sbom" ./sbom && CGO_ENABLED=0 go build -o "$work/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm)
-"$work/sbom" -binary "$work/vapp" -version "$version" -epoch "$SOURCE_DATE_EPOCH" -crates "$work/crates.json" >"$out/vapp-$version.spdx.json"
+"$work/sbom" -binary "$work/vapp" -version "$version" -epoch "$SOURCE_DATE_EPOCH" -crates "$work/crates.json" -scripts scripts/page-libs.sh >"$out/vapp-$version.spdx.json"
 
 # The tree of the packages.
 STAGE=$work/stage

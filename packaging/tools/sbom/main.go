@@ -1,8 +1,8 @@
 // Command sbom writes what is in a vapp binary as SPDX 2.3 in JSON: the Go modules that the
-// binary itself lists and the Rust crates of the text library. It must not import packages of
+// binary itself lists, the Rust crates of the text library and the scripts of the page. It must not import packages of
 // vapp. Start reading at main.
 //
-//	sbom -binary vapp -version V -epoch SECONDS -crates cargo-metadata.json > vapp.spdx.json
+//	sbom -binary vapp -version V -epoch SECONDS -crates cargo-metadata.json -scripts scripts/page-libs.sh > vapp.spdx.json
 package main
 
 import (
@@ -28,26 +28,34 @@ func main() {
 	version := flag.String("version", "", "its version")
 	epoch := flag.Int64("epoch", 0, "the time of the document, in seconds since 1970")
 	crates := flag.String("crates", "", "the output of cargo metadata; empty: the binary has no crates")
+	scripts := flag.String("scripts", "", "the list of the page's npm packages: a line for each file ends with its SHA-256")
 	flag.Parse()
-	if err := write(os.Stdout, *binary, *version, time.Unix(*epoch, 0).UTC(), *crates); err != nil {
+	if err := write(os.Stdout, *binary, *version, time.Unix(*epoch, 0).UTC(), *crates, *scripts); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
 }
 
-// component is a module or a crate.
+// component is a module, a crate or an npm package.
 type component struct {
 	kind, name, version, licence, purl string
 }
 
 // write writes the document.
-func write(w io.Writer, binary, version string, at time.Time, crates string) error {
+func write(w io.Writer, binary, version string, at time.Time, crates, scripts string) error {
 	list, err := modules(binary)
 	if err != nil {
 		return err
 	}
 	if crates != "" {
 		more, err := crateList(crates)
+		if err != nil {
+			return err
+		}
+		list = append(list, more...)
+	}
+	if scripts != "" {
+		more, err := scriptList(scripts)
 		if err != nil {
 			return err
 		}
@@ -106,6 +114,25 @@ func modules(binary string) ([]component, error) {
 			m = m.Replace
 		}
 		out = append(out, component{"go", m.Path, m.Version, "NOASSERTION", "pkg:golang/" + m.Path + "@" + m.Version})
+	}
+	return out, nil
+}
+
+// scriptLine matches package, version, licence, two paths and a SHA-256.
+var scriptLine = regexp.MustCompile(`(?m)^(\S+) (\S+) (\S+) \S+ \S+ [0-9a-f]{64}$`)
+
+// scriptList returns the npm packages whose files are part of the page.
+func scriptList(file string) ([]component, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var out []component
+	for _, m := range scriptLine.FindAllStringSubmatch(string(b), -1) {
+		out = append(out, component{"npm", m[1], m[2], m[3], "pkg:npm/" + strings.Replace(m[1], "@", "%40", 1) + "@" + m[2]})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: lists no packages", file)
 	}
 	return out, nil
 }
