@@ -86,9 +86,13 @@ func (e *MissingError) Error() string {
 		e.Source.Name, e.Source.Path, where, hint, e.Source.remedy())
 }
 
-// isPath reports whether the name can be a path only: it was not looked for in a hub's cache.
+// isPath reports whether the name is a path: it was not looked for in a hub's cache, and is not
+// close to a name of the catalogue.
 func (s Source) isPath() bool {
-	return s.Absent == "" && (strings.ContainsAny(s.Name, `/\`) || strings.HasSuffix(strings.ToLower(s.Name), ".gguf"))
+	if strings.HasSuffix(strings.ToLower(s.Name), ".gguf") {
+		return s.Absent == ""
+	}
+	return s.Absent == "" && strings.ContainsAny(s.Name, `/\`) && len(models.Suggest(s.Name)) == 0
 }
 
 // nearPath returns what there is in place of a path that does not exist: files and folders with
