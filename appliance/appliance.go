@@ -26,6 +26,7 @@ import (
 	"vapp.dev/appliance/responses"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
+	"vapp.dev/schema"
 )
 
 // Config holds the arguments of New.
@@ -190,7 +191,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	go func() { failed <- a.serve(server) }()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
-	a.report("STATUS=loading " + a.prepared.Model.Source.Name)
+	a.report("STATUS=loading " + schema.OneLine(a.prepared.Model.Source.Name))
 	background, stop := context.WithCancel(hard)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()

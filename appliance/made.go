@@ -30,7 +30,7 @@ func MadeName(s starter.Source) string { return "profile made for " + schema.One
 func (m Machine) MakeProfile(s starter.Source, scope Scope) ([]byte, error) {
 	name := MadeName(s)
 	m.Text = starter.Profile{Source: s}.Text()
-	p, err := m.Load(name)
+	p, err := m.draft(name)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,15 @@ func (m Machine) Read(path string) *schema.Reading {
 	return r
 }
 
+// draft is Load for a profile without its figures: policies bound the finished one.
+func (m Machine) draft(path string) (*schema.Profile, error) {
+	r := schema.Input{Path: path, Text: m.Text, Set: m.Set, Draft: true}.Read()
+	if r.Profile != nil && m.Backend != "" {
+		r.Profile.Backend = m.Backend
+	}
+	return r.Profile, r.Err
+}
+
 func (m Machine) read(path string) *schema.Reading {
 	return schema.Input{Path: path, Text: m.Text, Set: m.Set}.Read()
 }

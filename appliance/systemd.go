@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // firstSocket is the descriptor of the first socket that systemd passes.
@@ -78,6 +79,9 @@ func (s systemd) notify(lines ...string) error {
 		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
 	}
 	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil { // a manager that does not read must not delay the server
+		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
+	}
 	if _, err := c.Write([]byte(strings.Join(lines, "\n"))); err != nil {
 		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
 	}

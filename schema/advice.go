@@ -59,7 +59,11 @@ func advise(e *Error, data []byte, file string) *Error {
 // mistake returns the column and the correction of a line that is not CUE; "" for other lines.
 func mistake(line string) (column int, text string) {
 	if m := equals.FindStringSubmatchIndex(line); m != nil {
-		return m[2] + 1, fmt.Sprintf("a field is written with a colon: write %s: %s", line[m[2]:m[3]], shortened(strings.TrimSpace(line[m[4]:m[5]])))
+		name, value := line[m[2]:m[3]], shortened(strings.TrimSpace(line[m[4]:m[5]]))
+		if strings.Contains(nearest.Folded(name), "key") { // the text is no profile yet: nothing else says what is secret
+			value = "VALUE"
+		}
+		return m[2] + 1, fmt.Sprintf("a field is written with a colon: write %s: %s", name, value)
 	}
 	if dashItem.MatchString(line) {
 		return strings.IndexByte(line, '-') + 1, `a list is written in brackets: write ["a", "b"]`

@@ -28,6 +28,7 @@ type document struct {
 	data   []byte
 	memory bool // in no file: imports and policies are those of the working directory
 	set    []Override
+	draft  bool // without policies
 }
 
 // memoryFile is the file in the working directory that a profile in memory would be.

@@ -366,7 +366,7 @@ func Overlap(a, b string) bool {
 // Quote returns text as a CUE string.
 func Quote(text string) string { return literal.String.Quote(text) }
 
-// Secret reports whether the values of a field are never printed.
+// Secret reports whether the values of a field, or of one in it, are never printed.
 func Secret(path string) bool {
 	list, _ := pathLabels(path)
 	f := fieldsOfProfile()
@@ -378,5 +378,9 @@ func Secret(path string) bool {
 			return true
 		}
 	}
-	return false
+	return f.holdsSecret()
+}
+
+func (f *field) holdsSecret() bool {
+	return f.secret || slices.ContainsFunc(f.fields, (*field).holdsSecret) || f.elem != nil && f.elem.holdsSecret()
 }

@@ -31,6 +31,8 @@ type Input struct {
 	// relative paths are those of a file in the working directory.
 	Text []byte
 	Set  []Override
+	// Draft reads a profile whose figures are not known yet: policies do not apply to it.
+	Draft bool
 }
 
 // Read is Load, and also returns the files and the Access of a profile that Load refuses.
@@ -39,7 +41,7 @@ func Read(path string) *Reading { return Input{Path: path}.Read() }
 // Read reads the profile as the function Read does, with the input's overrides.
 func (in Input) Read() *Reading {
 	if in.Text != nil {
-		return document{name: in.Path, data: in.Text, memory: true, set: in.Set}.read()
+		return document{name: in.Path, data: in.Text, memory: true, set: in.Set, draft: in.Draft}.read()
 	}
 	path := in.Path
 	file, err := profileFile(path)
@@ -55,7 +57,7 @@ func (in Input) Read() *Reading {
 	}
 	r := &Reading{Err: err}
 	if err == nil {
-		r = document{name: file, data: data, set: in.Set}.read()
+		r = document{name: file, data: data, set: in.Set, draft: in.Draft}.read()
 	}
 	if at, err := filepath.Abs(path); err == nil && file != path {
 		r.Folders = append(r.Folders, at)
@@ -83,7 +85,11 @@ func evaluated(doc document) *Reading {
 	if err == nil {
 		r.Profile, err = x.resolve(doc, v)
 	}
-	names, all, refused := policyFiles(&x.src)
+	var names, all []string
+	var refused error
+	if !doc.draft {
+		names, all, refused = policyFiles(&x.src)
+	}
 	if r.Profile != nil && refused == nil {
 		r.Profile.origin.policies = all
 		err = x.policies(r.Profile, names)

@@ -6,7 +6,7 @@ function remember(c, messages) {
   if (c.deleted || !messages.length) return;
   c.at = Date.now();
   const removed = storeChat({...c, messages: messages.map(validMessage).filter(Boolean)});
-  if (c === chat) sessionStorage.setItem('vapp.current', c.id);
+  if (c === chat) keepInTab('vapp.current', c.id);
   if (removed && removed.length) toast('The browser\'s storage was full: “' + removed[0] + '”' + (removed.length > 1 ? ' and ' + (removed.length - 1) + ' more' : '') + ' made place.');
   unkept = !removed;
   listChats();
@@ -16,7 +16,7 @@ function remember(c, messages) {
 function open(c) {
   stop();
   chat = c;
-  sessionStorage.setItem('vapp.current', c.id);
+  keepInTab('vapp.current', c.id);
   draw();
   listChats();
 }
@@ -76,7 +76,7 @@ for (const text of [
 ]) {
   button(add($('examples'), 'li'), '', text, () => { send(text); $('text').focus(); });
 }
-open(loadChat(sessionStorage.getItem('vapp.current')) || newChat());
+open(loadChat(ofTab('vapp.current')) || newChat());
 if (chat.messages.at(-1)?.role === 'user') {
   const view = replyView();
   view.show({content: '', error: 'This message has no reply yet.'}, true);

@@ -18,6 +18,16 @@ function button(to, cls, text, act) {
   return b;
 }
 
+// ofTab returns what the tab keeps under a name, '' where nothing is, or the browser keeps nothing.
+function ofTab(name) {
+  try { return sessionStorage.getItem(name) || ''; } catch { return ''; }
+}
+
+// keepInTab stores a text for the tab where the browser allows it.
+function keepInTab(name, text) {
+  try { sessionStorage.setItem(name, text); } catch { /* storage is off or full */ }
+}
+
 // keep stores a choice of the user where the browser allows it.
 function keep(name, value) {
   try { localStorage.setItem('vapp.' + name, value); } catch { /* the choice is valid until the page is left */ }

@@ -103,7 +103,10 @@ func TestLibraries(t *testing.T) {
 		if !strings.Contains(licence, "Copyright (c)") || !strings.Contains(licence, "WARRANT") {
 			t.Errorf("the licence of %s is not here", l.pack)
 		}
-		for where, want := range map[string]string{doc: "| `" + l.pack + "` (npm) | " + l.version + " |", fetch: strings.Join([]string{l.pack, l.version, l.path, l.file, l.sum}, " ")} {
+		if !strings.Contains(fetch, "\n"+l.pack+" "+l.version+" ") {
+			t.Errorf("scripts/page-libs.sh lacks %s %s", l.pack, l.version)
+		}
+		for where, want := range map[string]string{doc: "| `" + l.pack + "` (npm) | " + l.version + " |", fetch: strings.Join([]string{l.path, l.file, l.sum}, " ")} {
 			if !strings.Contains(where, want) {
 				t.Errorf("docs/dependencies.md or scripts/page-libs.sh lacks %s", want)
 			}

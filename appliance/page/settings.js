@@ -3,8 +3,8 @@ const knobs = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', '
 const kept = [...knobs, 'key', 'system', 'tools'];
 
 for (const id of kept) {
-  $(id).value = sessionStorage.getItem('vapp.' + id) || '';
-  $(id).addEventListener('change', () => { sessionStorage.setItem('vapp.' + id, $(id).value); countSettings(); });
+  $(id).value = ofTab('vapp.' + id);
+  $(id).addEventListener('change', () => { keepInTab('vapp.' + id, $(id).value); countSettings(); });
 }
 
 // countSettings writes on the button how many settings differ from the server's.
@@ -55,7 +55,7 @@ $('reset').addEventListener('click', () => {
   for (const id of kept) {
     if (id === 'key') continue;
     $(id).value = '';
-    sessionStorage.removeItem('vapp.' + id);
+    keepInTab('vapp.' + id, '');
   }
   countSettings();
   $('temperature').focus();

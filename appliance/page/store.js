@@ -57,6 +57,7 @@ function dropChat(id) {
 // null: the browser did not store it.
 function storeChat(c) {
   const text = JSON.stringify({title: c.title, at: c.at, messages: c.messages});
+  if (text.length > mostChars) return null;
   const others = chatList().filter(o => o.id !== c.id);
   const list = [{id: c.id, title: c.title, at: c.at, chars: text.length}, ...others].sort((a, b) => b.at - a.at);
   const removed = [];

@@ -61,6 +61,8 @@ func Find(arg string) (Source, error) {
 		return s.refuse("is empty; give a profile (.cue), a .gguf file, a model's folder, or org/name")
 	case err == nil && st.IsDir():
 		return s.folder()
+	case err == nil && !st.Mode().IsRegular():
+		return s.refuse("is neither a regular file nor a folder; want a profile (.cue), a GGUF file or a folder with safetensors")
 	case err == nil:
 		return s.file()
 	case !errors.Is(err, fs.ErrNotExist):

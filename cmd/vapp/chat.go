@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"vapp.dev/appliance"
 	"vapp.dev/tools/console"
@@ -155,8 +156,22 @@ func (o chatOptions) talk(ctx context.Context, at, key string, values map[string
 	if err != nil {
 		return err
 	}
+	if terminal, err := term.GetState(int(os.Stdin.Fd())); err == nil {
+		defer context.AfterFunc(ctx, func() { leave(terminal) })()
+	} else {
+		defer context.AfterFunc(ctx, func() { leave(nil) })()
+	}
 	model := console.Model{ID: o.model}
-	list, err := client.Models(ctx)
+	asking, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-interrupts:
+			cancel()
+		case <-asking.Done():
+		}
+	}()
+	list, err := client.Models(asking)
+	cancel()
 	if lost := (*console.LostError)(nil); errors.As(err, &lost) {
 		return fmt.Errorf("%w; start a server (vapp up PROFILE), or give its URL or a profile: vapp chat PROFILE", err)
 	} else if err != nil && o.model == "" {
@@ -184,4 +199,13 @@ func (o chatOptions) talk(ctx context.Context, at, key string, values map[string
 		Client: client, Model: model, Values: values, In: in, Out: os.Stdout, Err: os.Stderr, Interrupts: interrupts,
 		Interactive: interactive, Terminal: terminal, Color: !dumb && os.Getenv("NO_COLOR") == "", Stats: !o.noStats,
 	}).Run(ctx)
+}
+
+// leave ends the process for SIGTERM while a line is read, which nothing else interrupts. terminal is
+// the state to restore; nil: there is none.
+func leave(terminal *term.State) {
+	if terminal != nil {
+		_ = term.Restore(int(os.Stdin.Fd()), terminal) // the process ends in any case
+	}
+	os.Exit(128 + int(syscall.SIGTERM))
 }

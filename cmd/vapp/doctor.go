@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"vapp.dev/appliance"
 	"vapp.dev/appliance/hub"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/tokenizer"
@@ -36,7 +37,7 @@ MODEL it also looks at the model, plan, disk and port.
 ` + argHelp + `
 
 Each row is ok, a note (worth knowing) or a problem, with what to do. It changes
-nothing, reads at most 64 MiB of the model, and takes at most five seconds. The
+nothing, reads at most 64 MiB of the model, and takes at most ten seconds. The
 exit code is 1 if there is a problem.`,
 		Args: needArgs(0, 1, "at most one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -53,7 +54,9 @@ exit code is 1 if there is a problem.`,
 			defer stop()
 			if len(args) == 1 {
 				s.Profile = args[0]
-				path, with, err := profileArg(c, args[0], m, argUse{offline: offline, ctx: ctx})
+				path, with, err := readInTime(ctx, func() (string, appliance.Machine, error) {
+					return profileArg(c, args[0], m, argUse{offline: offline, ctx: ctx})
+				})
 				var usage *usageError
 				var exit exitError
 				if errors.As(err, &usage) || errors.As(err, &exit) {
@@ -85,6 +88,32 @@ exit code is 1 if there is a problem.`,
 	backendFlag(c, &backend)
 	profileFlags(c, true)
 	return c
+}
+
+// readingTime bounds the reading of a profile and of the headers of its model.
+const readingTime = 4 * time.Second
+
+// readInTime returns what read returns, or an error if it takes too long: a file system that hangs
+// is a finding.
+func readInTime(ctx context.Context, read func() (string, appliance.Machine, error)) (string, appliance.Machine, error) {
+	type result struct {
+		path string
+		m    appliance.Machine
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		path, m, err := read()
+		done <- result{path, m, err}
+	}()
+	select {
+	case r := <-done:
+		return r.path, r.m, r.err
+	case <-ctx.Done():
+		return "", appliance.Machine{}, context.Canceled
+	case <-time.After(readingTime):
+		return "", appliance.Machine{}, fmt.Errorf("not read within %v; the file system may hang", readingTime)
+	}
 }
 
 // doctorReport is the output of vapp doctor --json.

@@ -30,6 +30,7 @@ import (
 // TestMain lets this test binary act as the command vapp, so that scripts run the real main in its
 // own process and can send it signals.
 func TestMain(m *testing.M) {
+	os.Unsetenv("NOTIFY_SOCKET") // the service manager of this machine is not that of the servers in tests
 	testscript.Main(m, map[string]func(){"vapp": main})
 }
 

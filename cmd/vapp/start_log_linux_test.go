@@ -65,6 +65,7 @@ func TestStartOnTerminal(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.Process.Kill() }) // after a failure it would go on
 	lines := until(t, bufio.NewReader(shown), "  ask   curl http://127.0.0.1:")
 	// The bar is drawn again in the line above the cursor.
 	all := strings.Join(lines, "")
@@ -102,6 +103,7 @@ func TestStartInJSON(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.Process.Kill() }) // after a failure it would go on
 	r := bufio.NewReader(pipe)
 	lines := until(t, r, `"msg":"how to use it"`)
 	write(strings.Replace(string(good), "maxModelLen", "maxModelLem", 1))

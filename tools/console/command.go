@@ -136,7 +136,7 @@ func (c *Console) retry(ctx context.Context) error {
 			c.chat.messages = c.chat.messages[:i]
 			n := len(c.chat.messages)
 			err := c.ask(ctx, text)
-			if err != nil && len(c.chat.messages) == n { // the reply that was there is kept
+			if len(c.chat.messages) == n { // the reply that was there is kept
 				c.chat.messages, c.unsent = before, ""
 			}
 			return err

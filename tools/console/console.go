@@ -70,7 +70,7 @@ func (c *Console) Run(ctx context.Context) error {
 		c.print("%s at %s. /help lists the commands, \"\"\" begins a text of several lines, Ctrl-D leaves.\n", Printable(c.cfg.Model.ID), c.cfg.Client.URL())
 	}
 	for ctx.Err() == nil {
-		text, err := c.read()
+		text, fenced, err := c.read()
 		switch {
 		case errors.Is(err, ErrInterrupt):
 			if text == "" && c.leaving || !c.cfg.Interactive {
@@ -89,7 +89,7 @@ func (c *Console) Run(ctx context.Context) error {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		bye, err := c.take(ctx, text)
+		bye, err := c.take(ctx, text, fenced)
 		if err != nil && !c.report(err) {
 			return err
 		}
@@ -130,8 +130,8 @@ const maxMessage = 16 << 20
 // fence begins and ends a text of several lines.
 const fence = `"""`
 
-// read returns the next message or command: a line, or the lines between two fences.
-func (c *Console) read() (string, error) {
+// read returns the next message or command: a line, or the text between two fences.
+func (c *Console) read() (text string, fenced bool, err error) {
 	prompt := func(p string) string {
 		if c.cfg.Interactive {
 			return p
@@ -141,37 +141,37 @@ func (c *Console) read() (string, error) {
 	line, err := c.cfg.In.Read(prompt(">>> "))
 	rest, fenced := strings.CutPrefix(strings.TrimLeft(line, " \t"), fence)
 	if err != nil || !fenced {
-		return line, err
+		return line, false, err
 	}
-	var text strings.Builder
+	var b strings.Builder
 	for {
 		inside, _, closed := strings.Cut(rest, fence)
-		text.WriteString(inside)
+		b.WriteString(inside)
 		if closed {
-			return text.String(), nil
+			return b.String(), true, nil
 		}
-		if text.Len() > maxMessage {
-			return "", fmt.Errorf("a message of more than %d bytes", maxMessage)
+		if b.Len() > maxMessage {
+			return "", true, fmt.Errorf("a message of more than %d bytes", maxMessage)
 		}
-		if inside != "" || text.Len() > 0 {
-			text.WriteByte('\n')
+		if inside != "" || b.Len() > 0 {
+			b.WriteByte('\n')
 		}
 		if rest, err = c.cfg.In.Read(prompt("... ")); err != nil {
-			if errors.Is(err, io.EOF) && text.Len() > 0 { // the end closes the text
-				return text.String(), nil
+			if errors.Is(err, io.EOF) && b.Len() > 0 { // the end closes the text
+				return b.String(), true, nil
 			}
-			return strings.TrimSpace(text.String() + rest), err
+			return strings.TrimSpace(b.String() + rest), true, err
 		}
 	}
 }
 
-// take handles a message or a command.
-func (c *Console) take(ctx context.Context, text string) (bye bool, err error) {
+// take handles a message or a command. A text between fences is a message.
+func (c *Console) take(ctx context.Context, text string, fenced bool) (bye bool, err error) {
 	c.asked++
 	if !utf8.ValidString(text) {
 		return false, errors.New("the message is not UTF-8; it was not sent")
 	}
-	if strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
+	if !fenced && strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
 		return c.command(ctx, text)
 	}
 	return false, c.ask(ctx, text)

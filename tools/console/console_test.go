@@ -93,6 +93,14 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+// TestFencedSlash checks that a text between fences is a message, also if it begins with "/".
+func TestFencedSlash(t *testing.T) {
+	f := &fake{reply: stream(hello, usage)}
+	if _, errs, err := typed(t, f, false, "\"\"\"/etc/passwd is what?\"\"\"\n"); err != nil || errs != "" || len(f.requests) != 1 {
+		t.Errorf("%v, %q, %d requests; want one", err, errs, len(f.requests))
+	}
+}
+
 // TestRefusals checks the errors of commands, and that a file is never overwritten without --force.
 func TestRefusals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kept")

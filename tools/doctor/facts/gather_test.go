@@ -100,7 +100,10 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	number := l.Addr().(*net.TCPAddr).Port
-	_, err = os.Stat("/proc/self/fd")
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err == nil && strings.Count(string(table), "\n") < 2 {
+		err = errors.New("the system lists no sockets")
+	}
 	at := listen("127.0.0.1", number)
 	if !at.Used || err == nil && !strings.HasPrefix(at.Holder, "this process (") {
 		t.Errorf("a port in use: %+v", at)
