@@ -12,6 +12,8 @@ import (
 	"cuelang.org/go/cue/literal"
 	"cuelang.org/go/cue/parser"
 	"cuelang.org/go/cue/token"
+
+	"vapp.dev/nearest"
 )
 
 // Override replaces the value of one field of a profile, wherever the profile has it from: its own
@@ -57,10 +59,18 @@ func ParseOverride(text string) (Override, error) {
 		return refuse("a value that is too large: " + err.(*Error).List[0].Message)
 	}
 	o := Override{Path: at, Value: value, From: "--set " + at + "=" + value}
-	if Secret(at) {
+	if Secret(at) || slices.ContainsFunc(list, likeSecret) {
 		o.From = "--set " + at + "=" + hidden
 	}
 	return o, nil
+}
+
+// likeSecret reports whether a label, which need not be one of the schema, is probably that of a
+// secret: a mistyped apiKeys must not show the key in its error.
+func likeSecret(label string) bool {
+	f := nearest.Folded(label)
+	return slices.ContainsFunc([]string{"key", "token", "secret", "password", "tls"}, func(w string) bool { return strings.Contains(f, w) }) &&
+		!strings.Contains(f, "tokens") // maxTokens is a number of tokens
 }
 
 // cutPath divides text at the first = outside of quotes.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +32,12 @@ catalogue is fetched first by "vapp pull".`,
 		Args: needArgs(1, 1, "one folder"),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, file := args[0], schema.FirstFile
+			if dir == "" {
+				return &usageError{errors.New("init: the folder is empty text; write . for this one"), c.CommandPath()}
+			}
+			if st, err := os.Stat(dir); err == nil && !st.IsDir() {
+				return fmt.Errorf("%s is a file; init takes a folder", dir)
+			}
 			if model == "" {
 				wrote, err := schema.Init(dir)
 				return printInit(c, dir, file, wrote, err)

@@ -106,6 +106,9 @@ func (f planFlags) refused(c *cobra.Command, err error) error {
 	case errors.As(err, &contract):
 		contract.Verbose, write = f.verbose, contract.JSON
 	}
+	if f.html != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "vapp: --html: no page was written, because the plan is refused\n")
+	}
 	if f.json {
 		return errors.Join(err, write(c.OutOrStdout()))
 	}

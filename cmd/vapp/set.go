@@ -86,6 +86,9 @@ func overrides(c *cobra.Command) ([]schema.Override, error) {
 			continue
 		}
 		values := s.values(c)
+		if len(values) == 0 || slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+			return refuse("--%s is empty; give a value, or leave the flag out", s.flag)
+		}
 		o := schema.Override{Path: s.path, Value: s.value(values), From: "--" + s.flag}
 		if !schema.Secret(s.path) {
 			o.From += "=" + strings.Join(values, ",")

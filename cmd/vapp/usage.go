@@ -68,6 +68,10 @@ func flagError(c *cobra.Command, err error) error {
 		switch own := strings.ReplaceAll(strings.ToLower(strings.TrimLeft(name, "-")), "_", "-"); {
 		case len(own) > 1 && c.Flags().Lookup(own) != nil:
 			err = fmt.Errorf("%w; did you mean --%s?", err, own)
+		case known && strings.HasPrefix(h.Field, "serve.") && (c.Name() == "run" || c.Name() == "chat"):
+			err = fmt.Errorf("%w; %s starts no server for others: vapp up has it", err, c.CommandPath())
+		case known && h.Field == "serve.apiKeys":
+			err = fmt.Errorf("%w; did you mean --api-key?", err)
 		case known:
 			err = fmt.Errorf("%w; %s", err, h.Says())
 			if h.Field != "" && c.Flags().Lookup("set") != nil {
