@@ -56,26 +56,23 @@ func (m Machine) Load(path string) (*schema.Profile, error) {
 	return r.Profile, r.Err
 }
 
+// draft is Load for a profile without its figures: policies bound the finished one.
+func (m Machine) draft(path string) (*schema.Profile, error) {
+	r := m.read(schema.Input{Path: path, Draft: true})
+	return r.Profile, r.Err
+}
+
 // Read is Load for reloads: the Reading also has the valid parts of a rejected profile.
-func (m Machine) Read(path string) *schema.Reading {
-	r := m.read(path)
+func (m Machine) Read(path string) *schema.Reading { return m.read(schema.Input{Path: path}) }
+
+// read reads the input with the machine's Text, Set and Backend.
+func (m Machine) read(in schema.Input) *schema.Reading {
+	in.Text, in.Set = m.Text, m.Set
+	r := in.Read()
 	if r.Profile != nil && m.Backend != "" {
 		r.Profile.Backend = m.Backend
 	}
 	return r
-}
-
-// draft is Load for a profile without its figures: policies bound the finished one.
-func (m Machine) draft(path string) (*schema.Profile, error) {
-	r := schema.Input{Path: path, Text: m.Text, Set: m.Set, Draft: true}.Read()
-	if r.Profile != nil && m.Backend != "" {
-		r.Profile.Backend = m.Backend
-	}
-	return r.Profile, r.Err
-}
-
-func (m Machine) read(path string) *schema.Reading {
-	return schema.Input{Path: path, Text: m.Text, Set: m.Set}.Read()
 }
 
 // PrintProfile returns the text of the profile at path, or of the machine's Text, with the machine's
