@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"vapp.dev/appliance/batch"
 	"vapp.dev/appliance/chat"
+	"vapp.dev/tools/console"
 )
 
 // session answers the prompts of one run.
@@ -30,11 +30,11 @@ func (s session) one(ctx context.Context, it batch.Item) error {
 	}
 	defer run.Close()
 	var first, last time.Time
-	out := speaker{w: s.out, terminal: s.terminal, plain: os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"}
+	out := console.Screen{W: s.out, Terminal: s.terminal, Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Reasoning: true}
 	for {
 		deltas, err := run.Next(ctx)
 		if err != nil || deltas == nil {
-			err = errors.Join(err, out.end())
+			err = errors.Join(err, out.End())
 			if !first.IsZero() {
 				speeds(s.err, run.Usage(), first.Sub(begun), last.Sub(first))
 			}
@@ -49,96 +49,17 @@ func (s session) one(ctx context.Context, it batch.Item) error {
 					first = last
 				}
 			}
-			if err := out.say(d); err != nil {
+			if err := out.Say(console.Piece{Reasoning: d.Reasoning, Text: d.Text}); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// speaker writes a reply. On a terminal it writes the reasoning first, dimmed; elsewhere it omits
-// it.
-type speaker struct {
-	w        io.Writer
-	terminal bool
-	plain    bool // without escape sequences
-	thinks   bool // the last text written is reasoning
-	open     bool // the last text written does not end its line
-}
-
-func (s *speaker) say(d chat.Delta) error {
-	if d.Reasoning != "" && s.terminal {
-		lead := ""
-		if !s.thinks {
-			s.thinks, lead = true, s.code("\x1b[2m")
-		}
-		if err := s.write(lead, printable(d.Reasoning)); err != nil {
-			return err
-		}
-	}
-	if d.Text == "" {
-		return nil
-	}
-	if !s.terminal {
-		return s.write("", d.Text)
-	}
-	return s.write(s.answers(), printable(d.Text))
-}
-
-// answers returns the text that ends the reasoning.
-func (s *speaker) answers() string {
-	if !s.thinks {
-		return ""
-	}
-	s.thinks = false
-	lead := s.code("\x1b[0m")
-	if s.open {
-		lead += "\n"
-	}
-	return lead
-}
-
-func (s *speaker) code(text string) string {
-	if s.plain {
-		return ""
-	}
-	return text
-}
-
-func (s *speaker) write(lead, text string) error {
-	s.open = !strings.HasSuffix(text, "\n")
-	_, err := io.WriteString(s.w, lead+text)
-	return err
-}
-
-// end ends the current line.
-func (s *speaker) end() error {
-	lead := s.answers()
-	if s.open && !strings.HasSuffix(lead, "\n") {
-		lead += "\n"
-	}
-	if lead == "" {
-		return nil
-	}
-	_, err := io.WriteString(s.w, lead)
-	return err
-}
-
 // speeds prints the speed of one reply: prompt tokens until the first generated token, and
 // generated tokens after it.
 func speeds(w io.Writer, u chat.Usage, prompt, rest time.Duration) {
 	fmt.Fprintf(w, "prompt %d tokens, %s; generated %d tokens, %s\n", u.Prompt, rate(u.Prompt, prompt), u.Completion, rate(u.Completion-1, rest))
-}
-
-// printable makes model text safe for a terminal: control characters except tab and line feed
-// become the replacement character.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
 }
 
 // many answers prompts as JSON Lines.

@@ -218,7 +218,7 @@ func (c *Console) reply(ctx context.Context) (string, error) {
 		case <-ended:
 		}
 	}()
-	out := screen{w: c.cfg.Out, terminal: c.cfg.Terminal, color: c.cfg.Color, reasoning: c.chat.values["reasoning"] != false}
+	out := Screen{W: c.cfg.Out, Terminal: c.cfg.Terminal, Color: c.cfg.Color, Reasoning: c.chat.values["reasoning"] != false}
 	var text strings.Builder
 	begin := time.Now()
 	var first, last time.Time
@@ -227,9 +227,9 @@ func (c *Console) reply(ctx context.Context) (string, error) {
 			first = last
 		}
 		text.WriteString(p.Text)
-		return out.say(p)
+		return out.Say(p)
 	})
-	err = errors.Join(err, out.end())
+	err = errors.Join(err, out.End())
 	if !first.IsZero() {
 		c.last.usage, c.last.first, c.last.rest = reply.Usage, first.Sub(begin), last.Sub(first)
 	}
@@ -269,7 +269,7 @@ func (c *Console) notes(r Reply) {
 		c.print("(cut off: the reply reached max_tokens or the length of the model)\n")
 	}
 	if c.cfg.Stats && r.Usage != nil {
-		dim := screen{color: c.cfg.Color}
+		dim := Screen{Color: c.cfg.Color}
 		c.print("%s%s%s\n", dim.code("\x1b[2m"), c.speed(), dim.code("\x1b[0m"))
 	}
 }

@@ -17,19 +17,20 @@ func Printable(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// screen writes a reply. On a terminal it writes the reasoning first, dimmed; elsewhere it omits
-// it.
-type screen struct {
-	w         io.Writer
-	terminal  bool
-	color     bool
-	reasoning bool // show it
+// Screen writes a reply. On a terminal it writes the reasoning first, dimmed, and makes the text
+// Printable; elsewhere it omits the reasoning and writes the text as it is.
+type Screen struct {
+	W         io.Writer
+	Terminal  bool
+	Color     bool
+	Reasoning bool // show it
 	thinks    bool // the last text written is reasoning
 	open      bool // the last text written does not end its line
 }
 
-func (s *screen) say(p Piece) error {
-	if p.Reasoning != "" && s.terminal && s.reasoning {
+// Say writes the next piece of the reply.
+func (s *Screen) Say(p Piece) error {
+	if p.Reasoning != "" && s.Terminal && s.Reasoning {
 		lead := ""
 		if !s.thinks {
 			s.thinks, lead = true, s.code("\x1b[2m")
@@ -41,14 +42,14 @@ func (s *screen) say(p Piece) error {
 	if p.Text == "" {
 		return nil
 	}
-	if !s.terminal { // a program may read it
+	if !s.Terminal { // a program may read it
 		return s.write("", p.Text)
 	}
 	return s.write(s.answers(), Printable(p.Text))
 }
 
 // answers returns the text that ends the reasoning.
-func (s *screen) answers() string {
+func (s *Screen) answers() string {
 	if !s.thinks {
 		return ""
 	}
@@ -60,26 +61,26 @@ func (s *screen) answers() string {
 	return lead
 }
 
-func (s *screen) code(text string) string {
-	if !s.color {
+func (s *Screen) code(text string) string {
+	if !s.Color {
 		return ""
 	}
 	return text
 }
 
-func (s *screen) write(lead, text string) error {
+func (s *Screen) write(lead, text string) error {
 	s.open = !strings.HasSuffix(text, "\n")
-	_, err := io.WriteString(s.w, lead+text)
+	_, err := io.WriteString(s.W, lead+text)
 	return err
 }
 
-// end ends the current line.
-func (s *screen) end() error {
+// End ends the current line.
+func (s *Screen) End() error {
 	lead := s.answers()
 	if s.open && !strings.HasSuffix(lead, "\n") {
 		lead += "\n"
 	}
 	s.open = false
-	_, err := io.WriteString(s.w, lead)
+	_, err := io.WriteString(s.W, lead)
 	return err
 }
