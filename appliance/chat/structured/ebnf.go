@@ -3,6 +3,7 @@ package structured
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -147,7 +148,11 @@ func (r *ebnfRule) word(s string) (string, error) {
 		if end < 0 {
 			return "", errors.New("a { is not closed")
 		}
-		return s[end+1:], r.repeat(strings.ReplaceAll(s[:end+1], " ", ""))
+		how, err := ebnfBounds(s[1:end])
+		if err != nil {
+			return "", err
+		}
+		return s[end+1:], r.repeat(how)
 	default:
 		return "", fmt.Errorf("unexpected text in EBNF: %.20q", s)
 	}
@@ -168,6 +173,28 @@ func (r *ebnfRule) repeat(how string) error {
 	}
 	r.words[len(r.words)-1].how = how
 	return nil
+}
+
+// ebnfBounds returns the Lark quantifier of the text between the braces of {n}, {n,},
+// {,m} or {n,m}. White space around the numbers is allowed.
+func ebnfBounds(text string) (string, error) {
+	low, high, list := strings.Cut(text, ",")
+	low, high = strings.TrimSpace(low), strings.TrimSpace(high)
+	least, most := uint64(0), uint64(math.MaxUint32)
+	var err error
+	if low != "" {
+		least, err = strconv.ParseUint(low, 10, 32)
+	}
+	if high != "" && err == nil {
+		most, err = strconv.ParseUint(high, 10, 32)
+	}
+	if err != nil || low == "" && high == "" || least > most {
+		return "", fmt.Errorf("%.20q is no number of repetitions: write {2}, {2,}, {,5} or {2,5}", "{"+text+"}")
+	}
+	if !list {
+		return "{" + low + "}", nil
+	}
+	return "{" + low + "," + high + "}", nil
 }
 
 // literal parses a quoted string.

@@ -53,6 +53,7 @@ term  ::= num | "(" expr ")"
 num   ::= "-"? [0-9]+ ("." [0-9]+)?`, []string{"1", "-1.5+(2+3)", "((7))"}, []string{"1+", "+1", "1.", "(1"}},
 		{`root ::= [^a-c\n] [\x41-\u0043] [-x] "\"\\\n\u00e9"`, []string{"zB-\"\\\né", "\tAx\"\\\né"}, []string{"aB-\"\\\né", "zD-\"\\\né", "\nAx\"\\\né"}},
 		{`root ::= ("x" | ) "y" {2} | ""`, []string{"yy", "xyy", ""}, []string{"y", "x", "yyy"}},
+		{"root ::= \"a\"{ 2 }\"b\"{1,}\"c\"{, 2}\"d\"{\n1 ,2}", []string{"aabd", "aabbbccdd"}, []string{"abd", "aabcccd", "aabc"}},
 		{`root-a ::= "x"` + "\nroot ::= root-a root-a? .", []string{"xz", "xxz", "xé"}, []string{"x"}},
 		{"start: \"::=\" /[a-z]/ \"/\"", []string{"::=a/"}, []string{"::="}},
 	} {
@@ -66,6 +67,7 @@ num   ::= "-"? [0-9]+ ("." [0-9]+)?`, []string{"1", "-1.5+(2+3)", "((7))"}, []st
 	for _, bad := range []string{
 		`root ::= "a`, `root ::= [a`, `root ::= ("a"`, `root ::= "a")`, `root ::= b`, `a ::= "a"`, `root ::= *`, `root ::= "a" ** "b"`, `root ::= "a" {2`,
 		"root ::= \"a\"\nroot ::= \"b\"", `x root ::= "a"` + "\nroot ::= \"\"", `root ::= (?= "a") "a"`, `root ::= []`, `root ::= "\u12"`, `root ::= %`, `root ::= "a" | | * "b"`, `root ::= "\`,
+		`root ::= "a"{}`, `root ::= "a"{,}`, `root ::= "a"{x}`, `root ::= "a"{3,2}`, `root ::= "a"{1,2,3}`, `root ::= "a"{-1}`, `root ::= "a"{99999999999}`, "root ::= \"a\"{\n(\"x\"}", "root ::= {\n1}",
 	} {
 		if source, err := GrammarSource(bad); err == nil {
 			t.Errorf("%q is taken: %s", bad, source)
