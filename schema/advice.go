@@ -23,6 +23,8 @@ var (
 	equals    = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(\S[^,]*)`)
 	grouped   = regexp.MustCompile(`:\s*(\d{1,3}(?:,\d{3})+)\s*}*\s*(?://.*)?$`)
 	dashItem  = regexp.MustCompile(`^\s*-\s+\S`)
+
+	decimalSuffix = regexp.MustCompile(`[KMGTP]$`) // a number that CUE multiplies by a power of 1,000
 )
 
 // advise replaces syntax errors on lines of a known form by what to write. It keeps the others.
@@ -93,6 +95,19 @@ func commas(data []byte, file string) (Problem, bool) {
 		}
 	}
 	return Problem{}, false
+}
+
+// decimalSuffixes returns a problem for each number with a decimal suffix, such as 8K: CUE reads
+// 8,000, but the text "8K" is 8,192 tokens.
+func decimalSuffixes(f *ast.File, src *origin) (list []Problem) {
+	ast.Walk(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.INT && decimalSuffix.MatchString(lit.Value) {
+			list = append(list, Problem{Kind: Invalid, Pos: src.place(lit.Pos()),
+				Message: fmt.Sprintf("%s is a decimal number of CUE (K is 1,000): write %q, with quotes", lit.Value, lit.Value)})
+		}
+		return true
+	}, nil)
+	return list
 }
 
 // shortened returns s, or its beginning if it is long.

@@ -61,8 +61,12 @@ func instance(doc document) (origin, *build.Instance, error) {
 		return src, nil, err
 	}
 	// The loader parses only the imports first, and its syntax errors are less precise.
-	if _, err := parser.ParseFile(file, data); err != nil {
+	parsed, err := parser.ParseFile(file, data)
+	if err != nil {
 		return src, nil, advise(explainLoad(err, &src), data, shown(src.name))
+	}
+	if list := decimalSuffixes(parsed, &src); len(list) > 0 {
+		return src, nil, newError(list)
 	}
 	cfg := &load.Config{
 		Dir: dir, ModuleRoot: src.root, Overlay: over, Registry: noRegistry{},

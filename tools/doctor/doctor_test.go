@@ -78,6 +78,7 @@ var worse = []struct {
 	{"no sandbox", "template sandbox", Problem, func(f *facts.Facts) { f.Sandbox.Err = "fork/exec: operation not permitted" }},
 	{"offline", "hub", Note, func(f *facts.Facts) { f.Hub.Offline = true }},
 	{"no network", "hub", Note, func(f *facts.Facts) { f.Hub.Err, f.Clock.Hub = "no such host", time.Time{} }},
+	{"no address of a hub", "hub", Problem, func(f *facts.Facts) { f.Hub.Endpoint = "garbage" }},
 	{"no cache", "hub cache", Note, func(f *facts.Facts) { f.Hub.Cache = "" }},
 	{"read-only cache", "hub cache", Note, func(f *facts.Facts) { f.Hub.Writable = false }},
 	{"read-only cache to fill", "hub cache", Problem, func(f *facts.Facts) { f.Hub.Writable, f.Profile.Fetch = false, true }},

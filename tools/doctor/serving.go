@@ -22,6 +22,8 @@ func reach(f facts.Facts) []Finding {
 		return nil
 	case h.Offline:
 		return is(Note, "unset HF_HUB_OFFLINE to download models", "offline by HF_HUB_OFFLINE; %s", token)
+	case !strings.HasPrefix(h.Endpoint, "http://") && !strings.HasPrefix(h.Endpoint, "https://"):
+		return is(Problem, "set HF_ENDPOINT to an address such as https://hub.example.org, or unset it", "%s is no address of a hub: HF_ENDPOINT begins with http:// or https://", h.Endpoint)
 	case h.Err != "":
 		return is(Note, "needed only to download models: connect, set HTTPS_PROXY, or set HF_ENDPOINT to a mirror", "%s is not reached: %s; %s", h.Endpoint, h.Err, token)
 	case !h.Token:
@@ -45,7 +47,7 @@ func cache(f facts.Facts) []Finding {
 		if p.Fetch {
 			state = Problem
 		}
-		return is(state, "make it writable, or set HF_HUB_CACHE to a folder that is", "%s: this user may not write there", h.Cache)
+		return is(state, "make it a writable folder, or set HF_HUB_CACHE to one", "%s: this user may not write there, or it is no folder", h.Cache)
 	case h.Free < 0:
 		return is(OK, "", "%s", h.Cache)
 	case p.Fetch && h.Free < p.Needs:

@@ -184,8 +184,8 @@ func withoutPassword(address string) string {
 // process may write there.
 func space(dir string) (free int64, writable bool) {
 	for {
-		if _, err := os.Stat(dir); err == nil {
-			return freeBytes(dir), mayWrite(dir)
+		if info, err := os.Stat(dir); err == nil {
+			return freeBytes(dir), info.IsDir() && mayWrite(dir)
 		}
 		up := filepath.Dir(dir)
 		if up == dir {

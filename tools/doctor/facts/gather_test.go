@@ -54,6 +54,13 @@ func TestGather(t *testing.T) {
 	if f, err = Gather(t.Context(), from); err != nil || strings.Contains(f.Hub.Endpoint+f.Hub.Err, "secret") {
 		t.Errorf("a password: %+v, %v", f.Hub, err)
 	}
+	from.Hub.Cache = filepath.Join(t.TempDir(), "file")
+	if err = os.WriteFile(from.Hub.Cache, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = Gather(t.Context(), from); err != nil || f.Hub.Writable {
+		t.Errorf("a cache that is a file: %+v, %v", f.Hub, err)
+	}
 	from.Hub.Offline = true
 	if f, err = Gather(t.Context(), from); err != nil || f.Hub.Err != "" || !f.Hub.Offline {
 		t.Errorf("offline: %+v, %v", f.Hub, err)
