@@ -143,6 +143,7 @@ type CPU struct {
 	HTTPShare float64 `json:"httpShare"` // fraction of CPU time
 	Variant   string  `json:"variant"`   // auto, avx2, avx512, avx512bf16, amx
 
+	Favor       string `json:"favor"`       // auto, decode, prefill
 	Activations string `json:"activations"` // auto, int8
 	PackedCache string `json:"packedCache"` // off, auto, or a directory
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures vapp beside llama.cpp (and PyTorch, where it is) on the same files, and
-# writes docs/performance.md.
+# writes docs/performance/<cpu>.md, and docs/performance.md from all such pages.
 #
 #   scripts/bench-peer.sh [PART[,PART...]|prepare|report]
 #

@@ -30,6 +30,7 @@ type document struct {
 	Capacity      Capacity               `json:"capacity"`
 	Choices       []choice               `json:"choices"`
 	Kernels       []Kernel               `json:"kernels"`
+	Favored       []Favored              `json:"favored"`
 	Shapes        []backend.KernelChoice `json:"kernels_by_shape"`
 	Converted     []string               `json:"converted"`
 	Warnings      []string               `json:"warnings"`
@@ -78,6 +79,7 @@ type options struct {
 	Threads             int     `json:"threads"`            // 0: see choices
 	HTTPShare           float64 `json:"http_share"`
 	Variant             string  `json:"variant"`     // "": see choices
+	Favor               string  `json:"favor"`       // "": auto
 	Activations         string  `json:"activations"` // "": see choices
 	Drafts              int     `json:"drafts"`
 	GraphMode           string  `json:"cudagraph_mode"`
@@ -99,11 +101,11 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		Options: options{
 			o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, word(o.KVFormat), o.KVBytes, o.PrefixCaching,
 			o.ChunkedPrefill, o.Overlap, o.Policy.String(), o.ITLTarget.Seconds(), o.Backend.Threads, o.Backend.HTTPShare, o.Backend.Variant,
-			o.Backend.Activations,
+			o.Backend.Favor, o.Backend.Activations,
 			o.Drafts, p.graphMode(), append([]int{}, o.Backend.Graphs.Sizes...),
 		},
 		Devices: p.Ranks, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
-		Kernels: p.Kernels, Shapes: append([]backend.KernelChoice{}, p.Shapes...), Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
+		Kernels: p.Kernels, Favored: append([]Favored{}, p.Favored...), Shapes: append([]backend.KernelChoice{}, p.Shapes...), Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
 		PlanOnly:      append([]string{}, p.PlanOnly...),
 		GoMemoryLimit: p.GoMemoryLimit,
 	}

@@ -27,6 +27,9 @@ type Inputs struct {
 	Model   *engine.Model
 	Opener  backend.Opener // only Name and Layout are called
 	Facts   backend.Facts
+	// Rates returns the measured rate of a kernel of Linear by its name, false if it was not
+	// measured; nil: none was.
+	Rates func(kernel string) (backend.KernelRate, bool)
 }
 
 // Plan is the memory and the capacity of a server. It is immutable.
@@ -47,6 +50,8 @@ type Plan struct {
 	// own, such as the KV cache's format.
 	Choices []backend.Choice
 	Kernels []Kernel // kernels that read the weights
+	// Favored lists the kernels among which cpu.favor selects, for each format with several.
+	Favored []Favored
 	// Shapes lists the kernel of each op and shape, if the kernel depends on the rows of a step.
 	Shapes    []backend.KernelChoice
 	Converted []string // weights that are packed in another format than the checkpoint's
@@ -147,7 +152,7 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 	}
 	p.Capacity = w.capacity(s.options, &acct)
 	p.Choices = append(acct.Layout.Choices(), w.choices(s.options)...)
-	p.Kernels = kernelsOf(acct.Reservation)
+	p.Kernels, p.Favored = kernelsOf(acct.Reservation), w.favored()
 	if p.Shapes, err = shapesOf(&acct); err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (w resolved) withLayout() (resolved, error) {
 	if w.options.KVFormat, err = w.kvFormat(); err != nil {
 		return resolved{}, err
 	}
-	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.checkLinear(), w.check()); err != nil {
+	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.checkLinear(), w.checkFavor(), w.check()); err != nil {
 		return resolved{}, err
 	}
 	if w.in.Model.Source.Build.Pipe.World > 1 {
@@ -190,6 +190,9 @@ func settings(in Inputs) backend.Settings {
 	}
 	if p.CPU.Variant != "auto" {
 		s.Variant = p.CPU.Variant
+	}
+	if p.CPU.Favor != "auto" && name == "cpu" {
+		s.Favor = p.CPU.Favor
 	}
 	if p.CPU.Activations != "auto" {
 		s.Activations = p.CPU.Activations
@@ -357,6 +360,9 @@ func (w resolved) warnings() []string {
 	}
 	if f.TotalBytes <= 0 {
 		out = append(out, "the machine's memory is unknown: whether the ledger fits was not checked")
+	}
+	if s := w.options.Backend; s.Favor != "" && len(w.favored()) == 0 {
+		out = append(out, fmt.Sprintf("cpu.favor: for this model's weights the machine has one kernel a format, so that %q changes nothing", s.Favor))
 	}
 	if v := w.options.Backend.Variant; v == "" && !f.Measured && len(f.Variants) == 0 && w.in.Opener.Name() == "cpu" {
 		out = append(out, "the instruction sets of the machine are unknown: kernels may differ there")

@@ -284,6 +284,7 @@ func (p *Plan) writeDecisions(t *text) {
 		}
 		t.wide(16, name, fmt.Sprintf("%-*s  %-*s  %s, %s", format, k.Format, width, k.Name, numberOf(k.Count, "weight"), Size(k.Bytes)))
 	}
+	p.writeFavored(t)
 	t.wide(16, "go memory limit", Size(p.GoMemoryLimit))
 	p.byShape(t)
 }

@@ -44,6 +44,10 @@ type Settings struct {
 	// Activations is what a backend rounds inputs to before it multiplies them with
 	// quantized weights: Int8Activations or FP8Activations; "": the format it computes in.
 	Activations string
+	// Favor selects among the kernels that a host backend has for weights of a quantized format:
+	// FavorDecode or FavorPrefill; "": the backend's default. Together with Variant the kernel must
+	// be that variant's.
+	Favor string
 	// Linear selects the library for dense products of backend cuda: CUBLASLt; "": its own
 	// kernels.
 	Linear string

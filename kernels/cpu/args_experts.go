@@ -70,9 +70,6 @@ func (s ExpertShape) Workspace() (r ExpertWorkspace) {
 func (m Matrix) Tile() (rows int, bytes int64) {
 	if planes := integers(m.Variant, m.Format); planes > 0 {
 		tile, row := integerTile(planes, m.Cols)
-		if m.Variant == "amx"+int8Suffix {
-			tile = amxRows
-		}
 		return int(tile), roundUp(tile*row, 64)
 	}
 	switch {

@@ -55,8 +55,6 @@ var (
 	_ [native.W8K]struct{}    = [w8K]struct{}{}
 	_ [native.W8Tail]struct{} = [w8Tail]struct{}{}
 	_ [native.W8Most]struct{} = [w8Most]struct{}{}
-
-	_ [native.Int8AMXWorkBytes]struct{} = [int8AMXWorkBytes]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory, for tests on machines without tiles.
@@ -74,8 +72,6 @@ var variantNumbers = map[string]int{
 	"avx2" + int8Suffix:       native.Int8 + native.AVX2,
 	"avx512" + int8Suffix:     native.Int8 + native.AVX512,
 	"avx512bf16" + int8Suffix: native.Int8 + native.AVX512BF16,
-	"amx" + int8Suffix:        native.Int8 + native.AMX,
-	SoftAMX + int8Suffix:      native.Int8 + native.AMXSoft,
 	SoftAMX + w8a8Suffix:      native.W8A8 + native.AMXSoft,
 
 	"generic" + w8a8Suffix:    native.W8A8 + native.Generic,

@@ -149,21 +149,21 @@ func limitVariant(m Matrix) string {
 }
 
 // multiplying returns the op that measures how fast m's numbers are multiplied, and the
-// operations of a round.
+// operations of Linear that a round stands for. Two planes of x are two products of bytes.
 func multiplying(m Matrix) (op Op, perRound int64) {
-	op = OpFMA
+	op, products := OpFMA, int64(1)
 	switch {
-	case strings.HasSuffix(m.Variant, int8Suffix) && present("avx512"):
-		op = OpDotInt8
-	case asPairs(m.Variant, m.Format), integers(m.Variant, m.Format) == 2: // two products of bytes take as long
+	case integers(m.Variant, m.Format) > 0 && present("avx512"):
+		op, products = OpDotInt8, int64(integers(m.Variant, m.Format))
+	case asPairs(m.Variant, m.Format):
 		op = OpDotBF16
 	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:
 		op = OpTilesBF16
 	}
 	if _, ok := Kernel(op, limitVariant(m)); !ok {
-		op = OpFMA
+		op, products = OpFMA, 1
 	}
-	return op, LimitFLOP(op, limitVariant(m))
+	return op, LimitFLOP(op, limitVariant(m)) / products
 }
 
 // runLimit runs part of parts of an op that measures a limit: it reads buffer once, or does

@@ -17,24 +17,24 @@ const (
 	int8Words = 12  // dwords of a row for each group; int15Words with two planes
 	int8Block = 512 // inputs that are unpacked at once
 
-	// int8AMXWorkBytes has a block's codes, the sums of four tiles and the results of two row
-	// tiles.
-	int8AMXWorkBytes = int8Block*panelRows + 16*amxRows*panelRows
-
 	int15Tile  = 3
 	int15Words = 20
 )
 
 var (
-	int8Variants = []string{"generic", "avx2", "avx512", "avx512bf16", "amx"}
+	int8Variants = []string{"generic", "avx2", "avx512", "avx512bf16"}
 	int8Formats  = []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
 		kernels.Q5_0, kernels.Q5_1, kernels.Q5_K}
 )
 
 // Int8 returns the name of the variant of Linear that rounds x to int8, 32 inputs to a scale,
 // and multiplies weights stored as f in integers; false if f is multiplied as floats. All such
-// variants give the same bits.
+// variants give the same bits. That of amx is avx512bf16's: with a scale for every 32 inputs,
+// vectors (VPDPBUSD) are faster than tiles of bytes.
 func Int8(variant string, f kernels.Format) (string, bool) {
+	if variant == "amx" {
+		variant = "avx512bf16"
+	}
 	ok := slices.Contains(int8Variants, variant) && slices.Contains(int8Formats, f)
 	return variant + int8Suffix, ok
 }
@@ -61,10 +61,7 @@ func integerTile(planes, in int) (tile, row int64) {
 }
 
 // integerWorkspace is LinearWorkspace for x in `planes` planes.
-func integerWorkspace(variant string, planes, maxRows, in int) (shared, perThread int64) {
+func integerWorkspace(planes, maxRows, in int) (shared, perThread int64) {
 	tile, row := integerTile(planes, in)
-	if variant == "amx"+int8Suffix {
-		return roundUp(roundUp(int64(maxRows), amxRows)*row, 64), roundUp(max(row, int8AMXWorkBytes), 64)
-	}
 	return roundUp(roundUp(int64(maxRows), tile)*row, 64), roundUp(max(row, int8Block*panelRows), 64)
 }

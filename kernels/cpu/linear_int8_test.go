@@ -37,7 +37,7 @@ func TestInt8SameBits(t *testing.T) {
 			for r := range s.rows {
 				copy(alone[r*s.out:], want.Y[r*want.LdY:r*want.LdY+s.out])
 			}
-			for _, v := range append([]string{SoftAMX}, int8Variants[1:]...) {
+			for _, v := range int8Variants[1:] {
 				k, ok := LinearFor(v+int8Suffix, f)
 				if !ok || !present(v) {
 					continue

@@ -167,7 +167,7 @@ func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int6
 // accepted variant and f.
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
 	if planes := integers(variant, f); planes > 0 {
-		return integerWorkspace(variant, planes, maxRows, in)
+		return integerWorkspace(planes, maxRows, in)
 	}
 	perThread = kBlock * panelRows * 4
 	switch {

@@ -18,7 +18,6 @@ func TestTilesAsked(t *testing.T) {
 	for name, found := range map[string]func() bool{
 		"present":    func() bool { return present(AMX) },
 		"Linear":     linear(AMX, kernels.BF16),
-		"+int8":      linear(AMX+int8Suffix, kernels.Q8_0),
 		"+w8a8":      linear(W8A8(AMX), kernels.I8),
 		"Matrix":     func() bool { _, ok := Matrix{Variant: AMX, Format: kernels.Q4_K}.Kernel(); return ok },
 		"attention":  func() bool { _, ok := Kernel(OpAttention, AMX); return ok },

@@ -17,14 +17,24 @@ import (
 // wanted lists the CPU flags that the kernels of either side use.
 var wanted = []string{"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"}
 
+// tiles reports whether the processor has AMX.
+func tiles() bool {
+	return slices.Contains(strings.Fields(cpuField(read("/proc/cpuinfo"), "flags")), "amx_tile")
+}
+
 // machine describes the machine and the versions of the software.
 func (b bench) machine(ctx context.Context) figures.Place {
 	info := read("/proc/cpuinfo")
 	flags := strings.Fields(cpuField(info, "flags"))
 	has := slices.DeleteFunc(slices.Clone(wanted), func(f string) bool { return !slices.Contains(flags, f) })
-	m := figures.Place{AMX: slices.Contains(has, "amx_tile")}
+	model, family, number := cpuField(info, "model name"), cpuField(info, "cpu family"), cpuField(info, "model")
+	m := figures.Place{
+		AMX:  slices.Contains(has, "amx_tile"),
+		CPU:  fmt.Sprintf("%s (family %s, model %s)", model, family, number),
+		File: figures.PageName(model, family, number),
+	}
 	m.Lines = []string{
-		fmt.Sprintf("%s (family %s, model %s), %d cores, %s threads on each side", cpuField(info, "model name"), cpuField(info, "cpu family"), cpuField(info, "model"), runtime.NumCPU(), threads()),
+		fmt.Sprintf("%d cores, %s threads on each side", runtime.NumCPU(), threads()),
 		"instructions: " + strings.Join(has, ", "),
 		fmt.Sprintf("memory %s, transparent huge pages %s, Linux %s", memory(read("/proc/meminfo")), strings.TrimSpace(read("/sys/kernel/mm/transparent_hugepage/enabled")), strings.TrimSpace(read("/proc/sys/kernel/osrelease"))),
 		"page written " + time.Now().UTC().Format("2006-01-02 15:04 UTC"),

@@ -1,5 +1,5 @@
-// Command peer compares vapp with llama.cpp and PyTorch on the same files and writes
-// docs/performance.md; scripts/bench-peer.sh prepares its input and runs it. It must not
+// Command peer compares vapp with llama.cpp and PyTorch on the same files and writes the machine's
+// page in docs/performance and the index docs/performance.md; scripts/bench-peer.sh prepares its input and runs it. It must not
 // import packages of vapp other than figures: it runs binaries and parses their output.
 // Start reading at bench.run in this file, then bench.measure in measure.go.
 package main
@@ -24,7 +24,7 @@ import (
 type bench struct {
 	dir    string // models, llama.cpp, results
 	vapp   string // the binary
-	report string // the page to write
+	docs   string // the folder of performance.md and performance/<cpu>.md
 	torch  string // a Python with PyTorch and transformers; empty: none
 	rounds int
 	time   time.Duration // skip parts that would end later; 0: skip none
@@ -35,7 +35,7 @@ func main() {
 	part := flag.String("part", "", "measure only these parts, separated by commas: "+strings.Join(figures.Names(), ", ")+"; report: none")
 	flag.StringVar(&b.dir, "dir", ".bench", "folder of models, llama.cpp and results")
 	flag.StringVar(&b.vapp, "vapp", "bin/vapp", "the binary")
-	flag.StringVar(&b.report, "report", "docs/performance.md", "the page to write")
+	flag.StringVar(&b.docs, "docs", "docs", "the folder of performance.md and the machines' pages")
 	flag.StringVar(&b.torch, "torch", "", "a Python with PyTorch and transformers")
 	flag.IntVar(&b.rounds, "rounds", 1, "rounds of A B A B; long measurements run once per round")
 	flag.DurationVar(&b.time, "time", 0, "skip parts that are expected to end later; 0: skip none")
@@ -137,15 +137,45 @@ func (b bench) part(ctx context.Context, name string) error {
 	return errors.Join(err, p.Save(filepath.Join(b.dir, "results")))
 }
 
-// write replaces the report, except for the notes in it that are written by hand.
+// write replaces the machine's page, except for the notes in it that are written by hand, and
+// the index of all pages.
 func (b bench) write(ctx context.Context) error {
 	parts, err := figures.Load(filepath.Join(b.dir, "results"), figures.Names())
 	if err != nil {
 		return err
 	}
-	old, err := os.ReadFile(b.report)
+	m := b.machine(ctx)
+	page := filepath.Join(b.docs, "performance", m.File)
+	old, err := os.ReadFile(page)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(b.report, []byte(figures.Report(parts, b.machine(ctx), figures.Notes(string(old)))), 0o644)
+	if err := os.MkdirAll(filepath.Dir(page), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(page, []byte(figures.Report(parts, m, figures.Notes(string(old)))), 0o644); err != nil {
+		return err
+	}
+	return writeIndex(b.docs)
+}
+
+// writeIndex replaces performance.md in a folder by the index of the pages in performance/.
+func writeIndex(docs string) error {
+	files, err := filepath.Glob(filepath.Join(docs, "performance", "*.md"))
+	if err != nil {
+		return err
+	}
+	pages := map[string]string{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		pages[filepath.Base(f)] = string(text)
+	}
+	index, err := figures.Index(pages)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(docs, "performance.md"), []byte(index), 0o644)
 }

@@ -56,7 +56,7 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 // sides returns the sides of a part, and adds a note for sides that this binary or
 // machine does not support.
 func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
-	plain, err := b.profile(p.Name, "")
+	plain, err := b.profile(p.Name, "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,15 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	if strings.HasSuffix(p.Name, "bf16") {
 		return out, nil
 	}
+	if tiles() && figures.FourBits(p.Name) {
+		favor, err := b.profile(p.Name, "favor", `cpu: favor: "decode"`)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, side{name: figures.VappFavor, file: favor})
+	}
 	// The default for GGUF files is f16, which has the same size but is multiplied in f32.
-	int8, err := b.profile(p.Name, `cpu: activations: "int8", memory: kvCacheDtype: "bfloat16"`)
+	int8, err := b.profile(p.Name, "int8", `cpu: activations: "int8", memory: kvCacheDtype: "bfloat16"`)
 	if err != nil {
 		return nil, err
 	}
@@ -137,12 +144,9 @@ func (b bench) model(part string) string {
 	return filepath.Join(b.dir, "models", part+".gguf")
 }
 
-// profile writes vapp's profile of a part, with the line extra, and returns its file.
-func (b bench) profile(part, extra string) (string, error) {
-	name := part
-	if extra != "" {
-		name += "-int8"
-	}
+// profile writes vapp's profile of a part and a kind, with the line extra, and returns its file.
+func (b bench) profile(part, kind, extra string) (string, error) {
+	name := strings.TrimSuffix(part+"-"+kind, "-")
 	path := filepath.Join(b.dir, "profiles", name+".cue")
 	return path, os.WriteFile(path, fmt.Appendf(nil, `package profiles
 

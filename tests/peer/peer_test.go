@@ -93,6 +93,31 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// TestWriteIndex checks that the index is written from the pages, and that a page that is none of
+// these is named.
+func TestWriteIndex(t *testing.T) {
+	docs := t.TempDir()
+	if err := os.Mkdir(docs+"/performance", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	page := figures.Report(nil, figures.Place{CPU: "a processor"}, "")
+	if err := os.WriteFile(docs+"/performance/a.md", []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeIndex(docs); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(docs + "/performance.md"); err != nil || !strings.Contains(string(got), "[a processor](performance/a.md)") {
+		t.Errorf("%s, %v", got, err)
+	}
+	if err := os.WriteFile(docs+"/performance/b.md", []byte("# Else\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeIndex(docs); err == nil || !strings.Contains(err.Error(), "b.md") {
+		t.Errorf("another text: %v", err)
+	}
+}
+
 // TestTurnOrder checks that the two compared sides alternate in all rounds, and that the others
 // have three turns.
 func TestTurnOrder(t *testing.T) {
@@ -100,6 +125,9 @@ func TestTurnOrder(t *testing.T) {
 	pair := compared(sides)
 	if pair != [2]int{0, 3} || compared(sides[:3]) != [2]int{0, 1} {
 		t.Errorf("compared are %v, without int8 activations %v", pair, compared(sides[:3]))
+	}
+	if more := slices.Insert(slices.Clone(sides), 3, side{name: figures.VappFavor, file: "c"}); compared(more) != [2]int{0, 4} {
+		t.Errorf("with a side that favors decoding %v", compared(more))
 	}
 	if got, want := turnOrder(4, pair), []int{0, 3, 1, 2, 0, 3, 0, 3, 1, 2, 0, 3, 1, 2, 0, 3, 0, 3, 1, 2}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

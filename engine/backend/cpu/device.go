@@ -61,8 +61,11 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 }
 
 func (l layout) open(s backend.Settings, r backend.Reservation) (backend.Device, error) {
-	if have := kcpu.Variants(); !slices.Contains(have, l.variant) {
-		return nil, backend.Unsupported(name, "variant "+l.variant, fmt.Sprintf("the facts list it, but this machine has %v", have))
+	have := kcpu.Variants()
+	for _, v := range l.variants() {
+		if !slices.Contains(have, v) {
+			return nil, backend.Unsupported(name, "variant "+v, fmt.Sprintf("the facts list it, but this machine has %v", have))
+		}
 	}
 	d := &device{layout: l, r: r, timeOps: s.TimeOps}
 	if err := d.check(); err != nil {

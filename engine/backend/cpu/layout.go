@@ -17,8 +17,11 @@ const maxThreads = 1024
 // layout is the pure half.
 type layout struct {
 	variant, why string
-	int8         bool   // inputs are rounded to int8 for weights with integer kernels
-	attention    string // variant of the attention kernel; "": variant
+	have         []string // the machine's variants, the best first
+	forced       bool     // the variant is as set
+	favor        string   // Settings.Favor
+	int8         bool     // inputs are rounded to int8 for weights with integer kernels
+	attention    string   // variant of the attention kernel; "": variant
 	threads      int
 	share        float64 // of CPU time, left to other threads
 	unit         int64   // size of arenas is a multiple of it
@@ -31,6 +34,7 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	if len(have) == 0 {
 		have = []string{generic}
 	}
+	l.have, l.forced, l.favor = have, s.Variant != "", s.Favor
 	if s.Variant == "" {
 		l.variant, l.why = have[0], "the best of "+strings.Join(have, ", ")
 	}
@@ -48,6 +52,9 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 		return layout{}, backend.Unsupported(name, "activations "+s.Activations, "they are int8, or what the variant computes in")
 	}
 	l.int8 = s.Activations == backend.Int8Activations
+	if s.Favor != "" && s.Favor != backend.FavorDecode && s.Favor != backend.FavorPrefill {
+		return layout{}, backend.Unsupported(name, "favor "+s.Favor, "it is decode or prefill, or absent")
+	}
 	if s.Threads < 0 || s.Threads > maxThreads {
 		return layout{}, backend.Unsupported(name, fmt.Sprintf("%d threads", s.Threads), fmt.Sprintf("0 (one for each core) to %d", maxThreads))
 	}
@@ -60,21 +67,24 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	return l, nil
 }
 
-// Choices lists the variant, the activations, the threads, the CPU time left to other
-// threads, and the page size of the arenas.
+// Choices lists the variant, what is favored if the machine has a choice, the activations, the
+// threads, the CPU time left to other threads, and the page size of the arenas.
 func (l layout) Choices() []backend.Choice {
 	threads := "one for each core"
 	share := "threads rest after a step when others were waiting for a processor"
 	if l.share == 0 {
 		share = "threads never rest"
 	}
-	return []backend.Choice{
-		{Name: "variant", Value: l.variant, Why: l.why},
-		l.activations(),
-		{Name: "threads", Value: strconv.Itoa(l.threads), Why: threads},
-		{Name: "http share", Value: strconv.FormatFloat(l.share, 'g', -1, 64), Why: share},
-		l.huge,
+	out := []backend.Choice{{Name: "variant", Value: l.variant, Why: l.why}}
+	if c, ok := l.favorChoice(); ok {
+		out = append(out, c)
 	}
+	return append(out,
+		l.activations(),
+		backend.Choice{Name: "threads", Value: strconv.Itoa(l.threads), Why: threads},
+		backend.Choice{Name: "http share", Value: strconv.FormatFloat(l.share, 'g', -1, 64), Why: share},
+		l.huge,
+	)
 }
 
 // hugePages returns the page size of the arenas as a choice. How many bytes the system did
@@ -101,18 +111,13 @@ func (l layout) activations() backend.Choice {
 		c.Value, c.Why = "int8", "as set: 32 share a scale; with weights of other kernels than +int8 and +w8a8 what "+l.variant+" computes in"
 	case l.variant == amx:
 		c.Value = "bf16"
+		if v := l.linear(kernels.Q8_0); v != amx {
+			c.Why += "; with quantized weights what " + v + " does"
+		}
 	case l.variant == avx512bf16:
 		c.Value, c.Why = "bf16", c.Why+"; 15 bits, 32 to a scale, with weights whose blocks hold integers"
 	}
 	return c
-}
-
-// linear returns the variant of the kernels that multiply weights stored as f.
-func (l layout) linear(f kernels.Format) string {
-	if v, ok := kcpu.Int8(l.variant, f); ok && l.int8 {
-		return v
-	}
-	return l.variant
 }
 
 // KVFormats returns the formats that attention reads: half precision with the longer

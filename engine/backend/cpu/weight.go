@@ -36,6 +36,9 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if w.RoundInputs && (w.Experts > 0 || p.Format != kernels.I8 || w.Scaling == backend.PerGroup) {
 		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only single matrices of int8 with a scale for each output have them")
 	}
+	if err := l.checkFavor(w.Name, p.Format); err != nil {
+		return p, err
+	}
 	m := l.matrix(w, p.Format)
 	each, kernel, ok := m.Layout()
 	if !ok {

@@ -1,6 +1,5 @@
 /* linear.c: the table of Linear kernels. */
 #include "linear/int8/int8.h"
-#include "linear/int8/amx.h"
 #include "linear/w8a8/w8a8.h"
 
 static int known(int format) {
@@ -36,8 +35,6 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	case VAPP_INT8 + VAPP_AVX2: return vapp_linear_int8_avx2(format);
 	case VAPP_INT8 + VAPP_AVX512:
 	case VAPP_INT8 + VAPP_AVX512_BF16: return vapp_linear_int8_avx512(format);
-	case VAPP_INT8 + VAPP_AMX: return vapp_linear_int8_amx(format);
-	case VAPP_INT8 + VAPP_AMX_SOFT: return vapp_linear_int8_amx_soft(format);
 #endif
 	}
 	return NULL;

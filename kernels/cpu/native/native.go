@@ -4,7 +4,6 @@ package native
 
 /*
 #cgo LDFLAGS: -lm
-#include "linear/int8/amx.h"
 #include "linear/int8/int8.h"
 #include "linear/panel.h"
 #include "linear/w8a8/amx.h"
@@ -100,23 +99,22 @@ const (
 
 // Sizes of layouts; package cpu checks that its own are equal.
 const (
-	ScaleK           = C.SCALE_K
-	MXK              = C.MX_K
-	Panel            = C.PANEL
-	KBlock           = C.KBLOCK
-	TileRows         = C.TILE_ROWS
-	TileK            = C.TILE_K
-	TilesK           = C.KTILES
-	DecodeRows       = C.DECODE_ROWS
-	PairWorkBytes    = C.PAIR_WORK_BYTES
-	Group            = C.GROUP
-	Int8Tile         = C.INT8_TILE
-	XDwords          = C.X_DWORDS
-	Int8Block        = C.INT8_BLOCK
-	W8K              = C.W8_K
-	W8Tail           = C.W8_TAIL
-	W8Most           = C.W8_MOST
-	Int8AMXWorkBytes = C.INT8_AMX_WORK_BYTES
+	ScaleK        = C.SCALE_K
+	MXK           = C.MX_K
+	Panel         = C.PANEL
+	KBlock        = C.KBLOCK
+	TileRows      = C.TILE_ROWS
+	TileK         = C.TILE_K
+	TilesK        = C.KTILES
+	DecodeRows    = C.DECODE_ROWS
+	PairWorkBytes = C.PAIR_WORK_BYTES
+	Group         = C.GROUP
+	Int8Tile      = C.INT8_TILE
+	XDwords       = C.X_DWORDS
+	Int8Block     = C.INT8_BLOCK
+	W8K           = C.W8_K
+	W8Tail        = C.W8_TAIL
+	W8Most        = C.W8_MOST
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 
@@ -141,7 +139,7 @@ func StructSizes() (structs [24]int, stack, experts uintptr) {
 // permitted reports whether the system lets this process run a variant's kernels: AMX needs its
 // tile registers granted.
 func permitted(variant int) bool {
-	return variant != AMX && variant != Int8+AMX && variant != W8A8+AMX || isa.Tiles() == nil
+	return variant != AMX && variant != W8A8+AMX || isa.Tiles() == nil
 }
 
 // Kernel returns the address of an op's function, a vapp_fn; 0 if there is none that this

@@ -1,7 +1,7 @@
 // Package figures holds the results of a comparison with other engines: it parses the
 // output of each side's tools, stores it, and writes the report with the targets. It must not
 // run tools or import packages of vapp.
-// Start reading at Part in figures.go and Report in report.go.
+// Start reading at Part in figures.go, Report in report.go and Index in index.go.
 package figures
 
 import (
@@ -19,6 +19,7 @@ import (
 const (
 	Vapp      = "vapp"
 	VappInt8  = "vapp, int8 activations"
+	VappFavor = "vapp, favor decode" // cpu.favor: "decode", on machines with AMX
 	Llama     = "llama.cpp"
 	LlamaBest = "llama.cpp, tuned"
 	Torch     = "PyTorch"
@@ -49,6 +50,7 @@ const (
 	MedianTTFT  = "ttft median"
 	ITL         = "itl p99"
 	MedianITL   = "itl median"
+	Start       = "start" // seconds until the model is loaded
 	ServerPeak  = "server peak"
 	ServerShare = "server share" // percent of the CPU time at 64 streams
 	// The rate of 16 streams at the machine's limit, and the time until the last of them has

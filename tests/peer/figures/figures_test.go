@@ -2,6 +2,7 @@ package figures_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ const llamaBench = `[
  {"n_prompt": 32, "n_gen": 0, "avg_ts": 50.5}, {"n_prompt": 512, "n_gen": 0, "avg_ts": 150.25},
  {"n_prompt": 2048, "n_gen": 0, "avg_ts": 140}, {"n_prompt": 0, "n_gen": 128, "avg_ts": 12.5}]`
 
-const engine = `{"limits": {"read": 40e9, "f32": 200e9, "bf16": 400e9}, "matrix_rate": 200e9, "rows": [
+const engine = `{"load_seconds": 0.4, "limits": {"read": 40e9, "f32": 200e9, "bf16": 400e9}, "matrix_rate": 200e9, "rows": [
  {"streams": 1, "prompt": 512, "output": 1, "prefill": [100], "total": [99], "step_bytes": 2e9, "prompt_operations": 2e9, "steps": [
   {"kind": "prefill", "steps": 2, "ops": [{"op": "linear", "calls": 9, "us": 900, "share": 0.9, "threads": 1.5}, {"op": "all", "calls": 10, "us": 1000, "share": 1}]}]},
  {"streams": 1, "prompt": 1, "output": 128, "prefill": [9], "decode": [18], "total": [17], "step_bytes": 2e9, "prompt_operations": 2e9},
@@ -65,7 +66,7 @@ func TestRead(t *testing.T) {
 		{"batched", "loading\n{\"pl\": 8, \"speed\": 1}\n{\"pl\": 16, \"speed\": 66.5}\n", figures.ReadBatchedBench, figures.Values{figures.Sixteen: 66.5}},
 		{"engine", engine, engineOnly, figures.Values{
 			figures.Bandwidth: 40e9, figures.RateF32: 200e9, figures.RateBF16: 400e9, figures.Peak: 2000, figures.Planned: 3000, figures.Arenas: 0,
-			figures.Prefill512: 100, figures.PromptOps: 2e9, figures.MatrixLimit: 200, figures.Decode: 18, figures.DecodeLimit: 20, figures.Sixteen: 85,
+			figures.Start: 0.4, figures.Prefill512: 100, figures.PromptOps: 2e9, figures.MatrixLimit: 200, figures.Decode: 18, figures.DecodeLimit: 20, figures.Sixteen: 85,
 			figures.SixteenLimit: 16 * 192 / (2048*0.005 + 64*0.16), figures.FirstLimit: 10240, figures.Item + "kv": 300,
 		}},
 		{"serve", served, figures.ReadServe, figures.Values{figures.Served: 111.5, figures.TTFT: 2500, figures.MedianTTFT: 1500, figures.ITL: 90, figures.MedianITL: 60}},
@@ -187,7 +188,7 @@ func measured() figures.Parts {
 // TestReport compares the report of fixed figures with the golden file.
 func TestReport(t *testing.T) {
 	const path = "testdata/report.md"
-	m := figures.Place{Lines: []string{"a processor", "llama.cpp of a commit"}}
+	m := figures.Place{CPU: "a processor", Lines: []string{"2 cores", "llama.cpp of a commit"}}
 	got := figures.Report(measured(), m, "By hand: the first.\n\nAnd the last.")
 	goldentest.Compare(t, path, got)
 	if again := figures.Report(measured(), m, figures.Notes(got)); again != got {
@@ -197,6 +198,88 @@ func TestReport(t *testing.T) {
 	if strings.Contains(figures.Report(nil, m, ""), "has no AMX") || !strings.Contains(got, "has no AMX") {
 		t.Error("AMX is told where it is not, or the other way round")
 	}
+}
+
+// tiled is a comparison on a machine with AMX: a file of four bits with a side that favors decoding.
+func tiled() figures.Parts {
+	part := figures.Part{Name: "llama1b-q4_0", Runs: []figures.Run{
+		{Side: figures.Llama, Values: figures.Values{figures.Decode: 10}},
+		{Side: figures.Vapp, Values: figures.Values{figures.Decode: 14, figures.DecodeLimit: 20}},
+		{Side: figures.VappFavor, Values: figures.Values{figures.Decode: 15, figures.DecodeLimit: 20}},
+	}}
+	return figures.Parts{part.Name: part}
+}
+
+// TestTargets checks the targets that depend on the machine or on the limit of the run.
+func TestTargets(t *testing.T) {
+	plain, tiles := figures.Report(tiled(), figures.Place{}, ""), figures.Report(tiled(), figures.Place{AMX: true}, "")
+	far := measured() // a limit of 20 is 1.67 times the better llama.cpp of 12
+	bf16 := figures.Report(far, figures.Place{AMX: true}, "")
+	for _, c := range []struct{ what, page, want string }{
+		{"codes of four bits on a grid", tiles, "| Llama-3.2-1B Q4_0, decode, batch 1 | 14.0 | 10.0 | 10.0 | – | 70 % of 20.0 | 1.40x | ≥ 0.65 of the bandwidth<br>≥ 1.2x llama.cpp | yes, 0.70<br>yes, 1.40x |"},
+		{"exact codes by cpu.favor", tiles, "| Llama-3.2-1B Q4_0, decode, batch 1, favor decode | 15.0 | 10.0 | 10.0 | – | 75 % of 20.0 | 1.50x | ≥ 0.80 of the bandwidth<br>≥ 1.2x llama.cpp | **no**, 0.75<br>yes, 1.50x |"},
+		{"exact codes without AMX", plain, "≥ 0.80 of the bandwidth<br>≥ 1.2x llama.cpp | **no**, 0.70<br>yes, 1.40x |"},
+		{"prompts on tiles", bf16, "≥ 0.32 of the tile rate<br>≥ 10x llama.cpp<br>≥ 2x PyTorch | yes, 0.50<br>limit 1.90x, vapp 0.95x<br>**no**, 1.25x |"},
+		{"the sum", bf16, "multiples of a peer that the limit of this machine does not allow"},
+	} {
+		if !strings.Contains(c.page, c.want) {
+			t.Errorf("%s: no %q in\n%s", c.what, c.want, c.page)
+		}
+	}
+	if _, missed, _ := strings.Cut(bf16, "## Missed"); strings.Contains(missed[:strings.Index(missed, "## Why")], "bf16, prefill 512: ≥ 10x") {
+		t.Errorf("a multiple beyond the limit counts as missed:\n%s", missed)
+	}
+}
+
+// TestPageName checks the names of processors' pages.
+func TestPageName(t *testing.T) {
+	for _, c := range []struct{ model, family, number, want string }{
+		{"AMD EPYC", "25", "17", "amd-epyc-25-17.md"},
+		{"Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "6", "143", "intel-xeon-platinum-8481c-6-143.md"},
+		{"AMD Ryzen 9 7950X 16-Core Processor", "25", "97", "amd-ryzen-9-7950x-16-core-25-97.md"},
+		{"unknown", "unknown", "unknown", "unknown-unknown-unknown.md"},
+	} {
+		if got := figures.PageName(c.model, c.family, c.number); got != c.want {
+			t.Errorf("%s: %s, want %s", c.model, got, c.want)
+		}
+	}
+}
+
+// TestIndex checks the index of two machines' pages, and that other texts are refused by name.
+func TestIndex(t *testing.T) {
+	a := figures.Report(measured(), figures.Place{CPU: "a processor", Lines: []string{"2 cores"}}, "")
+	b := figures.Report(tiled(), figures.Place{CPU: "another", Lines: []string{"4 cores"}, AMX: true}, "")
+	got, err := figures.Index(map[string]string{"b.md": b, "a.md": a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goldentest.Compare(t, "testdata/index.md", got)
+	for _, bad := range []string{"", "# Performance\n", a[:len(a)/4], strings.Replace(a, "targets are met", "met", 1), strings.ReplaceAll(a, " | ", "")} {
+		if _, err := figures.Index(map[string]string{"c.md": bad}); err == nil || !strings.Contains(err.Error(), "c.md: ") {
+			t.Errorf("of a text of %d bytes: %v", len(bad), err)
+		}
+	}
+}
+
+// TestPages checks that docs/performance.md is the index of the pages in docs/performance.
+func TestPages(t *testing.T) {
+	files, err := filepath.Glob("../../../docs/performance/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("pages: %v, %v", files, err)
+	}
+	pages := map[string]string{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[filepath.Base(f)] = string(text)
+	}
+	got, err := figures.Index(pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goldentest.Compare(t, "../../../docs/performance.md", got)
 }
 
 // TestNotes checks that notes are kept, and that incomplete ones are not.

@@ -57,6 +57,7 @@ func ReadBatchedBench(out []byte) (Values, error) {
 // engineReport is the part of the output of vapp bench engine --json that is used.
 type engineReport struct {
 	Limits struct{ Read, F32, BF16, Int8 float64 }
+	Load   float64 `json:"load_seconds"`
 	Matrix float64 `json:"matrix_rate"`
 	Rows   []engineRow
 	Memory struct {
@@ -100,6 +101,9 @@ func ReadEngine(out []byte, rate float64) (v Values, steps []Step, err error) {
 		rate = max(rate, r.Limits.Int8)
 	}
 	v = Values{Bandwidth: r.Limits.Read, RateF32: r.Limits.F32, RateBF16: r.Limits.BF16}
+	if r.Load > 0 {
+		v[Start] = r.Load
+	}
 	v[Arenas] = float64(r.Memory.Taken - r.Memory.Arenas)
 	for _, x := range r.Rows {
 		if len(x.Prefill) != 1 || len(x.Total) != 1 || x.StepBytes <= 0 || x.PromptOperations <= 0 {

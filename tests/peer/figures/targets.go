@@ -1,21 +1,28 @@
 package figures
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // file is a model file that all sides run.
 type file struct {
 	part, label string
-	bf16, big   bool
+	bits        int // of a weight's code
+	big         bool
 }
+
+// bf16 reports whether the weights are bf16.
+func (f file) bf16() bool { return f.bits == 16 }
 
 // files lists the parts of model files in the order of the report.
 var files = []file{
-	{"llama1b-bf16", "Llama-3.2-1B bf16", true, true},
-	{"llama1b-q8_0", "Llama-3.2-1B Q8_0", false, true},
-	{"llama1b-q4_0", "Llama-3.2-1B Q4_0", false, true},
-	{"llama1b-q4_k_m", "Llama-3.2-1B Q4_K_M", false, true},
-	{"smollm2-bf16", "SmolLM2-135M bf16", true, false},
-	{"smollm2-q4_1", "SmolLM2-135M Q4_1", false, false},
+	{"llama1b-bf16", "Llama-3.2-1B bf16", 16, true},
+	{"llama1b-q8_0", "Llama-3.2-1B Q8_0", 8, true},
+	{"llama1b-q4_0", "Llama-3.2-1B Q4_0", 4, true},
+	{"llama1b-q4_k_m", "Llama-3.2-1B Q4_K_M", 4, true},
+	{"smollm2-bf16", "SmolLM2-135M bf16", 16, false},
+	{"smollm2-q4_1", "SmolLM2-135M Q4_1", 4, false},
 }
 
 // Streams is the part that measures the CPU time of the server apart from the model.
@@ -30,6 +37,11 @@ func Names() []string {
 	return append(out, Streams)
 }
 
+// FourBits reports whether a part is a file of four bits, whose kernels on AMX cpu.favor selects.
+func FourBits(part string) bool {
+	return slices.ContainsFunc(files, func(f file) bool { return f.part == part && f.bits == 4 })
+}
+
 // target is a bound for a figure.
 type target struct {
 	text   string  // in the table
@@ -39,11 +51,25 @@ type target struct {
 	most   bool    // the bound is a maximum
 	form   string  // the format of got and bound
 	spread string  // the range of got; "": there is one measurement
+	limit  float64 // what got would be at the machine's limit; 0: unknown
 }
 
 func (t target) measured() bool { return t.got != 0 }
 
 func (t target) met() bool { return t.measured() && (t.got >= t.bound) != t.most || t.got == t.bound }
+
+// beyond reports whether a target that is not met cannot be met at the machine's limit either.
+func (t target) beyond() bool {
+	if !t.measured() || t.met() || t.limit == 0 {
+		return false
+	}
+	most := t
+	most.got = t.limit
+	return !most.met()
+}
+
+// atLimit returns the value at the machine's limit as text.
+func (t target) atLimit() string { return fmt.Sprintf(t.form, t.limit) }
 
 func (t target) String() string {
 	return fmt.Sprintf(t.form, t.got) + t.spread
@@ -86,44 +112,51 @@ func faster(n float64, whom string, times, mine Stat) target {
 	return t
 }
 
-// decodeTargets returns the targets of decoding at batch size 1.
-func (f file) decodeTargets(p Part, side string) []target {
+// decodeTargets returns the targets of decoding at batch size 1. Codes of four bits are exact
+// without AMX and with cpu.favor "decode"; AMX rounds them to a grid otherwise.
+func (f file) decodeTargets(p Part, side string, amx bool) []target {
 	mine, best := p.Stat(side, Decode), p.ratioToBest(side, Llama, LlamaBest)
-	share := p.share(side, Decode, DecodeLimit)
-	switch {
-	case f.big && f.bf16:
-		peers := p.ratioToBest(side, Llama, LlamaBest, Torch)
-		return []target{ofLimit(share, 0.90, "bandwidth"), faster(1.2, "llama.cpp", p.RatioTo(side, Llama), mine), faster(1.1, "the best peer", peers, mine)}
-	case f.big:
-		return []target{ofLimit(share, 0.85, "bandwidth"), faster(1.3, "llama.cpp", best, mine)}
-	case f.bf16:
-		return []target{faster(1.5, "llama.cpp", best, mine)}
-	default:
-		return []target{faster(1.3, "llama.cpp", best, mine)}
+	if !f.big {
+		return []target{faster(1, "llama.cpp", best, mine)}
 	}
+	bound := map[int]float64{16: 0.90, 8: 0.85, 4: 0.80}[f.bits]
+	if f.bits == 4 && amx && side == Vapp {
+		bound = 0.65
+	}
+	return []target{ofLimit(p.share(side, Decode, DecodeLimit), bound, "bandwidth"), faster(1.2, "llama.cpp", best, mine)}
 }
 
-// prefillTargets returns the targets of prefill, which only the large model has.
-func (f file) prefillTargets(p Part, side, key string) []target {
+// prefillTargets returns the targets of prefill.
+func (f file) prefillTargets(p Part, side, key string, amx bool) []target {
 	mine, best := p.Stat(side, key), p.best(key, Llama, LlamaBest)
 	switch {
-	case f.big && f.bf16:
-		return []target{
-			ofLimit(p.share(side, key, MatrixLimit), 0.45, "matrix rate"), times(10, "llama.cpp", mine, best),
-			times(2, "PyTorch", mine, p.Stat(Torch, key)),
+	case !f.big:
+		return []target{times(1, "llama.cpp", mine, best)}
+	case f.bf16():
+		share := ofLimit(p.share(side, key, MatrixLimit), 0.45, "matrix rate")
+		if amx {
+			share = ofLimit(p.share(side, key, MatrixLimit), 0.32, "tile rate")
 		}
-	case f.big:
-		return []target{times(3.5, "llama.cpp", mine, best)}
+		return []target{share, times(10, "llama.cpp", mine, best), times(2, "PyTorch", mine, p.Stat(Torch, key))}
 	}
-	return nil
+	return []target{times(3.5, "llama.cpp", mine, best)}
+}
+
+// sixteenTargets returns the target of 16 streams without HTTP: a share of reading or multiplying,
+// whichever takes longer.
+func (f file) sixteenTargets(p Part, side string) []target {
+	if !f.big {
+		return []target{times(1, "llama.cpp", p.Stat(side, Sixteen), p.best(Sixteen, Llama, LlamaBest))}
+	}
+	return []target{ofLimit(p.share(side, Sixteen, SixteenLimit), 0.60, "limit")}
 }
 
 func (f file) serveTargets(p Part, side string) []target {
-	if !f.big {
-		return nil
-	}
 	n := 3.0
-	if f.bf16 {
+	switch {
+	case !f.big:
+		n = 1
+	case f.bf16():
 		n = 6
 	}
 	return []target{times(n, "llama-server", p.Stat(side, Served), p.best(Served, Llama, LlamaBest))}
@@ -141,6 +174,11 @@ func (f file) memoryTargets(p Part, side string) []target {
 		atMost("≤ the plan", ratio(mine, p.Stat(side, Planned).Median), 1, "%.2f of it"),
 		atMost("≤ 1.05 of llama.cpp's", ratio(mine, p.Stat(Llama, Peak).Median), 1.05, "%.2f of it"),
 	}
+}
+
+// startTargets returns the target of a start with the file in the page cache.
+func startTargets(p Part, side string) []target {
+	return []target{atMost("≤ 0.5 s", p.Stat(side, Start).Median, 0.5, "%.2f s")}
 }
 
 func streamTargets(p Part) []target {

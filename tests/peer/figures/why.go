@@ -26,19 +26,16 @@ func writeWhy(b *strings.Builder, rows []row) {
 // missed returns the targets that were measured and not met, each with its value at the
 // machine's limit.
 func (r row) missed() (texts []string) {
-	limit := r.part.Stat(r.side, r.limitKey).Median
 	for _, t := range r.targets {
 		if !t.measured() || t.met() {
 			continue
 		}
 		text := fmt.Sprintf("%s, it is %s", t.text, t)
-		if limit > 0 && t.peer > 0 {
-			most := t
-			most.got = limit / t.peer
-			text += fmt.Sprintf(" and at the limit %s", most)
-			if !most.met() {
-				text += ", out of reach on this machine"
-			}
+		if t.limit > 0 {
+			text += " and at the limit " + t.atLimit()
+		}
+		if t.beyond() {
+			text += ", out of reach on this machine"
 		}
 		texts = append(texts, text)
 	}

@@ -1,12 +1,6 @@
 /* avx512_amd64.c: Linear on int8 activations with AVX-512 VNNI. A CPU with AVX-512 but without
  * VNNI uses the code of AVX2, which gives the same bits. */
 #include "vnni.h"
-#include "amx.h"
-
-const uint8_t *vapp_int8_unpack(int32_t format, const uint8_t *panel, int64_t g0, int64_t g1, uint8_t *to) {
-	const int8_step s = {.panel = panel, .g0 = g0, .g1 = g1};
-	return unpack_codes(format, &s, to);
-}
 
 const vapp_linear_kernel *vapp_linear_int8_avx512(int format) {
 	if (!int8_format(format)) return NULL;

@@ -1,0 +1,81 @@
+package plan_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
+	"vapp.dev/engine/backend/devices"
+	"vapp.dev/schema"
+)
+
+// onCPU returns the inputs of a model on a machine of the catalogue without a GPU.
+func onCPU(t *testing.T, fields, machine string) plan.Inputs {
+	t.Helper()
+	i := on(t, "openai/gpt-oss-20b", "memory: kvCache: \"1GiB\"\n\t"+fields, machine)
+	d, err := devices.Find(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.Opener, i.Facts = cpu.Opener{}, d.Facts("cpu")
+	return i
+}
+
+// TestFavor: the plan has the kernel of each format that cpu.favor selects, the other one, and their
+// rates; measured ones where there are.
+func TestFavor(t *testing.T) {
+	const tiles, vectors = "linear.amx.mxfp4", "linear.avx512bf16.mxfp4"
+	for fields, want := range map[string][]string{
+		"":                       {"takes " + vectors + " (auto, decode)", "not " + tiles + " (prefill)", `"favor": "",`},
+		`cpu: favor: "decode"`:   {"takes " + vectors + " (auto, decode)", "not " + tiles + " (prefill)", `"favor": "decode"`},
+		`cpu: favor: "prefill"`:  {"takes " + tiles + " (prefill)", "not " + vectors + " (auto, decode)", `"favor": "prefill"`},
+		`cpu: variant: "avx512"`: {`"favored": []`},
+	} {
+		i := onCPU(t, fields, "cpu-16c-64g-amx")
+		i.Rates = func(kernel string) (backend.KernelRate, bool) {
+			return backend.KernelRate{Decode: 0.5, Prefill: 0.25, Basis: "measured"}, kernel == tiles
+		}
+		p := made(t, i)
+		var text, json bytes.Buffer
+		if err := errors.Join(p.TextAs(&text, plan.Form{Verbose: true}), p.JSON(&json)); err != nil {
+			t.Fatal(err)
+		}
+		both := strings.Join(strings.Fields(text.String()+json.String()), " ")
+		for _, s := range want {
+			if !strings.Contains(both, s) {
+				t.Errorf("%q: the plan does not have %q:\n%s", fields, s, &text)
+			}
+		}
+		rates := strings.Contains(both, "decodes at 0.50 of the bandwidth, prompts at 0.25 of the matrix rate, measured") && strings.Contains(both, vectors+" (auto, decode): its rate was not measured")
+		if rates != (len(want) > 1) {
+			t.Errorf("%q: rates are in the plan: %v\n%s", fields, rates, &text)
+		}
+	}
+}
+
+// TestFavorWithoutEffect: where the machine has one kernel a format, the plan says that a favor
+// changes nothing. A forced variant without such a kernel is refused, with format, variant and the
+// field's position.
+func TestFavorWithoutEffect(t *testing.T) {
+	p := made(t, onCPU(t, `cpu: favor: "decode"`, "cpu-16c-64g"))
+	if all := strings.Join(p.Warnings, "\n"); !strings.Contains(all, `cpu.favor: for this model's weights the machine has one kernel a format, so that "decode" changes nothing`) {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+	if p := made(t, onCPU(t, `cpu: favor: "decode"`, "cpu-16c-64g-amx")); strings.Contains(strings.Join(p.Warnings, "\n"), "cpu.favor") {
+		t.Errorf("with a choice: warnings %q", p.Warnings)
+	}
+	for fields, want := range map[string]string{
+		`cpu: {variant: "avx512", favor: "prefill"}`: `(mxfp4) with favor "prefill" and variant avx512 as set`,
+		`cpu: {variant: "amx", favor: "decode"}`:     `(mxfp4) with favor "decode" and variant amx as set`,
+	} {
+		_, err := plan.Make(onCPU(t, fields, "cpu-16c-64g-amx"))
+		var placed *schema.Error
+		if !errors.As(err, &placed) || !strings.Contains(err.Error(), "family.cue:7:") || !strings.Contains(err.Error(), "cpu.favor: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", fields, err)
+		}
+	}
+}
