@@ -13,6 +13,7 @@ package native
 #include "shared/kernels.h"
 #include "shared/linear.h"
 #include "shared/quantize.h"
+#include "shared/tiles_count.h"
 #include "sizes.h"
 
 static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
@@ -38,6 +39,7 @@ static void vapp_linear_row_call(const vapp_linear_kernel *k, const void *w, int
 import "C"
 
 import (
+	"runtime"
 	"unsafe"
 
 	"vapp.dev/kernels/cpu/isa"
@@ -185,12 +187,42 @@ func QuantizeE4M3(x []float32, dst []byte) float32 {
 	return float32(C.vapp_quantize_e4m3(floats(x), C.int64_t(len(x)), (*C.uint8_t)(&dst[0])))
 }
 
-// W8A8SoftCounts returns how many tiles the W8A8 kernel with tiles in memory loaded and
-// multiplied on this thread since the last call.
-func W8A8SoftCounts() (loads, products int64) {
-	var l, p C.int64_t
-	C.vapp_w8a8_soft_counts(&l, &p)
-	return int64(l), int64(p)
+// Levels is bytes of whole cache lines, by where the line was: the modelled first cache (48
+// KiB), the second (2 MiB), or beyond.
+type Levels struct{ L1, L2, Beyond int64 }
+
+// TileCounts is what kernels on tiles in memory did; see shared/tiles_count.h.
+type TileCounts struct {
+	Loads, Products, Stores int64  // tiles
+	Unpacks                 int64  // instructions that unpack or convert weights
+	Tile, Vector, Store     Levels // loads of tiles, reads of vectors, stores of both
+	Fetch, FetchNear        Levels // lines prefetched to the second cache, and to the first
+	Streamed                int64  // bytes stored past the caches
+}
+
+// Beyond returns the bytes that came from beyond the second cache.
+func (c TileCounts) Beyond() int64 {
+	return c.Tile.Beyond + c.Vector.Beyond + c.Store.Beyond + c.Fetch.Beyond + c.FetchNear.Beyond
+}
+
+// CountTiles returns what kernels on tiles in memory do while f runs, on f's thread, starting
+// with empty caches.
+func CountTiles(f func()) TileCounts {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if C.vapp_count_tiles() == 0 {
+		panic("native: no memory to count tiles")
+	}
+	f()
+	var c C.vapp_tile_counts
+	C.vapp_counted_tiles(&c)
+	levels := func(by int) Levels {
+		b := c.bytes[by]
+		return Levels{int64(b[0]), int64(b[1]), int64(b[2])}
+	}
+	return TileCounts{Loads: int64(c.loads), Products: int64(c.products), Stores: int64(c.stores), Unpacks: int64(c.unpacks),
+		Tile: levels(C.VAPP_BY_TILE), Vector: levels(C.VAPP_BY_VECTOR), Store: levels(C.VAPP_BY_STORE),
+		Fetch: levels(C.VAPP_BY_FETCH), FetchNear: levels(C.VAPP_BY_FETCH_NEAR), Streamed: int64(c.streamed)}
 }
 
 // Linear is a kernel of Linear for one variant and one format. The zero Linear has none.
