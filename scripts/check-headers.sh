@@ -23,7 +23,7 @@ targets() {
 	activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic avx2 avx512 ;;
 	shared/vec.h | shared/act.h) echo generic avx2 avx512 avx512bf16 amx ;;
 	shared/experts.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
-	shared/tiles.h | linear/amx_body.h | linear/int8/amx_body.h | linear/w8a8/amx_body.h) echo x86 soft ;;
+	shared/tiles.h | linear/amx_bf16.h | linear/amx_body.h | linear/int8/amx_body.h | linear/w8a8/amx_body.h) echo x86 soft ;;
 	shared/target_end.h) echo avx2 avx512 avx512bf16 amx ;; # it ends a target that another header began
 	shared/target_*.h | linear/target_*.h) echo x86 ;;
 	linear/blocks.h | linear/panel.h) echo generic ;;

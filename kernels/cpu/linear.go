@@ -43,6 +43,9 @@ var (
 	_ [native.KBlock]struct{}                = [kBlock]struct{}{}
 	_ [native.TileRows]struct{}              = [amxRows]struct{}{}
 	_ [native.TileK]struct{}                 = [amxK]struct{}{}
+	_ [native.BF16Pairs]struct{}             = [amxPairs]struct{}{}
+	_ [native.BF16StepTiles]struct{}         = [amxStepTiles]struct{}{}
+	_ [native.BF16Group]struct{}             = [amxGroup]struct{}{}
 	_ [native.DecodeRows]struct{}            = [decodeRows]struct{}{}
 	_ [native.PairWorkBytes]struct{}         = [pairWorkBytes]struct{}{}
 	_ [native.TilesK * native.TileK]struct{} = [amxBlock]struct{}{}

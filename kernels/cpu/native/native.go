@@ -109,6 +109,9 @@ const (
 	TileRows         = C.TILE_ROWS
 	TileK            = C.TILE_K
 	TilesK           = C.KTILES
+	BF16Pairs        = C.BF16_PAIRS
+	BF16StepTiles    = C.BF16_STEP_TILES
+	BF16Group        = C.BF16_GROUP
 	DecodeRows       = C.DECODE_ROWS
 	PairWorkBytes    = C.PAIR_WORK_BYTES
 	Group            = C.GROUP

@@ -1,6 +1,6 @@
-/* amx_body.h: Linear with AMX tiles: bf16 operands, float sums.
+/* amx_body.h: Linear with AMX tiles for weights that are unpacked: bf16 operands, float sums.
  *
- * x and quantized weights are rounded to bf16, to nearest even. 8-bit floats with one scale for
+ * x and weights are rounded to bf16, to nearest even. 8-bit floats with one scale for
  * each output are multiplied without their scales, and the sums are scaled. A tile of sums
  * takes 32 k at a time, in the order of k and alike for every row, so a row's bits do not
  * depend on other rows. The bias is added last.
@@ -80,20 +80,11 @@ FN static void unpack(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n
 	}
 }
 
-/* pairs_of returns k tiles from k0 on as [16·n][32][2] bf16, in place or unpacked, and sets n
- * to their number. If the end of a BF16 panel is less than a tile, it is copied and padded with
- * zeros. */
+/* pairs_of returns k tiles from k0 on as [16·n][32][2] bf16 and sets n to their number. */
 FN static const uint16_t *pairs_of(const vapp_linear *a, int64_t panel, int64_t k0, int64_t *n, workspace *w) {
-	const uint8_t *p = panel_at(a, panel) + panel_k(a->format, k0);
 	int64_t left = a->in - k0;
 	*n = left < TILE_K ? 1 : left / TILE_K < KTILES ? left / TILE_K : KTILES;
-	if (a->format != VAPP_BF16) {
-		unpack(a, panel, k0, *n * TILE_K, w);
-		return w->pairs;
-	}
-	if (left >= TILE_K) return (const uint16_t *)p;
-	memset(w->pairs, 0, TILE_K * PANEL * sizeof *w->pairs);
-	memcpy(w->pairs, p, panel_k(VAPP_BF16, left));
+	unpack(a, panel, k0, *n * TILE_K, w);
 	return w->pairs;
 }
 
