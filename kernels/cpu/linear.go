@@ -60,6 +60,12 @@ var (
 	_ [native.W8Most]struct{} = [w8Most]struct{}{}
 
 	_ [native.Int8AMXWorkBytes]struct{} = [int8AMXWorkBytes]struct{}{}
+
+	_ [native.QuantWorkBytes]struct{} = [quantWorkBytes]struct{}{}
+	_ [native.QuantChunk]struct{}     = [quantChunk]struct{}{}
+	_ [native.QuantSpan]struct{}      = [quantSpan]struct{}{}
+	_ [native.QuantPanels]struct{}    = [quantPanels]struct{}{}
+	_ [native.QuantFew]struct{}       = [quantFew]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory, for tests on machines without tiles.
@@ -72,6 +78,9 @@ var variantNumbers = map[string]int{
 	"avx512bf16": native.AVX512BF16,
 	"amx":        native.AMX,
 	SoftAMX:      native.AMXSoft,
+
+	"amx" + outsideSuffix:   native.AMXOutside,
+	SoftAMX + outsideSuffix: native.AMXOutsideSoft,
 
 	"generic" + int8Suffix:    native.Int8 + native.Generic,
 	"avx2" + int8Suffix:       native.Int8 + native.AVX2,
@@ -127,6 +136,12 @@ func (k LinearKernel) matrix(rows, cols int) Matrix {
 func softTiles(f kernels.Format) (LinearKernel, bool) {
 	k, ok := native.LinearFor(native.AMXSoft, int(f))
 	return LinearKernel{c: k, variant: "amx", format: f}, ok
+}
+
+// softOutside is softTiles for the second definition.
+func softOutside(f kernels.Format) (LinearKernel, bool) {
+	k, ok := native.LinearFor(native.AMXOutsideSoft, int(f))
+	return LinearKernel{c: k, variant: "amx" + outsideSuffix, format: f}, ok
 }
 
 // LinearArgs is the operands of one Linear. Shared and Work have at least the bytes of

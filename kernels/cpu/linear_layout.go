@@ -43,6 +43,9 @@ func SupportedFormats(variant string) []kernels.Format {
 	if base, ok := strings.CutSuffix(variant, w8a8Suffix); ok && slices.Contains(linearVariants, base) {
 		return []kernels.Format{kernels.I8}
 	}
+	if variant == "amx"+outsideSuffix {
+		return slices.Clone(outsideFormats)
+	}
 	if !slices.Contains(linearVariants, variant) {
 		return nil
 	}
@@ -177,17 +180,16 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 	if planes := integers(variant, f); planes > 0 {
 		return integerWorkspace(variant, planes, maxRows, in)
 	}
+	if ok, outside := tiled(variant, f); ok {
+		return tiledWorkspace(outside, maxRows, in)
+	}
 	perThread = kBlock * panelRows * 4
 	switch {
 	case strings.HasSuffix(variant, w8a8Suffix):
 		shared, perThread = w8Workspace(variant, maxRows, in)
-	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
+	case variant == "amx" && f == kernels.BF16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
-		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2
-		if f == kernels.BF16 {
-			return shared, amxBF16Work(tiles, in, out, threads)
-		}
-		perThread += amxBlock*panelRows*2 + tiles*amxRows*panelRows*4
+		return tiles * amxRows * roundUp(int64(in), amxK) * 2, amxBF16Work(tiles, in, out, threads)
 	case asPairs(variant, f):
 		shared = roundUp(roundUp(int64(maxRows), tileRows(variant))*pairBytes(in), 64)
 		perThread = pairWorkBytes + decodeRows*pairBytes(in)

@@ -4,6 +4,7 @@ package native
 
 /*
 #cgo LDFLAGS: -lm
+#include "linear/amx_quant.h"
 #include "linear/int8/amx.h"
 #include "linear/int8/int8.h"
 #include "linear/panel.h"
@@ -68,8 +69,12 @@ const (
 	AVX512BF16 = C.VAPP_AVX512_BF16
 	AMX        = C.VAPP_AMX
 	AMXSoft    = C.VAPP_AMX_SOFT
-	Int8       = C.VAPP_INT8
-	W8A8       = C.VAPP_W8A8
+
+	AMXOutside     = C.VAPP_AMX_OUTSIDE
+	AMXOutsideSoft = C.VAPP_AMX_OUTSIDE_SOFT
+
+	Int8 = C.VAPP_INT8
+	W8A8 = C.VAPP_W8A8
 )
 
 // Numbers of formats and scales; package cpu checks that its own are equal.
@@ -122,6 +127,11 @@ const (
 	W8Tail           = C.W8_TAIL
 	W8Most           = C.W8_MOST
 	Int8AMXWorkBytes = C.INT8_AMX_WORK_BYTES
+	QuantWorkBytes   = C.sizeof_quant_work
+	QuantChunk       = C.QUANT_CHUNK
+	QuantSpan        = C.QUANT_SPAN
+	QuantPanels      = C.QUANT_PANELS
+	QuantFew         = C.QUANT_FEW
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 
@@ -146,7 +156,7 @@ func StructSizes() (structs [24]int, stack, experts uintptr) {
 // permitted reports whether the system lets this process run a variant's kernels: AMX needs its
 // tile registers granted.
 func permitted(variant int) bool {
-	return variant != AMX && variant != Int8+AMX && variant != W8A8+AMX || isa.Tiles() == nil
+	return variant != AMX && variant != AMXOutside && variant != Int8+AMX && variant != W8A8+AMX || isa.Tiles() == nil
 }
 
 // Kernel returns the address of an op's function, a vapp_fn; 0 if there is none that this
