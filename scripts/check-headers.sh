@@ -22,16 +22,16 @@ targets() {
 	attention/*.h) echo generic avx2 avx512 avx512bf16 amx amx_soft ;;
 	activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic avx2 avx512 ;;
 	shared/vec.h | shared/act.h) echo generic avx2 avx512 avx512bf16 amx ;;
-	shared/experts.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | sizes.h) echo generic ;;
-	shared/tiles.h | linear/amx_body.h | linear/w8a8/amx_body.h) echo x86 soft ;;
+	shared/experts.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
+	shared/tiles.h | linear/amx_bf16.h | linear/amx_quant_tiles.h | linear/w8a8/amx_body.h) echo x86 soft ;;
 	shared/target_end.h) echo avx2 avx512 avx512bf16 amx ;; # it ends a target that another header began
 	shared/target_*.h | linear/target_*.h) echo x86 ;;
-	linear/blocks.h | linear/panel.h) echo generic ;;
+	linear/amx_quant.h | linear/blocks.h | linear/panel.h) echo generic ;;
 	linear/vec256.h) echo linear_avx2 ;;
 	linear/vec512.h) echo linear_avx512 linear_avx512bf16 ;;
 	linear/body.h) echo linear_avx2 linear_avx512 ;;
 	linear/unpack.h) echo linear_avx2 linear_avx512 linear_avx512bf16 ;;
-	linear/pairs.h) echo linear_avx512bf16 ;;
+	linear/amx_quant_unpack.h | linear/pairs.h) echo linear_avx512bf16 ;;
 	linear/int8/body.h | linear/w8a8/amx.h | linear/w8a8/w8a8.h) echo generic ;;
 	linear/int8/int8.h) echo generic planes2 ;;
 	linear/int8/vnni.h) echo x86 planes2 ;;

@@ -72,6 +72,9 @@ func (m Matrix) Tile() (rows int, bytes int64) {
 		tile, row := integerTile(planes, m.Cols)
 		return int(tile), roundUp(tile*row, 64)
 	}
+	if ok, outside := tiled(m.Variant, m.Format); ok {
+		return amxRows, tiledRows(outside, m.Cols)
+	}
 	switch {
 	case m.Variant == "generic":
 		return 1, 0

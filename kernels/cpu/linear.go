@@ -43,6 +43,9 @@ var (
 	_ [native.KBlock]struct{}                = [kBlock]struct{}{}
 	_ [native.TileRows]struct{}              = [amxRows]struct{}{}
 	_ [native.TileK]struct{}                 = [amxK]struct{}{}
+	_ [native.BF16Pairs]struct{}             = [amxPairs]struct{}{}
+	_ [native.BF16StepTiles]struct{}         = [amxStepTiles]struct{}{}
+	_ [native.BF16Group]struct{}             = [amxGroup]struct{}{}
 	_ [native.DecodeRows]struct{}            = [decodeRows]struct{}{}
 	_ [native.PairWorkBytes]struct{}         = [pairWorkBytes]struct{}{}
 	_ [native.TilesK * native.TileK]struct{} = [amxBlock]struct{}{}
@@ -55,6 +58,12 @@ var (
 	_ [native.W8K]struct{}    = [w8K]struct{}{}
 	_ [native.W8Tail]struct{} = [w8Tail]struct{}{}
 	_ [native.W8Most]struct{} = [w8Most]struct{}{}
+
+	_ [native.QuantWorkBytes]struct{} = [quantWorkBytes]struct{}{}
+	_ [native.QuantChunk]struct{}     = [quantChunk]struct{}{}
+	_ [native.QuantSpan]struct{}      = [quantSpan]struct{}{}
+	_ [native.QuantPanels]struct{}    = [quantPanels]struct{}{}
+	_ [native.QuantFew]struct{}       = [quantFew]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory, for tests on machines without tiles.
@@ -67,6 +76,9 @@ var variantNumbers = map[string]int{
 	"avx512bf16": native.AVX512BF16,
 	"amx":        native.AMX,
 	SoftAMX:      native.AMXSoft,
+
+	"amx" + outsideSuffix:   native.AMXOutside,
+	SoftAMX + outsideSuffix: native.AMXOutsideSoft,
 
 	"generic" + int8Suffix:    native.Int8 + native.Generic,
 	"avx2" + int8Suffix:       native.Int8 + native.AVX2,
@@ -120,6 +132,12 @@ func (k LinearKernel) matrix(rows, cols int) Matrix {
 func softTiles(f kernels.Format) (LinearKernel, bool) {
 	k, ok := native.LinearFor(native.AMXSoft, int(f))
 	return LinearKernel{c: k, variant: "amx", format: f}, ok
+}
+
+// softOutside is softTiles for the second definition.
+func softOutside(f kernels.Format) (LinearKernel, bool) {
+	k, ok := native.LinearFor(native.AMXOutsideSoft, int(f))
+	return LinearKernel{c: k, variant: "amx" + outsideSuffix, format: f}, ok
 }
 
 // LinearArgs is the operands of one Linear. Shared and Work have at least the bytes of

@@ -14,14 +14,22 @@ const (
 	amxRows    = 16  // rows of x in a tile of AMX
 	amxK       = 32  // inputs in a tile of AMX
 	amxBlock   = 256 // inputs in a block of AMX
+	amxPairs   = 8   // BF16 on AMX: the most pairs of row tiles in a chunk
+	amxGroup   = 32  // BF16 on AMX: panels whose sums outlive a step of inputs
 	decodeRows = 4   // the most rows of x that AVX512-BF16 multiplies without preparing them
 	pairRun    = 512 // inputs that AVX512-BF16 unpacks at once
+
+	// BF16 on AMX: the most tiles of inputs, times pairs of row tiles, in a step.
+	amxStepTiles = 640
 
 	// pairWorkBytes has tables, pairs, and scales and minima of each group.
 	pairWorkBytes = 384 + pairRun*panelRows*2 + 2*pairRun/16*panelRows*4
 	scaleK        = 128 // inputs that share a scale of an 8-bit float
 	mxK           = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
 )
+
+// TilesRows is the most rows that read a weight in BF16 once on AMX.
+const TilesRows = amxPairs * 2 * amxRows
 
 // The variants of Linear, the simplest first.
 var linearVariants = []string{"generic", "avx2", "avx512", "avx512bf16", "amx"}
@@ -34,6 +42,9 @@ func SupportedFormats(variant string) []kernels.Format {
 	}
 	if base, ok := strings.CutSuffix(variant, w8a8Suffix); ok && slices.Contains(linearVariants, base) {
 		return []kernels.Format{kernels.I8}
+	}
+	if variant == "amx"+outsideSuffix {
+		return slices.Clone(outsideFormats)
 	}
 	if !slices.Contains(linearVariants, variant) {
 		return nil
@@ -169,14 +180,16 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 	if planes := integers(variant, f); planes > 0 {
 		return integerWorkspace(planes, maxRows, in)
 	}
+	if ok, outside := tiled(variant, f); ok {
+		return tiledWorkspace(outside, maxRows, in)
+	}
 	perThread = kBlock * panelRows * 4
 	switch {
 	case strings.HasSuffix(variant, w8a8Suffix):
 		shared, perThread = w8Workspace(variant, maxRows, in)
-	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
+	case variant == "amx" && f == kernels.BF16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
-		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2
-		perThread += amxBlock*panelRows*2 + tiles*amxRows*panelRows*4
+		return tiles * amxRows * roundUp(int64(in), amxK) * 2, amxBF16Work(tiles, in, out, threads)
 	case asPairs(variant, f):
 		shared = roundUp(roundUp(int64(maxRows), tileRows(variant))*pairBytes(in), 64)
 		perThread = pairWorkBytes + decodeRows*pairBytes(in)
@@ -185,6 +198,18 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 		shared = roundUp(roundUp(int64(maxRows), tile)*int64(in)*4, 64)
 	}
 	return shared, perThread
+}
+
+// amxBF16Work returns the bytes that a thread needs to multiply BF16 on AMX: a padded tile of
+// inputs and the sums of a chunk's pairs of row tiles, for each panel whose sums outlive a step.
+func amxBF16Work(tiles int64, in, out, threads int) int64 {
+	pairs := (tiles + 1) / 2
+	chunks, most, panels := (pairs+amxPairs-1)/amxPairs, min(pairs, amxPairs), int64(1)
+	if inputs := (int64(in) + amxK - 1) / amxK; most > 1 && inputs > amxStepTiles/most {
+		all := chunks * ((int64(out) + panelRows - 1) / panelRows)
+		panels = min(amxGroup, (all+int64(threads)-1)/int64(threads))
+	}
+	return amxK*panelRows*2 + most*panels*2*amxRows*panelRows*4
 }
 
 // asPairs reports whether a variant multiplies weights of f as pairs of bf16.

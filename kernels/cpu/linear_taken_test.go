@@ -15,8 +15,15 @@ import (
 func TestLinearTaken(t *testing.T) {
 	const parts = 3
 	for _, m := range []Matrix{{Variant: "generic", Format: kernels.BF16}, {Variant: "avx2", Format: kernels.F32}, {Variant: "avx512", Format: kernels.Q8_0},
-		{Variant: "avx512bf16", Format: kernels.BF16}, {Variant: "avx512bf16", Format: kernels.Q4_0}, {Variant: W8A8("avx2"), Format: kernels.I8, Scales: ChannelScales}} {
+		{Variant: "avx512bf16", Format: kernels.BF16}, {Variant: "avx512bf16", Format: kernels.Q4_0}, {Variant: softAMX, Format: kernels.Q4_0},
+		{Variant: softAMX + outsideSuffix, Format: kernels.Q4_0}, {Variant: W8A8("avx2"), Format: kernels.I8, Scales: ChannelScales}} {
 		k, ok := m.Kernel()
+		switch m.Variant {
+		case softAMX:
+			k, ok = softTiles(m.Format)
+		case softAMX + outsideSuffix:
+			k, ok = softOutside(m.Format)
+		}
 		if !ok || !present(m.Variant) {
 			continue
 		}

@@ -18,7 +18,9 @@ import (
 // present reports whether this process may run a variant: the processor has its instructions,
 // and the system has granted the registers of AMX.
 func present(variant string) bool {
-	variant = strings.TrimSuffix(strings.TrimSuffix(variant, int8Suffix), w8a8Suffix)
+	for _, suffix := range []string{int8Suffix, w8a8Suffix, outsideSuffix} {
+		variant = strings.TrimSuffix(variant, suffix)
+	}
 	if variant == softAMX {
 		variant = AVX512BF16
 	}
@@ -35,8 +37,11 @@ func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 		for _, m := range linearMatrices() {
 			t.Run(variant+"/"+m.String(), func(t *testing.T) {
 				k, ok := LinearFor(variant, m.Format)
-				if variant == softAMX {
+				switch variant {
+				case softAMX:
 					k, ok = softTiles(m.Format)
+				case softAMX + outsideSuffix:
+					k, ok = softOutside(m.Format)
 				}
 				k.scales = m.Scales
 				if _, _, has := k.matrix(1, 256).Layout(); ok && !has {
@@ -56,7 +61,8 @@ func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 
 // testedVariants returns the float variants, AMX on tiles in memory, and the int8 variants.
 func testedVariants() []string {
-	all := append([]string{softAMX}, linearVariants...)
+	all := append([]string{softAMX, softAMX + outsideSuffix}, linearVariants...)
+	all = append(all, "amx"+outsideSuffix)
 	for _, v := range int8Variants {
 		all = append(all, v+int8Suffix)
 	}
@@ -89,10 +95,10 @@ func (m Matrix) String() string {
 type problem struct {
 	LinearArgs
 	weights []float32 // [Out,In], the values of the packed weight
+	rounded []float32 // those that the variant multiplies
 	bf16    bool      // whether x is rounded to BF16
 	most    float32   // the largest integer that x is rounded to; 0: x is not rounded to integers
 	sharing int       // how many x share that scale
-	coarse  bool      // whether weights are rounded to BF16 too; not those that are scaled last
 }
 
 // shape is the shape of a problem; rows of X and Y are pad floats longer than their data.
@@ -126,14 +132,14 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	}
 	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
 	stored := storedRandom(rng, k.format, s.in*s.out)
-	rounds := (k.variant == "amx" || k.variant == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16
+	base := strings.TrimSuffix(k.variant, outsideSuffix)
+	rounds := (base == "amx" || base == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16
 	most := [3]float32{0, 127, 127 * 128}[integers(k.variant, k.format)]
 	sharing := int8Group
 	if strings.HasSuffix(k.variant, w8a8Suffix) {
 		most, sharing = 127, s.in
 	}
-	exact := k.variant == "avx512bf16" || (float8(k.format) || k.format == kernels.I8) && k.scales <= ChannelScales
-	p := &problem{most: most, sharing: sharing, bf16: rounds && most == 0, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
+	p := &problem{most: most, sharing: sharing, bf16: rounds && most == 0, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),
 		X: random(guardedFloats(t, s.rows*(s.in+s.pad)-s.pad)), Y: guardedFloats(t, s.rows*(s.out+s.pad)-s.pad),
@@ -148,6 +154,10 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	}
 	m.PackRows(p.W, 0, stored)
 	p.scale(m, rng)
+	p.rounded = p.weights
+	if ok, outside := tiled(k.variant, k.format); ok && !outside {
+		p.rounded = roundedWeights(m, stored, p.weights)
+	}
 	return p
 }
 
@@ -256,12 +266,9 @@ func (p *problem) exact(r, o int) (sum, size float64) {
 		row = intRounded(row, p.most, p.sharing)
 	}
 	for i, x := range row {
-		w := p.weights[o*p.In+i]
+		w := p.rounded[o*p.In+i]
 		if p.bf16 {
 			x = ref.BFloatToFloat(ref.FloatToBFloat(x))
-		}
-		if p.coarse {
-			w = ref.BFloatToFloat(ref.FloatToBFloat(w))
 		}
 		term := float64(x) * float64(w)
 		sum, size = sum+term, size+math.Abs(term)

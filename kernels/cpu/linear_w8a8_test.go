@@ -4,7 +4,6 @@ package cpu
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -106,17 +105,13 @@ func TestTileLoads(t *testing.T) {
 	if !ok {
 		t.Skip("not run: this CPU has no", SoftAMX)
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	k = withWorkspace(k)
 	p := newProblem(t, k, shape{64, 4096, 64, 0, true}, 1)
-	native.W8A8SoftCounts()
-	p.compute(k, 1)
-	loads, products := native.W8A8SoftCounts()
-	if want := int64(64 / 16 * 64 / 16 * 4096 / 64); products != want {
-		t.Errorf("%d products of tiles, want %d", products, want)
+	c := native.CountTiles(func() { p.compute(k, 1) })
+	if want := int64(64 / 16 * 64 / 16 * 4096 / 64); c.Products != want {
+		t.Errorf("%d products of tiles, want %d", c.Products, want)
 	}
-	if ratio := float64(loads) / float64(products); ratio > 1.05 {
-		t.Errorf("%d tiles are loaded for %d products: %.3f", loads, products, ratio)
+	if ratio := float64(c.Loads) / float64(c.Products); ratio > 1.05 {
+		t.Errorf("%d tiles are loaded for %d products: %.3f", c.Loads, c.Products, ratio)
 	}
 }

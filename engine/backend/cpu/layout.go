@@ -126,16 +126,25 @@ func (l layout) KVFormats() []kernels.Format {
 	return []kernels.Format{kernels.F16, kernels.BF16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2}
 }
 
-// chunk is the smallest result of Chunk: enough rows to amortize unpacking a weight.
-const chunk = 384
+// The smallest results of Chunk: enough rows to amortize unpacking a weight, and on tiles two
+// times the rows that read weights once, so that a step of 512 is one product.
+const (
+	chunk      = 384
+	tilesChunk = 2 * kcpu.TilesRows
+)
 
-// Chunk limits the intermediate values of a gated MLP to rows that stay in a cache.
+// Chunk limits the intermediate values of a gated MLP to rows that stay in a cache. On tiles it
+// is whole times the rows that read weights once.
 func (l layout) Chunk(tokens int) int {
-	if tokens <= chunk {
+	least, unit := chunk, backend.ValueAlign
+	if l.variant == amx {
+		least, unit = tilesChunk, kcpu.TilesRows
+	}
+	if tokens <= least {
 		return 0
 	}
 	each := (tokens + backend.MaxChunks - 1) / backend.MaxChunks
-	return max(chunk, (each+backend.ValueAlign-1)/backend.ValueAlign*backend.ValueAlign)
+	return max(least, (each+unit-1)/unit*unit)
 }
 
 // Round returns n rounded up to whole huge pages, or pages if those are off.

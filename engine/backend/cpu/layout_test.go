@@ -43,6 +43,26 @@ func TestLayoutChoices(t *testing.T) {
 	}
 }
 
+// TestChunk checks how many tokens a gated MLP computes at a time: on tiles whole times the 256
+// rows that read weights once, elsewhere 384 or more; never in more chunks than programs have.
+func TestChunk(t *testing.T) {
+	for _, c := range []struct {
+		variant      string
+		tokens, want int
+	}{
+		{avx512, 384, 0}, {avx512, 512, 384}, {avx512, 6145, 448}, {avx512bf16, 512, 384},
+		{amx, 512, 0}, {amx, 513, 512}, {amx, 2048, 512}, {amx, 8193, 768}, {amx, 16384, 1024},
+	} {
+		got := layout{variant: c.variant}.Chunk(c.tokens)
+		if got != c.want {
+			t.Errorf("%s, %d tokens: chunks of %d, want %d", c.variant, c.tokens, got, c.want)
+		}
+		if got > 0 && (got%backend.ValueAlign != 0 || got*backend.MaxChunks < c.tokens) {
+			t.Errorf("%s, %d tokens: chunks of %d are not aligned, or too many", c.variant, c.tokens, got)
+		}
+	}
+}
+
 // TestHugePagesChosen: the plan shows the page size of the arenas.
 func TestHugePagesChosen(t *testing.T) {
 	for _, c := range []struct {

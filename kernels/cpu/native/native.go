@@ -4,6 +4,7 @@ package native
 
 /*
 #cgo LDFLAGS: -lm
+#include "linear/amx_quant.h"
 #include "linear/int8/int8.h"
 #include "linear/panel.h"
 #include "linear/w8a8/amx.h"
@@ -12,6 +13,7 @@ package native
 #include "shared/kernels.h"
 #include "shared/linear.h"
 #include "shared/quantize.h"
+#include "shared/tiles_count.h"
 #include "sizes.h"
 
 static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
@@ -37,6 +39,7 @@ static void vapp_linear_row_call(const vapp_linear_kernel *k, const void *w, int
 import "C"
 
 import (
+	"runtime"
 	"unsafe"
 
 	"vapp.dev/kernels/cpu/isa"
@@ -65,8 +68,12 @@ const (
 	AVX512BF16 = C.VAPP_AVX512_BF16
 	AMX        = C.VAPP_AMX
 	AMXSoft    = C.VAPP_AMX_SOFT
-	Int8       = C.VAPP_INT8
-	W8A8       = C.VAPP_W8A8
+
+	AMXOutside     = C.VAPP_AMX_OUTSIDE
+	AMXOutsideSoft = C.VAPP_AMX_OUTSIDE_SOFT
+
+	Int8 = C.VAPP_INT8
+	W8A8 = C.VAPP_W8A8
 )
 
 // Numbers of formats and scales; package cpu checks that its own are equal.
@@ -99,22 +106,30 @@ const (
 
 // Sizes of layouts; package cpu checks that its own are equal.
 const (
-	ScaleK        = C.SCALE_K
-	MXK           = C.MX_K
-	Panel         = C.PANEL
-	KBlock        = C.KBLOCK
-	TileRows      = C.TILE_ROWS
-	TileK         = C.TILE_K
-	TilesK        = C.KTILES
-	DecodeRows    = C.DECODE_ROWS
-	PairWorkBytes = C.PAIR_WORK_BYTES
-	Group         = C.GROUP
-	Int8Tile      = C.INT8_TILE
-	XDwords       = C.X_DWORDS
-	Int8Block     = C.INT8_BLOCK
-	W8K           = C.W8_K
-	W8Tail        = C.W8_TAIL
-	W8Most        = C.W8_MOST
+	ScaleK         = C.SCALE_K
+	MXK            = C.MX_K
+	Panel          = C.PANEL
+	KBlock         = C.KBLOCK
+	TileRows       = C.TILE_ROWS
+	TileK          = C.TILE_K
+	TilesK         = C.KTILES
+	BF16Pairs      = C.BF16_PAIRS
+	BF16StepTiles  = C.BF16_STEP_TILES
+	BF16Group      = C.BF16_GROUP
+	DecodeRows     = C.DECODE_ROWS
+	PairWorkBytes  = C.PAIR_WORK_BYTES
+	Group          = C.GROUP
+	Int8Tile       = C.INT8_TILE
+	XDwords        = C.X_DWORDS
+	Int8Block      = C.INT8_BLOCK
+	W8K            = C.W8_K
+	W8Tail         = C.W8_TAIL
+	W8Most         = C.W8_MOST
+	QuantWorkBytes = C.sizeof_quant_work
+	QuantChunk     = C.QUANT_CHUNK
+	QuantSpan      = C.QUANT_SPAN
+	QuantPanels    = C.QUANT_PANELS
+	QuantFew       = C.QUANT_FEW
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 
@@ -139,7 +154,7 @@ func StructSizes() (structs [24]int, stack, experts uintptr) {
 // permitted reports whether the system lets this process run a variant's kernels: AMX needs its
 // tile registers granted.
 func permitted(variant int) bool {
-	return variant != AMX && variant != W8A8+AMX || isa.Tiles() == nil
+	return variant != AMX && variant != AMXOutside && variant != W8A8+AMX || isa.Tiles() == nil
 }
 
 // Kernel returns the address of an op's function, a vapp_fn; 0 if there is none that this
@@ -183,12 +198,42 @@ func QuantizeE4M3(x []float32, dst []byte) float32 {
 	return float32(C.vapp_quantize_e4m3(floats(x), C.int64_t(len(x)), (*C.uint8_t)(&dst[0])))
 }
 
-// W8A8SoftCounts returns how many tiles the W8A8 kernel with tiles in memory loaded and
-// multiplied on this thread since the last call.
-func W8A8SoftCounts() (loads, products int64) {
-	var l, p C.int64_t
-	C.vapp_w8a8_soft_counts(&l, &p)
-	return int64(l), int64(p)
+// Levels is bytes of whole cache lines, by where the line was: the modelled first cache (48
+// KiB), the second (2 MiB), or beyond.
+type Levels struct{ L1, L2, Beyond int64 }
+
+// TileCounts is what kernels on tiles in memory did; see shared/tiles_count.h.
+type TileCounts struct {
+	Loads, Products, Stores int64  // tiles
+	Unpacks                 int64  // instructions that unpack or convert weights
+	Tile, Vector, Store     Levels // loads of tiles, reads of vectors, stores of both
+	Fetch, FetchNear        Levels // lines prefetched to the second cache, and to the first
+	Streamed                int64  // bytes stored past the caches
+}
+
+// Beyond returns the bytes that came from beyond the second cache.
+func (c TileCounts) Beyond() int64 {
+	return c.Tile.Beyond + c.Vector.Beyond + c.Store.Beyond + c.Fetch.Beyond + c.FetchNear.Beyond
+}
+
+// CountTiles returns what kernels on tiles in memory do while f runs, on f's thread, starting
+// with empty caches.
+func CountTiles(f func()) TileCounts {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if C.vapp_count_tiles() == 0 {
+		panic("native: no memory to count tiles")
+	}
+	f()
+	var c C.vapp_tile_counts
+	C.vapp_counted_tiles(&c)
+	levels := func(by int) Levels {
+		b := c.bytes[by]
+		return Levels{int64(b[0]), int64(b[1]), int64(b[2])}
+	}
+	return TileCounts{Loads: int64(c.loads), Products: int64(c.products), Stores: int64(c.stores), Unpacks: int64(c.unpacks),
+		Tile: levels(C.VAPP_BY_TILE), Vector: levels(C.VAPP_BY_VECTOR), Store: levels(C.VAPP_BY_STORE),
+		Fetch: levels(C.VAPP_BY_FETCH), FetchNear: levels(C.VAPP_BY_FETCH_NEAR), Streamed: int64(c.streamed)}
 }
 
 // Linear is a kernel of Linear for one variant and one format. The zero Linear has none.

@@ -47,6 +47,16 @@ enum {
 	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
 };
 
+/* BF16 weights on AMX: amx_bf16.h. */
+enum {
+	BF16_BLOCK = 8,         /* tiles of k that stay in the first cache */
+	BF16_PAIRS = 8,         /* at most so many pairs of row tiles in a chunk */
+	BF16_STEP_TILES = 640,  /* at most so many tiles of k, times pairs, in a step: 1.25 MiB of x in the second cache */
+	BF16_GROUP = 32,        /* panels whose sums outlive a step */
+	BF16_GRAIN = 8,         /* at most so many panels are taken as one, if k has several steps */
+	BF16_STREAM_ROWS = 64   /* results of more rows are stored past the caches */
+};
+
 /* panel_k returns the bytes of n k's (whole blocks or pairs) of a panel. */
 INLINE int64_t panel_k(int32_t format, int64_t n) {
 	switch (format % VAPP_SCALES) {

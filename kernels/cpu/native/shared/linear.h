@@ -41,7 +41,7 @@ enum {
 
 /* Instruction sets. x and the sums are float, and a weight is the exact float that its format
  * means, with these exceptions: VAPP_AVX512_BF16 and VAPP_AMX round x to bf16 for all formats
- * except F32 and F16, and VAPP_AMX also rounds quantized weights to bf16. */
+ * except F32 and F16, and VAPP_AMX also rounds quantized weights to bf16 (linear/amx_quant.h). */
 enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
@@ -49,6 +49,8 @@ enum {
 	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
 	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests */
 	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
+	VAPP_AMX_OUTSIDE = 6, /* AMX with exact codes; sums are scaled: linear/amx_quant.h */
+	VAPP_AMX_OUTSIDE_SOFT = 7,
 	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear/int8/int8.h */
 	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale for each row, linear/w8a8/w8a8.h */
 };

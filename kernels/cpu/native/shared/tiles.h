@@ -1,5 +1,5 @@
 /* tiles.h: the eight tile registers of AMX, each 16 rows of 64 bytes. With VAPP_SOFT_TILES they
- * are arrays in memory, for machines without AMX.
+ * are arrays in memory, for machines without AMX, and tiles_count.h counts their use.
  *
  * Tile numbers must be constants. tile_products adds to c [16 rows][16 outputs] float the
  * products of a [16 rows][32 k] bf16 and b [16 pairs of k][16 outputs][2] bf16. tile_codes does
@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "tiles_count.h"
 
 #define TILES_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"
 
@@ -49,6 +51,14 @@ FN static inline void tiles_begin_of(int bytes, int rows) {
 	_tile_loadconfig(&c);
 }
 
+/* tiles_begin_rows is tiles_begin with `rows` rows in the tiles of sums (0 to 3) and of x (4, 5). */
+FN static inline void tiles_begin_rows(int rows) {
+	tile_config c = {.palette = 1};
+	for (int t = 0; t < 8; t++) c.row_bytes[t] = 64, c.rows[t] = t > 5 ? 16 : rows;
+	__asm__ volatile("" ::"r"(&c) : "memory");
+	_tile_loadconfig(&c);
+}
+
 #else
 
 #define FN __attribute__((target(TILES_TARGET)))
@@ -57,59 +67,68 @@ static __thread uint8_t soft_tiles[8][16][64];
 static __thread struct {
 	int bytes, rows;
 } soft_shape[8];
-static __thread struct {
-	int64_t loads, products;
-} soft_count; /* since it was last read */
 
 static inline void tiles_begin_of(int bytes, int rows) {
 	memset(soft_tiles, 0, sizeof soft_tiles);
 	for (int t = 0; t < 8; t++) soft_shape[t].bytes = t == 4 || t == 5 ? bytes : 64, soft_shape[t].rows = t > 5 ? rows : 16;
 }
 static inline void tiles_begin(void) { tiles_begin_of(64, 16); }
+static inline void tiles_begin_rows(int rows) {
+	tiles_begin();
+	for (int t = 0; t < 6; t++) soft_shape[t].rows = rows;
+}
 static inline void tiles_end(void) {}
-static inline void tiles_see_memory(void) {}
+static inline void tiles_see_memory(void) { __asm__ volatile("" ::: "memory"); }
 static inline void tile_zero(int t) { memset(soft_tiles[t], 0, sizeof soft_tiles[t]); }
 static inline void tile_load(int t, const void *p, int64_t stride) {
 	for (int r = 0; r < soft_shape[t].rows; r++) memcpy(soft_tiles[t][r], (const uint8_t *)p + r * stride, soft_shape[t].bytes);
-	soft_count.loads++;
+	if (!VAPP_COUNTING) return;
+	vapp_tiles_counted->loads++;
+	for (int r = 0; r < soft_shape[t].rows; r++) vapp_tiles_touch(VAPP_BY_TILE, (const uint8_t *)p + r * stride, soft_shape[t].bytes);
 }
 static inline void tile_store(int t, void *p, int64_t stride) {
-	for (int r = 0; r < 16; r++) memcpy((uint8_t *)p + r * stride, soft_tiles[t][r], 64);
+	for (int r = 0; r < soft_shape[t].rows; r++) memcpy((uint8_t *)p + r * stride, soft_tiles[t][r], 64);
+	if (!VAPP_COUNTING) return;
+	vapp_tiles_counted->stores++;
+	for (int r = 0; r < soft_shape[t].rows; r++) vapp_tiles_touch(VAPP_BY_STORE, (uint8_t *)p + r * stride, 64);
 }
-
-/* soft_float converts a bf16 as TDPBF16PS reads it: denormals are zero. */
-static inline float soft_float(const uint8_t *p) {
-	uint16_t h;
-	memcpy(&h, p, 2);
-	uint32_t bits = (uint32_t)((h & 0x7f80) == 0 ? h & 0x8000 : h) << 16;
-	float f;
-	memcpy(&f, &bits, 4);
-	return f;
-}
-
-static inline float soft_flush(float f) { return __builtin_fabsf(f) < 0x1p-126f ? __builtin_copysignf(0, f) : f; }
 
 /* As Intel documents the instruction: the products of even and of odd k's are summed separately
  * with fused multiply-adds, the two sums are added, and the result is added to the tile.
- * Denormals are zero. */
+ * Denormals are zero, so MXCSR's DAZ and FTZ are set; the barriers keep the products between. */
 FN static inline void tile_products(int c, int a, int b) {
-	soft_count.products++;
-	for (int r = 0; r < 16; r++)
-		for (int n = 0; n < 16; n++) {
-			float even = 0, odd = 0, sum;
-			for (int k = 0; k < 16; k++) {
-				even = soft_flush(__builtin_fmaf(soft_float(&soft_tiles[a][r][4 * k]), soft_float(&soft_tiles[b][k][4 * n]), even));
-				odd = soft_flush(__builtin_fmaf(soft_float(&soft_tiles[a][r][4 * k + 2]), soft_float(&soft_tiles[b][k][4 * n + 2]), odd));
+	__m512 even[16], odd[16], e[4], o[4];
+	const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+	unsigned csr = _mm_getcsr();
+	if (VAPP_COUNTING) vapp_tiles_counted->products++;
+	_mm_setcsr(csr | 0x8040);
+	tiles_see_memory();
+	for (int k = 0; k < 16; k++) {
+		__m512i w = _mm512_loadu_si512(soft_tiles[b][k]);
+		even[k] = (__m512)_mm512_slli_epi32(w, 16), odd[k] = (__m512)_mm512_and_si512(w, upper);
+	}
+	for (int r = 0; r < 16; r += 4) {
+		for (int i = 0; i < 4; i++) e[i] = o[i] = _mm512_setzero_ps();
+		for (int k = 0; k < 16; k++)
+			for (int i = 0; i < 4; i++) {
+				int32_t x;
+				memcpy(&x, &soft_tiles[a][r + i][4 * k], 4);
+				__m512i w = _mm512_set1_epi32(x);
+				e[i] = _mm512_fmadd_ps((__m512)_mm512_slli_epi32(w, 16), even[k], e[i]);
+				o[i] = _mm512_fmadd_ps((__m512)_mm512_and_si512(w, upper), odd[k], o[i]);
 			}
-			memcpy(&sum, &soft_tiles[c][r][4 * n], 4);
-			sum = soft_flush(soft_flush(sum) + soft_flush(even + odd));
-			memcpy(&soft_tiles[c][r][4 * n], &sum, 4);
+		for (int i = 0; i < 4; i++) {
+			float *sum = (float *)soft_tiles[c][r + i];
+			_mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), _mm512_add_ps(e[i], o[i])));
 		}
+	}
+	tiles_see_memory();
+	_mm_setcsr(csr);
 }
 
 /* Signed bytes of x times unsigned codes; the 32-bit sums wrap. */
 static inline void tile_codes(int c, int a, int b) {
-	soft_count.products++;
+	if (VAPP_COUNTING) vapp_tiles_counted->products++;
 	for (int r = 0; r < 16; r++)
 		for (int k = 0; k < soft_shape[b].rows; k++)
 			for (int n = 0; n < 16; n++) {

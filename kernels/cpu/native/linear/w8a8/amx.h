@@ -13,8 +13,4 @@ enum {
 const vapp_linear_kernel *vapp_linear_w8a8_amx(void);
 const vapp_linear_kernel *vapp_linear_w8a8_amx_soft(void);
 
-/* vapp_w8a8_soft_counts returns how many tiles this thread loaded and multiplied with tiles in
- * memory since the last call. */
-void vapp_w8a8_soft_counts(int64_t *loads, int64_t *products);
-
 #endif

@@ -3,8 +3,3 @@
 #include "amx_body.h"
 
 const vapp_linear_kernel *vapp_linear_w8a8_amx_soft(void) { return &kernel; }
-
-void vapp_w8a8_soft_counts(int64_t *loads, int64_t *products) {
-	*loads = soft_count.loads, *products = soft_count.products;
-	soft_count.loads = soft_count.products = 0;
-}

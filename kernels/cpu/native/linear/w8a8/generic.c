@@ -42,10 +42,6 @@ void vapp_linear_row_w8a8(const void *w, int32_t format, int32_t in, int32_t out
 	for (int64_t k = 0; k < in; k++) dst[k] = (float)(p[k / 4 * 128 + r % PANEL * 4 + k % 4] - 128) * scale;
 }
 
-#if !defined(__x86_64__)
-void vapp_w8a8_soft_counts(int64_t *loads, int64_t *products) { *loads = *products = 0; }
-#endif
-
 const vapp_linear_kernel *vapp_linear_w8a8(int variant, int format) {
 	if (format % VAPP_SCALES != VAPP_I8) return NULL;
 	switch (variant) {

@@ -1,0 +1,143 @@
+//go:build linux && cgo
+
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// roundedWeights returns the weights that amx multiplies, as native/linear/amx_quant.h defines
+// them, of a matrix whose stored blocks mean `weights`.
+func roundedWeights(m Matrix, stored []byte, weights []float32) []float32 {
+	out := append([]float32(nil), weights...)
+	switch {
+	case m.Format == kernels.MXFP4, (float8(m.Format) || m.Format == kernels.I8) && m.Scales <= ChannelScales:
+	case gridded(m.Format):
+		onGrid(m.Format, stored, out)
+	default:
+		for i, w := range out {
+			out[i] = halfAway(w)
+		}
+	}
+	return out
+}
+
+func gridded(f kernels.Format) bool {
+	switch f {
+	case kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.IQ4_NL, kernels.Q2_K, kernels.Q3_K:
+		return true
+	}
+	return false
+}
+
+// halfAway rounds to bf16, half away from 0.
+func halfAway(w float32) float32 {
+	return math.Float32frombits((math.Float32bits(w) + 0x8000) & 0xffff0000)
+}
+
+// group is the codes of weights that share a scale, counted from the one that means 0.
+type group struct {
+	codes      []float32
+	d, least   float32
+	minimum    bool
+	low, high  float32 // the smallest and the largest code
+	firstIndex int
+}
+
+// weights appends the group's weights on their grid: fma(code, d, B + m) − B.
+func (g group) weights(dst []float32) {
+	largest := max(abs(g.d*g.low), abs(g.d*g.high))
+	if g.minimum {
+		largest = max(abs(g.least), abs(float32(float64(g.d)*float64(g.high)+float64(g.least))))
+	}
+	b := math.Float32frombits(math.Float32bits(largest)&0x7f800000 + 16<<23 + 0x400000)
+	base := g.least + b
+	for i, c := range g.codes {
+		dst[g.firstIndex+i] = float32(float64(c)*float64(g.d)+float64(base)) - b // exact in float64: one rounding
+	}
+}
+
+func abs(x float32) float32 { return float32(math.Abs(float64(x))) }
+
+func onGrid(f kernels.Format, stored []byte, dst []float32) {
+	half := func(b []byte) float32 { return ref.HalfToFloat(binary.LittleEndian.Uint16(b)) }
+	elems, size := f.Block()
+	for at := 0; len(stored) > 0; at, stored = at+elems, stored[size:] {
+		switch f {
+		case kernels.Q4_0, kernels.Q4_1:
+			codes, minimum := make([]byte, 32), f == kernels.Q4_1
+			nibbles(stored[size-16:], codes)
+			g := group{d: half(stored), low: -8, high: 7, firstIndex: at, minimum: minimum}
+			if minimum {
+				g.least, g.low, g.high = half(stored[2:]), 0, 15
+			}
+			for _, c := range codes {
+				g.codes = append(g.codes, float32(c)+g.low)
+			}
+			g.weights(dst)
+		default:
+			ofBlock(f, stored[:size], at, dst)
+		}
+	}
+}
+
+// iq4 lists the numbers of IQ4_NL's codes.
+var iq4 = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+func ofBlock(f kernels.Format, src []byte, at int, dst []float32) {
+	b := blocksOf[f]
+	var x block
+	b.read(src, &x)
+	elems, _ := f.Block()
+	subs := max(b.subs, 1)
+	for k := 0; k < elems; k += 32 / subs {
+		g := group{d: ref.HalfToFloat(x.d), firstIndex: at + k, minimum: b.least, high: float32(int(1)<<(b.low+b.high) - 1)}
+		if b.subs > 0 {
+			g.d *= float32(int8(x.scales[k*subs/32]))
+			g.least = -ref.HalfToFloat(x.least) * float32(x.mins[k*subs/32])
+		}
+		if f == kernels.Q3_K {
+			g.low, g.high = -4, 3
+		}
+		for _, c := range x.codes[k : k+32/subs] {
+			v := g.low + float32(c)
+			if f == kernels.IQ4_NL {
+				v, g.low, g.high = iq4[c], -127, 113
+			}
+			g.codes = append(g.codes, v)
+		}
+		g.weights(dst)
+	}
+}
+
+// TestRoundedWeights states what the roundings of amx lose: the relative RMS of each format's
+// weights, of blocks that quantize normal numbers. It is far below what the formats lose.
+func TestRoundedWeights(t *testing.T) {
+	for _, c := range []struct {
+		f    kernels.Format
+		most float64
+	}{{kernels.Q8_0, 0.0018}, {kernels.Q4_0, 0.0042}, {kernels.Q4_1, 0.0068}} {
+		x, stored := make([]float32, 1<<16), make([]byte, c.f.Bytes(1<<16))
+		rng := rand.New(rand.NewPCG(1, 2))
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		ref.Quantize(c.f, x, stored)
+		ref.Dequantize(c.f, stored, x)
+		var lost, size float64
+		for i, w := range roundedWeights(Matrix{Format: c.f}, stored, x) {
+			lost, size = lost+sq(w-x[i]), size+sq(x[i])
+		}
+		if rms := math.Sqrt(lost / size); rms > c.most || rms < c.most/2 {
+			t.Errorf("%v: rounding loses %.4f of the weights, want at most %.4f", c.f, rms, c.most)
+		}
+	}
+}
+
+func sq(x float32) float64 { return float64(x) * float64(x) }
