@@ -186,8 +186,11 @@ func families(t *testing.T, on backend.Opener, s backend.Settings) {
 	}
 }
 
-// roundsToBF16 reports whether a variant of the kernels multiplies numbers rounded to bf16.
-func roundsToBF16(variant string) bool { return variant == "amx" || variant == "avx512bf16" }
+// roundsToBF16 reports whether a variant of the kernels multiplies numbers rounded to bf16 or to 15
+// bits.
+func roundsToBF16(variant string) bool {
+	return slices.Contains([]string{"amx", "avx512bf16", "dotprod", "i8mm"}, variant)
+}
 
 // twins runs like in every way of axes: each gives the tokens of the first way, whose first
 // request gives the recorded ones.

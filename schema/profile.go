@@ -141,7 +141,7 @@ type Parallel struct {
 type CPU struct {
 	Threads   Count   `json:"threads"`   // a number, or Auto
 	HTTPShare float64 `json:"httpShare"` // fraction of CPU time
-	Variant   string  `json:"variant"`   // auto, avx2, avx512, avx512bf16, amx
+	Variant   string  `json:"variant"`   // auto, avx2, avx512, avx512bf16, amx, neon, dotprod, i8mm
 
 	Favor       string `json:"favor"`       // auto, decode, prefill
 	Activations string `json:"activations"` // auto, int8

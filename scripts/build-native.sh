@@ -1,13 +1,15 @@
 #!/bin/sh
 # Builds the text library: engine/tokenizer/native (Rust) into native/lib/libvapptext.a, and the
-# header archive_id.h that tells the go command when the archive has changed.
+# header archive_id.h that tells the go command when the archive has changed. With
+# CARGO_BUILD_TARGET, a target of rustc, it builds native/lib/TARGET/libvapptext.a for another
+# machine and leaves the header to the build for this one.
 # Does nothing, quickly, when neither the crate nor go.mod's version of daulet/tokenizers changed.
 # After one run the crates are in cargo's cache and it works offline.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 crate=$root/engine/tokenizer/native
-lib=$crate/lib
+lib=$crate/lib${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}
 header=$root/engine/tokenizer/archive_id.h
 module=github.com/daulet/tokenizers
 cd "$root"
@@ -57,7 +59,9 @@ mkdir -p "$lib"
 cp "$crate/target/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}release/libvapptext.a" "$lib/libvapptext.a.new"
 mv "$lib/libvapptext.a.new" "$lib/libvapptext.a"
 ln -sf libvapptext.a "$lib/libtokenizers.a"
-id=$(digest <"$lib/libvapptext.a")
-printf '#define VAPPTEXT_ARCHIVE_ID "%s"\n' "$id" >"$header.new"
-cmp -s "$header.new" "$header" 2>/dev/null && rm "$header.new" || mv "$header.new" "$header"
+if [ -z "${CARGO_BUILD_TARGET:-}" ]; then
+	id=$(digest <"$lib/libvapptext.a")
+	printf '#define VAPPTEXT_ARCHIVE_ID "%s"\n' "$id" >"$header.new"
+	cmp -s "$header.new" "$header" 2>/dev/null && rm "$header.new" || mv "$header.new" "$header"
+fi
 echo "$want" >"$lib/inputs"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Checks the C headers of kernels/cpu/native: each compiles alone for each target that it is
-# meant for, and includes have no cycle. Needs a C compiler ($CC, default cc); on a machine
-# other than x86-64 only the portable target is checked. Writes nothing.
+# meant for, and includes have no cycle. Needs a C compiler ($CC, default cc). Targets of x86-64
+# are checked on such a machine, those of 64-bit ARM on such a machine or where
+# aarch64-linux-gnu-gcc is on the path. Writes nothing.
 set -eu
 cd "$(dirname "$0")/../kernels/cpu/native"
 
@@ -12,6 +13,12 @@ command -v "$cc" >/dev/null || {
 }
 x86=
 case $(uname -m) in x86_64 | amd64) x86=1 ;; esac
+arm=aarch64-linux-gnu-gcc
+case $(uname -m) in aarch64 | arm64) arm=$cc ;; esac
+command -v "$arm" >/dev/null || {
+	echo "check-headers: $arm is not on the path: the targets of ARM are not checked (Debian: apt-get install gcc-aarch64-linux-gnu)" >&2
+	arm=
+}
 
 # targets HEADER prints the targets of a header, as the .c files use it.
 targets() {
@@ -19,18 +26,22 @@ targets() {
 	attention/bf16_common.h | attention/pairs.h) echo avx512bf16 amx amx_soft ;;
 	attention/bf16.h | attention/decode.h | attention/fp8.h) echo avx512bf16 ;;
 	attention/amx.h) echo amx amx_soft ;;
-	attention/*.h) echo generic avx2 avx512 avx512bf16 amx amx_soft ;;
-	activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic avx2 avx512 ;;
-	shared/vec.h | shared/act.h) echo generic avx2 avx512 avx512bf16 amx ;;
+	attention/*.h) echo generic neon avx2 avx512 avx512bf16 amx amx_soft ;;
+	activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic neon avx2 avx512 ;;
+	shared/vec.h | shared/act.h) echo generic neon avx2 avx512 avx512bf16 amx ;;
 	shared/experts.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
 	shared/tiles.h | linear/amx_bf16.h | linear/amx_quant_tiles.h | linear/w8a8/amx_body.h) echo x86 soft ;;
+	shared/vec_neon.h | shared/target_neon.h) echo neon ;;
+	linear/target_neon.h | linear/vec128.h) echo linear_neon ;;
+	linear/int8/dots.h | linear/w8a8/neon.h) echo dots0 dots1 dots2 ;;
+	linear/int8/neon.h) echo dots0 dots1 dots2 dots1_planes2 dots2_planes2 ;;
 	shared/target_end.h) echo avx2 avx512 avx512bf16 amx ;; # it ends a target that another header began
 	shared/target_*.h | linear/target_*.h) echo x86 ;;
 	linear/amx_quant.h | linear/blocks.h | linear/panel.h) echo generic ;;
 	linear/vec256.h) echo linear_avx2 ;;
 	linear/vec512.h) echo linear_avx512 linear_avx512bf16 ;;
-	linear/body.h) echo linear_avx2 linear_avx512 ;;
-	linear/unpack.h) echo linear_avx2 linear_avx512 linear_avx512bf16 ;;
+	linear/body.h) echo linear_neon linear_avx2 linear_avx512 ;;
+	linear/unpack.h) echo linear_neon linear_avx2 linear_avx512 linear_avx512bf16 ;;
 	linear/amx_quant_unpack.h | linear/pairs.h) echo linear_avx512bf16 ;;
 	linear/int8/body.h | linear/w8a8/amx.h | linear/w8a8/w8a8.h) echo generic ;;
 	linear/int8/int8.h) echo generic planes2 ;;
@@ -43,6 +54,9 @@ targets() {
 flags() {
 	case $1 in
 	generic) echo -DVAPP_VECTOR=0 ;;
+	neon) echo -DVAPP_VECTOR=128 -include shared/target_neon.h ;;
+	dots?_planes2) n=${1%_planes2} && echo "-DARM_SET=${n#dots} -DPLANES=2" ;;
+	dots?) echo "-DARM_SET=${1#dots}" ;;
 	avx2) echo -DVAPP_VECTOR=256 -include shared/target_avx2.h ;;
 	avx512) echo -DVAPP_VECTOR=512 -include shared/target_avx512.h ;;
 	avx512bf16) echo -DVAPP_VECTOR=512 -DVAPP_PAIRS -include shared/target_avx512bf16.h ;;
@@ -64,9 +78,14 @@ for h in $(find . -name '*.h' | sed 's|^\./||' | LC_ALL=C sort); do
 		failed=1
 	fi
 	for t in $list; do
-		case $t in generic | w8_tile) ;; *) [ "$x86" ] || continue ;; esac
+		with=$cc
+		case $t in
+		generic | w8_tile) ;;
+		neon | linear_neon | dots*) with=$arm && [ "$arm" ] || continue ;;
+		*) [ "$x86" ] || continue ;;
+		esac
 		# shellcheck disable=SC2046 # flags are words
-		if ! out=$("$cc" -O2 -fsyntax-only -Werror=implicit-function-declaration $(flags "$t") -x c "$h" 2>&1); then
+		if ! out=$("$with" -O2 -fsyntax-only -Werror=implicit-function-declaration $(flags "$t") -x c "$h" 2>&1); then
 			echo "check-headers: $h does not compile alone for $t:" >&2
 			echo "$out" >&2
 			failed=1

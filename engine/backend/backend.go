@@ -38,8 +38,8 @@ type Settings struct {
 	// HTTPShare is the share of the machine's CPU time, 0 to 1, that the
 	// compute threads leave to everything else.
 	HTTPShare float64
-	// Variant forces an instruction set: "avx2", "avx512", "avx512bf16", "amx"; "": the
-	// best one in Facts.
+	// Variant forces an instruction set: "avx2", "avx512", "avx512bf16", "amx", "neon",
+	// "dotprod", "i8mm"; "": the best one in Facts.
 	Variant string
 	// Activations is what a backend rounds inputs to before it multiplies them with
 	// quantized weights: Int8Activations or FP8Activations; "": the format it computes in.

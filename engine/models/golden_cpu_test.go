@@ -34,7 +34,8 @@ func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)
 		name  string
 		limit bound
 		slow  bool
-	}{{"avx512", enginetest.BoundFloat, false}, {"avx2", enginetest.BoundFloat, true}, {"generic", enginetest.BoundFloat, true}, {"avx512bf16", enginetest.BoundBF16, false}, {"amx", enginetest.BoundBF16, false}} {
+	}{{"avx512", enginetest.BoundFloat, false}, {"avx2", enginetest.BoundFloat, true}, {"generic", enginetest.BoundFloat, true}, {"avx512bf16", enginetest.BoundBF16, false}, {"amx", enginetest.BoundBF16, false},
+		{"neon", enginetest.BoundFloat, true}, {"dotprod", enginetest.BoundBF16, true}, {"i8mm", enginetest.BoundBF16, false}} {
 		t.Run(v.name, func(t *testing.T) {
 			if !slices.Contains(facts.Variants, v.name) {
 				t.Skipf("not run: this machine has %v, not %s", facts.Variants, v.name)

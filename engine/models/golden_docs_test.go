@@ -105,7 +105,8 @@ func formatErrors(t *testing.T, o backend.Opener, s backend.Settings) {
 			continue // already measured without int8 activations
 		}
 		bound := 2e-6
-		if s.Variant == "amx" || s.Variant == "avx512bf16" {
+		switch s.Variant {
+		case "amx", "avx512bf16", "dotprod", "i8mm":
 			bound = 1e-2
 		}
 		if whole {

@@ -39,7 +39,7 @@ const (
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
 	OpTilesBF16 // amx
-	OpDotInt8   // on CPUs with AVX-512 VNNI; for amx on tiles
+	OpDotInt8   // on CPUs with AVX-512 VNNI; for amx on tiles; for dotprod SDOT, for i8mm SMMLA
 )
 
 // Limit is the operands of the ops that measure limits. Sink has 64 bytes for each part.
@@ -52,15 +52,20 @@ type Limit struct {
 // LimitFLOP returns the operations of one round of OpFMA, OpDotBF16, OpTilesBF16 or OpDotInt8;
 // 0 for other ops.
 func LimitFLOP(op Op, variant string) int64 {
-	lanes := map[string]int64{"generic": 4, "avx2": 8, "avx512": 16, "avx512bf16": 16, "amx": 16}[variant]
+	lanes := map[string]int64{"generic": 4, "avx2": 8, "avx512": 16, "avx512bf16": 16, "amx": 16, "neon": 4, "dotprod": 4, "i8mm": 4}[variant]
 	switch op {
 	case OpFMA:
 		return 12 * lanes * 2
 	case OpDotBF16:
 		return 12 * 16 * 4
 	case OpDotInt8:
-		if variant == "amx" {
+		switch variant {
+		case "amx":
 			return 4 * 16 * 16 * 64 * 2
+		case "dotprod":
+			return 12 * 16 * 2
+		case "i8mm":
+			return 12 * 32 * 2
 		}
 		return 12 * 64 * 2
 	case OpTilesBF16:

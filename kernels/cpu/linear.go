@@ -76,6 +76,16 @@ var variantNumbers = map[string]int{
 	"avx512bf16": native.AVX512BF16,
 	"amx":        native.AMX,
 	SoftAMX:      native.AMXSoft,
+	"neon":       native.NEON,
+	"dotprod":    native.DotProd,
+	"i8mm":       native.I8MM,
+
+	"neon" + int8Suffix:    native.Int8 + native.NEON,
+	"dotprod" + int8Suffix: native.Int8 + native.DotProd,
+	"i8mm" + int8Suffix:    native.Int8 + native.I8MM,
+	"neon" + w8a8Suffix:    native.W8A8 + native.NEON,
+	"dotprod" + w8a8Suffix: native.W8A8 + native.DotProd,
+	"i8mm" + w8a8Suffix:    native.W8A8 + native.I8MM,
 
 	"amx" + outsideSuffix:   native.AMXOutside,
 	SoftAMX + outsideSuffix: native.AMXOutsideSoft,

@@ -22,8 +22,10 @@ const (
 )
 
 var (
-	int8Variants = []string{"generic", "avx2", "avx512", "avx512bf16"}
-	int8Formats  = []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
+	int8Variants = []string{"generic", "avx2", "avx512", "avx512bf16", "neon", "dotprod", "i8mm"}
+	// int15Variants round x to 15 bits for weights of int8Formats.
+	int15Variants = []string{"avx512bf16", "dotprod", "i8mm"}
+	int8Formats   = []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
 		kernels.Q5_0, kernels.Q5_1, kernels.Q5_K}
 )
 
@@ -45,7 +47,7 @@ func integers(variant string, f kernels.Format) int {
 	switch {
 	case strings.HasSuffix(variant, int8Suffix):
 		return 1
-	case variant == "avx512bf16" && slices.Contains(int8Formats, f):
+	case slices.Contains(int15Variants, variant) && slices.Contains(int8Formats, f):
 		return 2
 	}
 	return 0

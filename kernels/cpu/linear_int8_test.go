@@ -54,7 +54,7 @@ func TestInt8SameBits(t *testing.T) {
 // TestInt8Edges checks that a NaN or infinity reaches all outputs of its row and no other row,
 // and that a row of zeros or of almost zeros gives the bias.
 func TestInt8Edges(t *testing.T) {
-	for _, v := range append(withInt8(), "avx512bf16") {
+	for _, v := range append(withInt8(), int15Variants...) {
 		for _, f := range int8Formats {
 			k, ok := LinearFor(v, f)
 			if !ok || !present(strings.TrimSuffix(v, int8Suffix)) {

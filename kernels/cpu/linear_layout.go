@@ -31,8 +31,8 @@ const (
 // TilesRows is the most rows that read a weight in BF16 once on AMX.
 const TilesRows = amxPairs * 2 * amxRows
 
-// The variants of Linear, the simplest first.
-var linearVariants = []string{"generic", "avx2", "avx512", "avx512bf16", "amx"}
+// The variants of Linear, the simplest of each architecture first.
+var linearVariants = []string{"generic", "avx2", "avx512", "avx512bf16", "amx", "neon", "dotprod", "i8mm"}
 
 // SupportedFormats lists the stored formats that a variant's Linear reads; none for an unknown
 // variant.
@@ -222,7 +222,8 @@ func pairBytes(in int) int64 { return roundUp(int64(in), 32) / 16 * (32 + 4) }
 
 // tileRows returns the rows of x that a variant with vectors multiplies at once.
 func tileRows(variant string) int64 {
-	if variant == "avx2" {
+	switch variant {
+	case "avx2", "neon", "dotprod", "i8mm":
 		return 6
 	}
 	return 12

@@ -13,7 +13,13 @@ const (
 	AVX512     = isa.AVX512
 	AVX512BF16 = isa.AVX512BF16
 	AMX        = isa.AMX
+	NEON       = isa.NEON
+	DotProd    = isa.DotProd
+	I8MM       = isa.I8MM
 )
+
+// Architecture returns the architecture, as runtime.GOARCH names it, of a variant; "" for Generic.
+func Architecture(variant string) string { return isa.Architecture(variant) }
 
 // Variants returns the variants that this process may run, the best first. On a processor with
 // AMX it asks the system for the tile registers.

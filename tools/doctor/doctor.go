@@ -120,6 +120,9 @@ func processor(f facts.Facts) []Finding {
 // better says what the next better variant of the processor's lacks.
 func better(p facts.Processor, best string) string {
 	order := []string{"generic", "avx2", "avx512", "avx512bf16", "amx"}
+	if arm := []string{"neon", "dotprod", "i8mm"}; slices.Contains(arm, best) {
+		order = arm
+	}
 	for _, v := range order[slices.Index(order, best)+1:] {
 		if lacks := p.Lacks[v]; len(lacks) > 0 {
 			return fmt.Sprintf("; %s would need %s", v, strings.Join(lacks, ", "))

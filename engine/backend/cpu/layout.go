@@ -43,6 +43,9 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 		if l.variant == amx && f.NoAMX != "" {
 			why += "; " + f.NoAMX
 		}
+		if of := kcpu.Architecture(l.variant); of != "" && kcpu.Architecture(have[0]) != "" && of != kcpu.Architecture(have[0]) {
+			why += fmt.Sprintf("; %s is of %s, this machine is %s", l.variant, of, kcpu.Architecture(have[0]))
+		}
 		return layout{}, backend.Unsupported(name, "variant "+l.variant, why)
 	}
 	if len(kcpu.SupportedFormats(l.variant)) == 0 {
@@ -116,6 +119,8 @@ func (l layout) activations() backend.Choice {
 		}
 	case l.variant == avx512bf16:
 		c.Value, c.Why = "bf16", c.Why+"; 15 bits, 32 to a scale, with weights whose blocks hold integers"
+	case l.variant == dotprod, l.variant == i8mm:
+		c.Why += "; 15 bits, 32 to a scale, with weights whose blocks hold integers"
 	}
 	return c
 }

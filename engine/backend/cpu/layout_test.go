@@ -247,7 +247,7 @@ func TestProbe(t *testing.T) {
 
 // TestActivations: the plan shows what inputs are rounded to.
 func TestActivations(t *testing.T) {
-	for variant, want := range map[string]string{generic: "f32", avx2: "f32", avx512: "f32", avx512bf16: "bf16", amx: "bf16"} {
+	for variant, want := range map[string]string{generic: "f32", avx2: "f32", avx512: "f32", avx512bf16: "bf16", amx: "bf16", neon: "f32", dotprod: "f32", i8mm: "f32"} {
 		if got := (layout{variant: variant}).activations().Value; got != want {
 			t.Errorf("%s: activations %s, not %s", variant, got, want)
 		}

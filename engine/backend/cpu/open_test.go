@@ -19,7 +19,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := facts
-	other.Variants = []string{amx, avx512bf16, avx512, avx2, generic}
+	other.Variants = []string{amx, avx512bf16, avx512, avx2, i8mm, dotprod, neon, generic}
 	for _, v := range other.Variants {
 		if slices.Contains(facts.Variants, v) {
 			continue

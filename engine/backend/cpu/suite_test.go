@@ -19,10 +19,10 @@ func TestSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	threads := map[string][]int{"generic": {1}, "avx2": {2}, "avx512": {2}, "avx512bf16": {2}, "amx": {2}}
+	threads := map[string][]int{"generic": {1}, "avx2": {2}, "avx512": {2}, "avx512bf16": {2}, "amx": {2}, "neon": {2}, "dotprod": {2}, "i8mm": {2}}
 	threads[facts.Variants[0]] = []int{1, 3}
 	var settings []backend.Settings
-	for _, variant := range []string{"generic", "avx2", "avx512", "avx512bf16", "amx"} {
+	for _, variant := range []string{"generic", "avx2", "avx512", "avx512bf16", "amx", "neon", "dotprod", "i8mm"} {
 		for _, n := range threads[variant] {
 			settings = append(settings, backend.Settings{Variant: variant, Threads: n})
 		}

@@ -9,4 +9,7 @@ const (
 	avx512     = kcpu.AVX512
 	avx512bf16 = kcpu.AVX512BF16
 	amx        = kcpu.AMX
+	neon       = kcpu.NEON
+	dotprod    = kcpu.DotProd
+	i8mm       = kcpu.I8MM
 )

@@ -9,6 +9,7 @@ package isa
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,9 @@ const (
 	AVX512     = "avx512"     // AVX-512 F, BW, DQ, VL
 	AVX512BF16 = "avx512bf16" // AVX512 and AVX-512 BF16, VBMI, VNNI
 	AMX        = "amx"        // AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16, AMX-INT8
+	NEON       = "neon"       // Advanced SIMD, which every processor of 64-bit ARM has
+	DotProd    = "dotprod"    // NEON and SDOT: Graviton 2, Altra
+	I8MM       = "i8mm"       // DotProd and SMMLA: Graviton 3, AmpereOne
 )
 
 // ErrNoAMX is the error of Tiles on a processor without AMX.
@@ -106,6 +110,9 @@ func (p *Processor) Asked() int { return int(p.asked.Load()) }
 // detect returns the variants whose instructions this processor has. F16C has no flag in
 // x/sys/cpu: every processor with AVX2 has it.
 func detect() []string {
+	if runtime.GOARCH == "arm64" {
+		return detectARM()
+	}
 	x := &cpu.X86
 	out := []string{Generic}
 	if !x.HasAVX2 || !x.HasFMA {
@@ -121,6 +128,24 @@ func detect() []string {
 	}
 	if x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 {
 		out = append([]string{AMX}, out...)
+	}
+	return out
+}
+
+// detectARM is detect on 64-bit ARM.
+func detectARM() []string {
+	a := &cpu.ARM64
+	out := []string{Generic}
+	if !a.HasASIMD {
+		return out
+	}
+	out = append([]string{NEON}, out...)
+	if !a.HasASIMDDP {
+		return out
+	}
+	out = append([]string{DotProd}, out...)
+	if a.HasI8MM {
+		out = append([]string{I8MM}, out...)
 	}
 	return out
 }

@@ -21,6 +21,8 @@
 //	avx2_amd64.c        for one instruction set; the go command compiles *_amd64.c on x86-64 only.
 //	                    The sets are avx2, avx512, avx512bf16, amx, vnni (AVX-512 VNNI) and
 //	                    int15 (VNNI on activations of 15 bits)
+//	neon_arm64.c        the same for 64-bit ARM. The sets are neon, dotprod (SDOT) and i8mm
+//	                    (SMMLA); int15_ begins the names of activations of 15 bits
 //	amx_soft_amd64.c    AMX with the tiles in memory, for tests on machines without AMX
 //	body.h, *_body.h    a kernel written once and compiled for several sets: a .c file includes
 //	                    it after a target header

@@ -27,6 +27,8 @@ void vapp_attention_join_amx_soft(const void *, const vapp_call *);
 #endif
 void vapp_tiles_bf16(const void *, const vapp_call *);
 void vapp_dot_int8(const void *, const vapp_call *);
+void vapp_dot_int8_dotprod(const void *, const vapp_call *);
+void vapp_dot_int8_i8mm(const void *, const vapp_call *);
 void vapp_tiles_int8(const void *, const vapp_call *);
 
 static vapp_fn plain(int op)
@@ -140,6 +142,14 @@ vapp_fn vapp_kernel(int op, int variant)
 	}
 	if (variant == VAPP_AVX512 || variant == VAPP_AVX512_BF16 || variant == VAPP_AMX) {
 		VAPP_CASE(avx512)
+	}
+#elif defined(__aarch64__)
+	if (op == VAPP_OP_DOT_INT8 && variant == VAPP_DOTPROD)
+		return vapp_dot_int8_dotprod;
+	if (op == VAPP_OP_DOT_INT8 && variant == VAPP_I8MM)
+		return vapp_dot_int8_i8mm;
+	if (variant == VAPP_NEON || variant == VAPP_DOTPROD || variant == VAPP_I8MM) {
+		VAPP_CASE(neon)
 	}
 #endif
 	return NULL;

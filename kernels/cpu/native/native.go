@@ -68,6 +68,9 @@ const (
 	AVX512BF16 = C.VAPP_AVX512_BF16
 	AMX        = C.VAPP_AMX
 	AMXSoft    = C.VAPP_AMX_SOFT
+	NEON       = C.VAPP_NEON
+	DotProd    = C.VAPP_DOTPROD
+	I8MM       = C.VAPP_I8MM
 
 	AMXOutside     = C.VAPP_AMX_OUTSIDE
 	AMXOutsideSoft = C.VAPP_AMX_OUTSIDE_SOFT

@@ -130,7 +130,7 @@ func (s Sources) host(context.Context) func(*Facts) {
 		}
 	}
 	for _, v := range isa.All {
-		if !slices.Contains(p.Variants, v) {
+		if isa.Architecture(v) == runtime.GOARCH && !slices.Contains(p.Variants, v) {
 			p.Lacks[v] = isa.Lacks(v)
 		}
 	}

@@ -4,7 +4,6 @@
  * starting at 0, with the bias added last; the number of rows does not matter. A slice is a
  * whole panel (WIDE vectors) for up to WIDE_ROWS rows, else SLIM vectors, so that registers are
  * left for the sums of TILE rows. */
-#include <immintrin.h>
 #include <stdint.h>
 
 #include "panel.h"
@@ -230,18 +229,29 @@ static void run(const vapp_linear *a, int part, int parts) {
 	}
 }
 
+/* transpose4 writes four rows of four floats as columns of dst [4][TILE]. */
+static inline void transpose4(const float *x, int64_t ldx, float *dst) {
+#if defined(__aarch64__)
+	const float32x4_t r0 = vld1q_f32(x), r1 = vld1q_f32(x + ldx), r2 = vld1q_f32(x + 2 * ldx), r3 = vld1q_f32(x + 3 * ldx);
+	const float32x4_t a = vzip1q_f32(r0, r2), b = vzip1q_f32(r1, r3), c = vzip2q_f32(r0, r2), d = vzip2q_f32(r1, r3);
+	vst1q_f32(dst, vzip1q_f32(a, b));
+	vst1q_f32(dst + TILE, vzip2q_f32(a, b));
+	vst1q_f32(dst + 2 * TILE, vzip1q_f32(c, d));
+	vst1q_f32(dst + 3 * TILE, vzip2q_f32(c, d));
+#else
+	__m128 c0 = _mm_loadu_ps(x), c1 = _mm_loadu_ps(x + ldx), c2 = _mm_loadu_ps(x + 2 * ldx), c3 = _mm_loadu_ps(x + 3 * ldx);
+	_MM_TRANSPOSE4_PS(c0, c1, c2, c3);
+	_mm_storeu_ps(dst, c0);
+	_mm_storeu_ps(dst + TILE, c1);
+	_mm_storeu_ps(dst + 2 * TILE, c2);
+	_mm_storeu_ps(dst + 3 * TILE, c3);
+#endif
+}
+
 /* transpose writes rows (4 or 1) of n floats as columns of dst [n][TILE]. */
 static inline void transpose(const float *x, int64_t ldx, int rows, int64_t n, float *dst) {
 	int64_t k = 0;
-	for (; rows == 4 && k + 4 <= n; k += 4) {
-		__m128 c0 = _mm_loadu_ps(x + k), c1 = _mm_loadu_ps(x + ldx + k);
-		__m128 c2 = _mm_loadu_ps(x + 2 * ldx + k), c3 = _mm_loadu_ps(x + 3 * ldx + k);
-		_MM_TRANSPOSE4_PS(c0, c1, c2, c3);
-		_mm_storeu_ps(dst + k * TILE, c0);
-		_mm_storeu_ps(dst + (k + 1) * TILE, c1);
-		_mm_storeu_ps(dst + (k + 2) * TILE, c2);
-		_mm_storeu_ps(dst + (k + 3) * TILE, c3);
-	}
+	for (; rows == 4 && k + 4 <= n; k += 4) transpose4(x + k, ldx, dst + k * TILE);
 	for (; k < n; k++)
 		for (int r = 0; r < rows; r++) dst[k * TILE + r] = x[r * ldx + k];
 }

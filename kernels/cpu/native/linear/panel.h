@@ -243,6 +243,7 @@ const vapp_linear_kernel *vapp_linear_generic(int format);
 const vapp_linear_kernel *vapp_linear_avx2(int format);
 const vapp_linear_kernel *vapp_linear_avx512(int format);
 const vapp_linear_kernel *vapp_linear_bf16(int format);
+const vapp_linear_kernel *vapp_linear_neon(int format);
 const vapp_linear_kernel *vapp_linear_amx(int format);
 const vapp_linear_kernel *vapp_linear_amx_soft(int format);
 

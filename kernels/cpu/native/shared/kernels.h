@@ -402,7 +402,8 @@ static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int6
 #define VAPP_DECLARE(name) \
 	void vapp_##name##_generic(const void *, const vapp_call *); \
 	void vapp_##name##_avx2(const void *, const vapp_call *); \
-	void vapp_##name##_avx512(const void *, const vapp_call *);
+	void vapp_##name##_avx512(const void *, const vapp_call *); \
+	void vapp_##name##_neon(const void *, const vapp_call *);
 VAPP_EACH_VARIANT(VAPP_DECLARE)
 #undef VAPP_DECLARE
 

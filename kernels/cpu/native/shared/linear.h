@@ -41,7 +41,9 @@ enum {
 
 /* Instruction sets. x and the sums are float, and a weight is the exact float that its format
  * means, with these exceptions: VAPP_AVX512_BF16 and VAPP_AMX round x to bf16 for all formats
- * except F32 and F16, and VAPP_AMX also rounds quantized weights to bf16 (linear/amx_quant.h). */
+ * except F32 and F16, and VAPP_AMX also rounds quantized weights to bf16 (linear/amx_quant.h).
+ * VAPP_AVX512_BF16, VAPP_DOTPROD and VAPP_I8MM round x to 15 bits for the formats of
+ * linear/int8/int8.h. */
 enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
@@ -49,8 +51,11 @@ enum {
 	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
 	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests */
 	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
-	VAPP_AMX_OUTSIDE = 6, /* AMX with exact codes; sums are scaled: linear/amx_quant.h */
-	VAPP_AMX_OUTSIDE_SOFT = 7,
+	VAPP_NEON = 6,    /* 64-bit ARM */
+	VAPP_DOTPROD = 7, /* NEON and SDOT */
+	VAPP_I8MM = 8,    /* DOTPROD and SMMLA */
+	VAPP_AMX_OUTSIDE = 9, /* AMX with exact codes; sums are scaled: linear/amx_quant.h */
+	VAPP_AMX_OUTSIDE_SOFT = 10,
 	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear/int8/int8.h */
 	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale for each row, linear/w8a8/w8a8.h */
 };

@@ -1,5 +1,5 @@
 /* vec.h: vectors of VW floats, so that a kernel is written once for all instruction sets.
- * VAPP_VECTOR is the vector size in bits; 0 is portable C.
+ * VAPP_VECTOR is the vector size in bits: 512 and 256 are AVX, 128 is NEON, 0 is portable C.
  *
  * Every sum over a vector is a fixed tree. vf_fma rounds once if the instruction set has a
  * fused multiply-add and twice otherwise. So within a variant equal operands give equal bits. */
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#if VAPP_VECTOR
+#if VAPP_VECTOR > 128
 #include <immintrin.h>
 #endif
 
@@ -150,6 +150,8 @@ static inline void vf_pairs(const float *p, vf *even, vf *odd)
 	*even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(e), 0xd8));
 	*odd = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(o), 0xd8));
 }
+#elif VAPP_VECTOR == 128
+#include "vec_neon.h"
 #else
 #define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _generic))
 #define VW 4

@@ -140,7 +140,13 @@ const vapp_linear_kernel *vapp_linear_int8_generic(int format);
 const vapp_linear_kernel *vapp_linear_int8_avx2(int format);
 const vapp_linear_kernel *vapp_linear_int8_avx512(int format);
 
+const vapp_linear_kernel *vapp_linear_int8_neon(int format);
+const vapp_linear_kernel *vapp_linear_int8_dotprod(int format);
+const vapp_linear_kernel *vapp_linear_int8_i8mm(int format);
+
 /* vapp_linear_int15 takes x in two planes. */
 const vapp_linear_kernel *vapp_linear_int15(int format);
+const vapp_linear_kernel *vapp_linear_int15_dotprod(int format);
+const vapp_linear_kernel *vapp_linear_int15_i8mm(int format);
 
 #endif

@@ -66,6 +66,9 @@ const vapp_linear_kernel *vapp_linear_w8a8(int variant, int format);
 
 const vapp_linear_kernel *vapp_linear_w8a8_avx2(void);
 const vapp_linear_kernel *vapp_linear_w8a8_avx512(void);
+const vapp_linear_kernel *vapp_linear_w8a8_neon(void);
+const vapp_linear_kernel *vapp_linear_w8a8_dotprod(void);
+const vapp_linear_kernel *vapp_linear_w8a8_i8mm(void);
 
 /* vapp_linear_row_w8a8 unpacks one row; all variants use it. */
 void vapp_linear_row_w8a8(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
