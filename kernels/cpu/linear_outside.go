@@ -14,7 +14,7 @@ const outsideSuffix = "+outside"
 const (
 	quantChunk  = 16 // row tiles of a chunk
 	quantSpan   = 64 // k tiles of a chunk
-	quantPanels = 8  // panels whose sums wait for the next k tiles
+	quantPanels = 16 // panels whose sums wait for the next k tiles
 	quantFew    = 4  // the most rows that vectors multiply
 
 	// quantWorkBytes has the unpacked k tiles, their scales and minima, and their sums.

@@ -26,7 +26,7 @@
 enum {
 	QUANT_CHUNK = 16, /* row tiles of a chunk: x of a chunk and QUANT_SPAN k tiles is 1 MB, and stays in the second cache */
 	QUANT_SPAN = 64,  /* k tiles of a chunk */
-	QUANT_PANELS = 8, /* panels whose sums wait for the next k tiles, if there are more than QUANT_SPAN */
+	QUANT_PANELS = 16, /* panels whose sums wait for the next k tiles, if there are more than QUANT_SPAN */
 	QUANT_FEW = 4     /* the most rows that vectors multiply */
 };
 
