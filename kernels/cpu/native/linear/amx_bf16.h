@@ -177,7 +177,7 @@ FN static void bf16_finish(const bf16_cut *c, int64_t panel, int64_t from, int64
 }
 
 /* bf16_few multiplies a panel with one pair, or one row tile, over all k. */
-FN static void bf16_few(const bf16_cut *c, int64_t panel, int64_t pair) {
+FN static __attribute__((noinline)) void bf16_few(const bf16_cut *c, int64_t panel, int64_t pair) {
 	bf16_workspace *w = c->a->work;
 	int64_t tiles = c->tiles - 2 * pair < 2 ? 1 : 2, step = c->tiles == 1 ? c->a->rows * 64 : 1024;
 	bf16_tail(c, panel);
@@ -200,7 +200,7 @@ FN static void bf16_few(const bf16_cut *c, int64_t panel, int64_t pair) {
 
 /* bf16_block multiplies k tiles [k, k + n) of a panel with the pairs [from, to) and fetches the
  * next block meanwhile (NULL: none). */
-FN static void bf16_block(const bf16_cut *c, int64_t panel, int64_t k, int64_t n, int64_t from, int64_t to, float (*sums)[BF16_PAIR_FLOATS], const uint8_t *next) {
+FN static __attribute__((noinline)) void bf16_block(const bf16_cut *c, int64_t panel, int64_t k, int64_t n, int64_t from, int64_t to, float (*sums)[BF16_PAIR_FLOATS], const uint8_t *next) {
 	bf16_workspace *w = c->a->work;
 	const uint8_t *b = bf16_panel(c, panel, k);
 	int64_t whole = bf16_whole(c, k, n), slots = n * (to - from);
