@@ -264,7 +264,7 @@ FN static void bf16_run(const vapp_linear *a, int part, int parts) {
 	c.grain = bf16_steps(c.ks, least) > 1 ? panels * c.chunks * c.slices / (8 * parts) : 1;
 	c.grain = c.grain < 1 ? 1 : c.grain < BF16_GRAIN ? c.grain : BF16_GRAIN;
 	c.granules = (panels + c.grain - 1) / c.grain;
-	linear_grid g = {.units = c.chunks * c.slices * c.granules, .parts = parts};
+	linear_grid g = {.chunks = 1, .units = c.chunks * c.slices * c.granules, .parts = parts};
 	if (!a->taken) g.next = g.units * part / parts, g.last = g.units * (part + 1) / parts;
 	tiles_begin_rows(a->rows < TILE_ROWS ? a->rows : TILE_ROWS);
 	while (g.next < g.last || linear_take(a, &g)) {
