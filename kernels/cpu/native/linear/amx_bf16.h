@@ -252,6 +252,16 @@ FN static void bf16_many(const bf16_cut *c, int64_t p0, int64_t p1, int64_t from
 	}
 }
 
+/* bf16_slice computes granules [g0, g1) of a slice. */
+FN static void bf16_slice(const bf16_cut *c, int64_t slice, int64_t g0, int64_t g1) {
+	int64_t panels = panels_of(c->a), p0 = g0 * c->grain, p1 = g1 * c->grain < panels ? g1 * c->grain : panels;
+	int64_t chunk = slice / c->slices, i = slice % c->slices, first = c->pairs * chunk / c->chunks;
+	int64_t pairs = c->pairs * (chunk + 1) / c->chunks - first, from = first + pairs * i / c->slices, to = first + pairs * (i + 1) / c->slices;
+	if (to - from > 1) bf16_many(c, p0, p1, from, to);
+	else
+		for (; p0 < p1; p0++) bf16_few(c, p0, from);
+}
+
 /* bf16_run takes ranges of granules, slice by slice, so that a part keeps the x of a chunk. */
 FN static void bf16_run(const vapp_linear *a, int part, int parts) {
 	bf16_cut c = bf16_cut_of(a);
@@ -268,16 +278,10 @@ FN static void bf16_run(const vapp_linear *a, int part, int parts) {
 	if (!a->taken) g.next = g.units * part / parts, g.last = g.units * (part + 1) / parts;
 	tiles_begin_rows(a->rows < TILE_ROWS ? a->rows : TILE_ROWS);
 	while (g.next < g.last || linear_take(a, &g)) {
-		int64_t slice = g.next / c.granules, chunk = slice / c.slices, i = slice % c.slices;
-		int64_t p0 = g.next % c.granules * c.grain, p1 = (slice + 1) * c.granules < g.last ? c.granules : g.last - slice * c.granules;
-		g.next = slice * c.granules + p1;
-		p1 = p1 * c.grain < panels ? p1 * c.grain : panels;
-		int64_t from = c.pairs * chunk / c.chunks, pairs = c.pairs * (chunk + 1) / c.chunks - from;
-		int64_t to = from + pairs * (i + 1) / c.slices;
-		from += pairs * i / c.slices;
-		if (to - from > 1) bf16_many(&c, p0, p1, from, to);
-		else
-			for (int64_t p = p0; p < p1; p++) bf16_few(&c, p, from);
+		int64_t slice = g.next / c.granules, end = (slice + 1) * c.granules;
+		if (end > g.last) end = g.last;
+		bf16_slice(&c, slice, g.next - slice * c.granules, end - slice * c.granules);
+		g.next = end;
 	}
 	tiles_end();
 	if (a->rows > BF16_STREAM_ROWS) _mm_sfence(); /* other parts read y */
