@@ -177,7 +177,7 @@ FN static void bf16_finish(const bf16_cut *c, int64_t panel, int64_t from, int64
 }
 
 /* bf16_few multiplies a panel with one pair, or one row tile, over all k. */
-FN static void bf16_few(const bf16_cut *c, int64_t panel, int64_t pair) {
+FN static __attribute__((noinline)) void bf16_few(const bf16_cut *c, int64_t panel, int64_t pair) {
 	bf16_workspace *w = c->a->work;
 	int64_t tiles = c->tiles - 2 * pair < 2 ? 1 : 2, step = c->tiles == 1 ? c->a->rows * 64 : 1024;
 	bf16_tail(c, panel);
@@ -200,7 +200,7 @@ FN static void bf16_few(const bf16_cut *c, int64_t panel, int64_t pair) {
 
 /* bf16_block multiplies k tiles [k, k + n) of a panel with the pairs [from, to) and fetches the
  * next block meanwhile (NULL: none). */
-FN static void bf16_block(const bf16_cut *c, int64_t panel, int64_t k, int64_t n, int64_t from, int64_t to, float (*sums)[BF16_PAIR_FLOATS], const uint8_t *next) {
+FN static __attribute__((noinline)) void bf16_block(const bf16_cut *c, int64_t panel, int64_t k, int64_t n, int64_t from, int64_t to, float (*sums)[BF16_PAIR_FLOATS], const uint8_t *next) {
 	bf16_workspace *w = c->a->work;
 	const uint8_t *b = bf16_panel(c, panel, k);
 	int64_t whole = bf16_whole(c, k, n), slots = n * (to - from);
@@ -252,6 +252,16 @@ FN static void bf16_many(const bf16_cut *c, int64_t p0, int64_t p1, int64_t from
 	}
 }
 
+/* bf16_slice computes granules [g0, g1) of a slice. */
+FN static void bf16_slice(const bf16_cut *c, int64_t slice, int64_t g0, int64_t g1) {
+	int64_t panels = panels_of(c->a), p0 = g0 * c->grain, p1 = g1 * c->grain < panels ? g1 * c->grain : panels;
+	int64_t chunk = slice / c->slices, i = slice % c->slices, first = c->pairs * chunk / c->chunks;
+	int64_t pairs = c->pairs * (chunk + 1) / c->chunks - first, from = first + pairs * i / c->slices, to = first + pairs * (i + 1) / c->slices;
+	if (to - from > 1) bf16_many(c, p0, p1, from, to);
+	else
+		for (; p0 < p1; p0++) bf16_few(c, p0, from);
+}
+
 /* bf16_run takes ranges of granules, slice by slice, so that a part keeps the x of a chunk. */
 FN static void bf16_run(const vapp_linear *a, int part, int parts) {
 	bf16_cut c = bf16_cut_of(a);
@@ -264,20 +274,14 @@ FN static void bf16_run(const vapp_linear *a, int part, int parts) {
 	c.grain = bf16_steps(c.ks, least) > 1 ? panels * c.chunks * c.slices / (8 * parts) : 1;
 	c.grain = c.grain < 1 ? 1 : c.grain < BF16_GRAIN ? c.grain : BF16_GRAIN;
 	c.granules = (panels + c.grain - 1) / c.grain;
-	linear_grid g = {.units = c.chunks * c.slices * c.granules, .parts = parts};
+	linear_grid g = {.chunks = 1, .units = c.chunks * c.slices * c.granules, .parts = parts};
 	if (!a->taken) g.next = g.units * part / parts, g.last = g.units * (part + 1) / parts;
 	tiles_begin_rows(a->rows < TILE_ROWS ? a->rows : TILE_ROWS);
 	while (g.next < g.last || linear_take(a, &g)) {
-		int64_t slice = g.next / c.granules, chunk = slice / c.slices, i = slice % c.slices;
-		int64_t p0 = g.next % c.granules * c.grain, p1 = (slice + 1) * c.granules < g.last ? c.granules : g.last - slice * c.granules;
-		g.next = slice * c.granules + p1;
-		p1 = p1 * c.grain < panels ? p1 * c.grain : panels;
-		int64_t from = c.pairs * chunk / c.chunks, pairs = c.pairs * (chunk + 1) / c.chunks - from;
-		int64_t to = from + pairs * (i + 1) / c.slices;
-		from += pairs * i / c.slices;
-		if (to - from > 1) bf16_many(&c, p0, p1, from, to);
-		else
-			for (int64_t p = p0; p < p1; p++) bf16_few(&c, p, from);
+		int64_t slice = g.next / c.granules, end = (slice + 1) * c.granules;
+		if (end > g.last) end = g.last;
+		bf16_slice(&c, slice, g.next - slice * c.granules, end - slice * c.granules);
+		g.next = end;
 	}
 	tiles_end();
 	if (a->rows > BF16_STREAM_ROWS) _mm_sfence(); /* other parts read y */
