@@ -128,7 +128,7 @@ type Attention struct {
 	Window                       int32   // positions that a token sees; 0: all
 	Bidirectional                int32   // tokens see the tokens after them, and nothing is paged
 	Threads, By                  int32
-	_                            int32
+	FMA                          int32 // 1: decode steps of avx512bf16 use multiply-adds; the bits are the same
 }
 
 // StoreKV is the operands of OpStoreKV.
@@ -177,7 +177,8 @@ type Linear struct {
 // The constants of kernels.h; kernels.go checks that they are equal.
 const (
 	attentionSpan = 256
-	attentionTile = 96
+	attentionTile = 192
+	attentionPass = 96
 	attentionDim  = 512
 	sampleBins    = 2048
 )
@@ -185,7 +186,7 @@ const (
 // MaxGroup is the largest number of query heads that may share a KV head, MaxHeadDim the
 // largest head dimension, MaxVocab the largest number of logits for OpSample.
 const (
-	MaxGroup   = attentionTile
+	MaxGroup   = attentionPass
 	MaxHeadDim = attentionDim
 	MaxVocab   = sampleBins * 1024
 )
@@ -193,7 +194,7 @@ const (
 // AttentionWorkspace returns the bytes that a part of OpAttention needs, a multiple of 64.
 func AttentionWorkspace(headDim int) int64 {
 	wide := roundUp(int64(headDim), 16)
-	floats := 3*attentionTile*wide + 2*16*wide + attentionTile*(attentionSpan+16) + 2*attentionTile
+	floats := 3*attentionTile*wide + attentionSpan*wide + attentionPass*(attentionSpan+16) + 2*attentionTile
 	return roundUp(4*floats, 64)
 }
 

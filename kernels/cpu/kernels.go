@@ -11,6 +11,7 @@ import (
 var (
 	_ [native.AttentionSpan]struct{} = [attentionSpan]struct{}{}
 	_ [native.AttentionTile]struct{} = [attentionTile]struct{}{}
+	_ [native.AttentionPass]struct{} = [attentionPass]struct{}{}
 	_ [native.AttentionDim]struct{}  = [attentionDim]struct{}{}
 	_ [native.SampleBins]struct{}    = [sampleBins]struct{}{}
 	_ [native.ConvKernel]struct{}    = [MaxConvKernel]struct{}{}

@@ -88,6 +88,9 @@ func (c *compiler) attend(o backend.Attention) error {
 	if o.Rebuild != nil {
 		a.Rebuild = c.weight(o.Rebuild.Weight)
 	}
+	if kcpu.MultiplyAdds() {
+		a.FMA = 1
+	}
 	if o.Bidirectional {
 		a.Bidirectional = 1
 		a.Pages = kcpu.Pages{Format: int32(c.info(o.K).Format), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}

@@ -22,8 +22,17 @@ type favored struct {
 // favors has a row for every format of which a machine has several kernels. Other formats, and
 // all formats on other machines, have the variant's own kernel whatever is favored.
 var favors = []favored{
-	{amx, quantized, avx512bf16, avx512bf16, amx},
+	{amx, outside, amx, amxOutside, amx},
 }
+
+// amxOutside multiplies the codes of weights exactly and scales the sums (kcpu.Outside).
+var amxOutside, _ = kcpu.Outside(amx, kernels.Q4_0)
+
+// outside lists the formats of which amx has both kernels.
+var outside = slices.DeleteFunc(kcpu.SupportedFormats(amx), func(f kernels.Format) bool {
+	_, ok := kcpu.Outside(amx, f)
+	return !ok
+})
 
 // quantized lists the stored formats of fewer than 16 bits that Linear reads.
 var quantized = slices.DeleteFunc(kcpu.SupportedFormats(amx), func(f kernels.Format) bool {
@@ -119,7 +128,7 @@ func (l layout) favorChoice() (backend.Choice, bool) {
 		c.Why += "; " + l.variant + " has one kernel for each format: decode and prefill take the same"
 	default:
 		v := favors[i].of(l.favor)
-		c.Why += ": quantized weights have the kernels of " + v + ", others those of " + l.variant
+		c.Why += ": weights of up to eight bits that have two kernels take " + v + "'s"
 	}
 	return c, true
 }
@@ -148,24 +157,21 @@ func (l layout) Favored(f kernels.Format) []backend.Favored {
 	return out
 }
 
-// estimates has the rates that were measured with Llama-3.2-1B on two cores of a processor with AMX
-// (Sapphire Rapids): the whole model's decode step as a share of the read bandwidth, and the whole
-// step of 512 tokens as a share of the tiles' rate.
+// estimates has what kernels of these forms reached with two threads on a processor with AMX
+// (Sapphire Rapids), weights of 2,048 inputs by 8,192 outputs: at one row as a share of the read
+// bandwidth, at 512 rows as a share of the tiles' rate. These kernels were not measured themselves.
 var estimates = []struct {
 	variant         string
 	formats         []kernels.Format
 	decode, prefill float64
 }{
-	{avx512bf16, eightBits, 0.77, 0.07}, // Q8_0
-	{amx, eightBits, 0.34, 0.18},
-	{avx512bf16, fewBits, 0.68, 0.06}, // Q4_K_M
-	{amx, fewBits, 0.25, 0.20},
+	{amx, []kernels.Format{kernels.Q8_0}, 0.90, 0.38},
+	{amxOutside, []kernels.Format{kernels.Q8_0}, 1, 0.22},
+	{amx, []kernels.Format{kernels.Q4_0}, 0.70, 0.40},
+	{amxOutside, []kernels.Format{kernels.Q4_0}, 0.90, 0.22},
+	{amx, []kernels.Format{kernels.Q4_K}, 0.65, 0.40},
+	{amxOutside, []kernels.Format{kernels.Q4_K}, 0.85, 0.18},
 }
-
-var (
-	eightBits = []kernels.Format{kernels.Q8_0}
-	fewBits   = []kernels.Format{kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q5_0, kernels.Q5_1, kernels.Q5_K, kernels.Q6_K}
-)
 
 // estimate returns the estimated rate of a variant's kernel for f; without a Basis if no machine has
 // measured one like it.

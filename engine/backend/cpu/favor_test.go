@@ -34,20 +34,22 @@ func TestFavors(t *testing.T) {
 	}{
 		{"", "", "", kernels.BF16, tiled, "linear.amx.bf16", ""},
 		{"", "", "", kernels.F16, tiled, "linear.amx.f16", ""},
-		{"", "", "", kernels.Q8_0, tiled, "linear.avx512bf16.q8_0", ""},
-		{"", "", "", kernels.MXFP4, tiled, "linear.avx512bf16.mxfp4", ""},
-		{"", "decode", "", kernels.Q4_K, tiled, "linear.avx512bf16.q4_k", ""},
+		{"", "", "", kernels.Q8_0, tiled, "linear.amx.q8_0", ""},
+		{"", "", "", kernels.MXFP4, tiled, "linear.amx.mxfp4", ""},
+		{"", "decode", "", kernels.Q4_K, tiled, "linear.amx+outside.q4_k", ""},
+		{"", "decode", "", kernels.Q6_K, tiled, "linear.amx.q6_k", ""},
 		{"", "decode", "", kernels.BF16, tiled, "linear.amx.bf16", ""},
 		{"", "prefill", "", kernels.Q4_K, tiled, "linear.amx.q4_k", ""},
 		{"", "prefill", "", kernels.F8E4M3, tiled, "linear.amx.f8_e4m3", ""},
-		{"", "prefill", "int8", kernels.Q4_K, tiled, "linear.avx512bf16+int8.q4_k", ""},
-		{"", "prefill", "int8", kernels.MXFP4, tiled, "linear.amx.mxfp4", ""},
+		{"", "decode", "int8", kernels.Q4_K, tiled, "linear.avx512bf16+int8.q4_k", ""},
+		{"", "decode", "int8", kernels.MXFP4, tiled, "linear.amx+outside.mxfp4", ""},
 		{"", "prefill", "", kernels.Q4_K, machine, "linear.avx512.q4_k", ""},
 		{"", "", "", kernels.Q4_K, backend.Facts{Variants: []string{amx, generic}}, "linear.amx.q4_k", ""},
 		{amx, "", "", kernels.Q4_K, tiled, "linear.amx.q4_k", ""},
 		{amx, "prefill", "", kernels.Q4_K, tiled, "linear.amx.q4_k", ""},
+		{amx, "decode", "", kernels.Q4_K, tiled, "linear.amx+outside.q4_k", ""},
 		{amx, "decode", "", kernels.BF16, tiled, "linear.amx.bf16", ""},
-		{amx, "decode", "", kernels.Q4_K, tiled, "", `weight w (q4_k) with favor "decode" and variant amx as set`},
+		{amx, "decode", "", kernels.Q6_K, tiled, "", `weight w (q6_k) with favor "decode" and variant amx as set`},
 		{avx512, "prefill", "", kernels.Q8_0, machine, "", `weight w (q8_0) with favor "prefill" and variant avx512 as set`},
 		{avx512bf16, "decode", "", kernels.MXFP4, tiled, "", `weight w (mxfp4) with favor "decode" and variant avx512bf16 as set`},
 		{amx, "prefill", "int8", kernels.Q6_K, tiled, "", `weight w (q6_k) with favor "prefill" and variant amx as set`},
@@ -74,14 +76,14 @@ func TestFavored(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintf("%+v", l.Favored(kernels.Q8_0))
-	if want := "[{Kernel:linear.avx512bf16.q8_0 Favors:[auto decode] Taken:false Rate:{Decode:0.77 Prefill:0.07 Basis:estimated}} " +
-		"{Kernel:linear.amx.q8_0 Favors:[prefill] Taken:true Rate:{Decode:0.34 Prefill:0.18 Basis:estimated}}]"; got != want {
+	if want := "[{Kernel:linear.amx.q8_0 Favors:[auto prefill] Taken:true Rate:{Decode:0.9 Prefill:0.38 Basis:estimated}} " +
+		"{Kernel:linear.amx+outside.q8_0 Favors:[decode] Taken:false Rate:{Decode:1 Prefill:0.22 Basis:estimated}}]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if list := l.Favored(kernels.MXFP4); len(list) != 2 || list[0].Rate.Basis != "" {
 		t.Errorf("mxfp4, which no machine has measured: %+v", list)
 	}
-	for _, s := range []backend.Settings{{Variant: amx}, {Variant: avx512bf16}, {Favor: backend.FavorDecode, Activations: backend.Int8Activations}} {
+	for _, s := range []backend.Settings{{Variant: avx512bf16}, {Favor: backend.FavorDecode, Activations: backend.Int8Activations}} {
 		l, err := newLayout(tiled, s)
 		if list := l.Favored(kernels.Q8_0); err != nil || list != nil {
 			t.Errorf("%+v: %+v, %v", s, list, err)
@@ -99,8 +101,8 @@ func TestFavorChoice(t *testing.T) {
 		set   backend.Settings
 		want  string
 	}{
-		{tiled, backend.Settings{}, "auto (the default: quantized weights have the kernels of avx512bf16, others those of amx)"},
-		{tiled, backend.Settings{Favor: "prefill"}, "prefill (as set: quantized weights have the kernels of amx, others those of amx)"},
+		{tiled, backend.Settings{}, "auto (the default: weights of up to eight bits that have two kernels take amx's)"},
+		{tiled, backend.Settings{Favor: "prefill"}, "prefill (as set: weights of up to eight bits that have two kernels take amx's)"},
 		{machine, backend.Settings{Favor: "decode"}, "decode (as set; avx512 has one kernel for each format: decode and prefill take the same)"},
 		{machine, backend.Settings{}, ""}, {tiled, backend.Settings{Variant: amx}, ""}, {tiled, backend.Settings{Variant: avx512bf16}, ""},
 	} {
@@ -120,11 +122,11 @@ func TestFavorChoice(t *testing.T) {
 
 // TestFavorOpens: a device needs the instruction set of every kernel that its layout takes.
 func TestFavorOpens(t *testing.T) {
-	l, err := newLayout(tiled, backend.Settings{})
+	l, err := newLayout(tiled, backend.Settings{Activations: backend.Int8Activations})
 	if err != nil || !slices.Equal(l.variants(), []string{amx, avx512bf16}) {
 		t.Errorf("variants %v, %v", l.variants(), err)
 	}
-	if l, err = newLayout(tiled, backend.Settings{Favor: "prefill"}); err != nil || !slices.Equal(l.variants(), []string{amx}) {
-		t.Errorf("of favor prefill: %v, %v", l.variants(), err)
+	if l, err = newLayout(tiled, backend.Settings{Favor: "decode"}); err != nil || !slices.Equal(l.variants(), []string{amx}) {
+		t.Errorf("of favor decode: %v, %v", l.variants(), err)
 	}
 }

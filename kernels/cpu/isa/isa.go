@@ -23,7 +23,7 @@ const (
 	AVX2       = "avx2"       // AVX2, FMA, F16C
 	AVX512     = "avx512"     // AVX-512 F, BW, DQ, VL
 	AVX512BF16 = "avx512bf16" // AVX512 and AVX-512 BF16, VBMI, VNNI
-	AMX        = "amx"        // AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16, AMX-INT8
+	AMX        = "amx"        // AVX512 and AVX-512 BF16, VBMI, AMX-TILE, AMX-BF16, AMX-INT8
 	NEON       = "neon"       // Advanced SIMD, which every processor of 64-bit ARM has
 	DotProd    = "dotprod"    // NEON and SDOT: Graviton 2, Altra
 	I8MM       = "i8mm"       // DotProd and SMMLA: Graviton 3, AmpereOne
@@ -104,6 +104,9 @@ func (p *Processor) Tiles() error {
 	return p.tiles
 }
 
+// HasTiles reports whether the processor has the tile registers, granted or not.
+func HasTiles() bool { return slices.Contains(current().Variants, AMX) }
+
 // Asked returns how often the system was asked for the tile registers.
 func (p *Processor) Asked() int { return int(p.asked.Load()) }
 
@@ -126,7 +129,7 @@ func detect() []string {
 	if x.HasAVX512BF16 && x.HasAVX512VBMI && x.HasAVX512VNNI {
 		out = append([]string{AVX512BF16}, out...)
 	}
-	if x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 {
+	if x.HasAVX512BF16 && x.HasAVX512VBMI && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 {
 		out = append([]string{AMX}, out...)
 	}
 	return out

@@ -17,7 +17,7 @@ var features = map[string][]feature{
 	AVX2:       {{"AVX2", &cpu.X86.HasAVX2}, {"FMA", &cpu.X86.HasFMA}},
 	AVX512:     {{"AVX512F", &cpu.X86.HasAVX512F}, {"AVX512BW", &cpu.X86.HasAVX512BW}, {"AVX512DQ", &cpu.X86.HasAVX512DQ}, {"AVX512VL", &cpu.X86.HasAVX512VL}},
 	AVX512BF16: {{"AVX512_BF16", &cpu.X86.HasAVX512BF16}, {"AVX512_VBMI", &cpu.X86.HasAVX512VBMI}, {"AVX512_VNNI", &cpu.X86.HasAVX512VNNI}},
-	AMX:        {{"AVX512_BF16", &cpu.X86.HasAVX512BF16}, {"AMX_TILE", &cpu.X86.HasAMXTile}, {"AMX_BF16", &cpu.X86.HasAMXBF16}, {"AMX_INT8", &cpu.X86.HasAMXInt8}},
+	AMX:        {{"AVX512_BF16", &cpu.X86.HasAVX512BF16}, {"AVX512_VBMI", &cpu.X86.HasAVX512VBMI}, {"AMX_TILE", &cpu.X86.HasAMXTile}, {"AMX_BF16", &cpu.X86.HasAMXBF16}, {"AMX_INT8", &cpu.X86.HasAMXInt8}},
 	NEON:       {{"ASIMD", &cpu.ARM64.HasASIMD}},
 	DotProd:    {{"ASIMDDP", &cpu.ARM64.HasASIMDDP}},
 	I8MM:       {{"I8MM", &cpu.ARM64.HasI8MM}},

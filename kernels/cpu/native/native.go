@@ -138,6 +138,7 @@ const (
 
 	AttentionSpan = C.VAPP_ATTENTION_SPAN
 	AttentionTile = C.VAPP_ATTENTION_TILE
+	AttentionPass = C.VAPP_ATTENTION_PASS
 	AttentionDim  = C.VAPP_ATTENTION_DIM
 	SampleBins    = C.VAPP_SAMPLE_BINS
 	ConvKernel    = C.VAPP_CONV_KERNEL

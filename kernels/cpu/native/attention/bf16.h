@@ -4,9 +4,8 @@
  * the next one. Keys that a row does not see have weight 0, which adds nothing. So the bits of
  * a row depend only on the keys that the row sees.
  *
- * Keys, and later values, are packed STRIPE positions at a time into t->k and t->v, which are
- * contiguous, and all rows use them. The rows of a decode step read the pages without packing
- * (decode.h). */
+ * Keys, and later values, are packed STRIPE positions at a time, and all rows of the tile use
+ * them. The rows of a decode step read the pages without packing (decode.h). */
 #ifndef VAPP_CPU_ATTENTION_BF16_H
 #define VAPP_CPU_ATTENTION_BF16_H
 #include <stdint.h>
@@ -26,17 +25,39 @@
 #define GROUPS (STRIPE / BLOCK)
 #define PAIR_ROWS 6 /* with 4 vectors each they fill the registers */
 
-/* uses_bf16 reports whether this file computes the tile. */
-static int uses_bf16(const tile *t)
+/* fp8_values packs n values, of 8 bits, as pack_values does. */
+static int fp8_values(const tile *t, const codes *c, const uint8_t *const *at, int32_t n, uint8_t *to)
 {
-	switch (t->a->pages.format) {
-	case VAPP_BF16:
-		return t->dim % 32 == 0;
-	case VAPP_F8_E4M3:
-	case VAPP_F8_E5M2:
-		return t->dim % 64 == 0;
-	}
-	return 0;
+	const lookup l = look_up(c);
+	const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+	int bad = 0;
+	for (int32_t i = 0; i < n; i += 2)
+		for (int64_t d = 0; d < t->dim; d += 64, to += 256) {
+			__m512i x = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(at[i] + d));
+			__m512i y = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(at[i + 1] + d));
+			fp8_to_bf16(&l, _mm512_unpacklo_epi8(x, y), to, to + 64);
+			fp8_to_bf16(&l, _mm512_unpackhi_epi8(x, y), to + 128, to + 192);
+			for (int j = 0; j < 4; j++)
+				bad |= has_nonfinite(_mm512_loadu_si512(to + 64 * j));
+		}
+	return bad;
+}
+
+/* pack_values packs n values as pairs of keys; it returns nonzero if one was infinite or a NaN. */
+static int pack_values(const tile *t, const uint8_t *const *at, int32_t n, uint8_t *to)
+{
+	int bad = 0;
+	if (t->a->pages.format != VAPP_BF16)
+		return fp8_values(t, (const codes *)t->codes, at, n, to);
+	for (int32_t i = 0; i < n; i += 2)
+		for (int64_t d = 0; d < t->dim; d += 32, to += 128) {
+			__m512bh two[2];
+			values_pair(2, at[i] + d * 2, at[i + 1] + d * 2, two);
+			bad |= has_nonfinite((__m512i)two[0]) | has_nonfinite((__m512i)two[1]);
+			_mm512_storeu_si512(to, (__m512i)two[0]);
+			_mm512_storeu_si512(to + 64, (__m512i)two[1]);
+		}
+	return bad;
 }
 
 /* BY_PAIR_ROWS calls f with a constant number of rows, 1 to PAIR_ROWS. */
@@ -50,12 +71,23 @@ static int uses_bf16(const tile *t)
 	default: f(6, __VA_ARGS__); \
 	}
 
-/* rows_at_once returns the rows of each call, spread evenly over as few calls as possible. */
-static int32_t rows_at_once(const tile *t)
+/* rows_at_once returns the rows of each call for n rows, spread evenly over as few calls as
+ * possible. */
+static int32_t rows_at_once(int32_t n)
 {
-	int32_t calls = (t->rows + PAIR_ROWS - 1) / PAIR_ROWS;
-	return (t->rows + calls - 1) / calls;
+	int32_t calls = (n + PAIR_ROWS - 1) / PAIR_ROWS;
+	return (n + calls - 1) / calls;
 }
+
+/* pass is the rows [first, last) of a tile, whose scores t->score holds. The first pass of a span
+ * packs keys and values, which the others use too. */
+typedef struct {
+	int32_t first, last;
+} pass;
+
+/* keys_at and values_at return the packed keys and values of the span's i-th position. */
+static uint8_t *keys_at(const tile *t, int32_t i) { return (uint8_t *)t->k + i * t->dim * 2; }
+static uint8_t *values_at(const tile *t, int32_t i) { return (uint8_t *)t->v + i * t->dim * 2; }
 
 /* pair_scores writes the scores, before they are scaled, of n rows of q with c packed blocks of
  * keys. */
@@ -82,11 +114,10 @@ INLINE void pair_scores(int n, int c, const tile *t, const uint8_t *k, const uin
 			vf_store(s + r * ROW + j * 16, acc[r][j]);
 }
 
-/* pair_columns writes the scores of n rows with the blocks [first, last) of a stripe. */
-INLINE void pair_columns(int n, const tile *t, int32_t first, int32_t last, int32_t row, float *s)
+/* pair_columns writes the scores of n rows with the blocks [first, last) of the stripe at k. */
+INLINE void pair_columns(int n, const tile *t, const uint8_t *k, int32_t first, int32_t last, int32_t row, float *s)
 {
-	const uint8_t *q = (const uint8_t *)(t->q + row * t->wide), *k = (const uint8_t *)t->k;
-	s += row * ROW;
+	const uint8_t *q = (const uint8_t *)(t->q + row * t->wide);
 	if (last - first == GROUPS) {
 		pair_scores(n, GROUPS, t, k, q, s);
 		return;
@@ -121,10 +152,9 @@ INLINE void pair_accumulate_pv(int rows, int c, const tile *t, const uint8_t *v,
 			vf_store(out + r * t->wide + j * 16, acc[r][j]);
 }
 
-/* pair_accumulate_rows adds all columns of n packed values, whose keys begin at i in the span. */
-INLINE void pair_accumulate_rows(int rows, const tile *t, const uint8_t *v, int32_t n, int32_t row, int32_t i)
+/* pair_accumulate_rows adds all columns of n packed values, weighted by p. */
+INLINE void pair_accumulate_rows(int rows, const tile *t, const uint8_t *v, int32_t n, int32_t row, const uint8_t *p)
 {
-	const uint8_t *p = (const uint8_t *)(t->score + row * ROW) + i * 2;
 	float *out = t->part + row * t->wide;
 	int64_t d = 0;
 	for (; d + 64 <= t->dim; d += 64)
@@ -162,42 +192,49 @@ static void prefetch_blocks(const tile *t, const uint8_t *const *at, int32_t i, 
 }
 
 /* accumulate_stripe adds the values of n keys, from i on in the span that begins at begin. */
-static void accumulate_stripe(const tile *t, const values *v, int32_t begin, int32_t end, int32_t i, int32_t n)
+static void accumulate_stripe(const tile *t, pass w, const values *v, int32_t begin, int32_t end, int32_t i, int32_t n)
 {
-	const int32_t many = rows_at_once(t);
-	const uint8_t *packed = (const uint8_t *)t->k;
-	if (!pack_values(t, v->at + i, n, (uint8_t *)t->k)) {
-		for (int32_t r = 0; r < t->rows; r += many) {
-			int32_t first, last, m = t->rows - r < many ? t->rows - r : many;
-			blocks_of(t, r, m, begin + i, n / BLOCK, &first, &last);
-			BY_PAIR_ROWS(pair_accumulate_rows, m, t, packed + first * BLOCK / 2 * t->dim * 4, (last - first) * BLOCK, r, i + first * BLOCK)
-			prefetch_blocks(t, t->ahead.k, i / BLOCK + r / many, r / many < n / BLOCK, t->ahead.blocks, 1);
-			if (i == 0)
-				prefetch_own(t, t->a->k, end + r / many * 4, 4, t->to);
-		}
-		return;
+	const int32_t many = rows_at_once(w.last - w.first);
+	const uint8_t *weights = (const uint8_t *)t->score + i * 2;
+	uint8_t *packed = values_at(t, i);
+	int bad = w.first == 0 ? pack_values(t, v->at + i, n, packed) : any_nonfinite(packed, n * t->dim * 2);
+	for (int32_t r = w.first; !bad && r < w.last; r += many) {
+		int32_t first, last, m = w.last - r < many ? w.last - r : many, call = (r - w.first) / many;
+		blocks_of(t, r, m, begin + i, n / BLOCK, &first, &last);
+		BY_PAIR_ROWS(pair_accumulate_rows, m, t, packed + first * BLOCK * t->dim * 2, (last - first) * BLOCK, r, weights + (r - w.first) * ROW * 4 + first * BLOCK * 2)
+		if (w.first > 0)
+			continue;
+		prefetch_blocks(t, t->ahead.k, i / BLOCK + call, call < n / BLOCK, t->ahead.blocks, 1);
+		if (i == 0)
+			prefetch_own(t, t->a->k, end + call * 4, 4, t->to);
 	}
-	for (int32_t r = 0; r < t->rows; r++) { /* 0 times infinity is a NaN: leave out the keys that this row does not see */
+	if (!bad)
+		return;
+	for (int32_t r = w.first; r < w.last; r++) { /* 0 times infinity is a NaN: leave out the keys that this row does not see */
 		values own;
 		find_values(t, begin, t->low[r] > begin ? t->low[r] : begin, t->high[r] < end ? t->high[r] : end, i + n, &own);
-		pack_values(t, own.at + i, n, (uint8_t *)t->k);
-		pair_accumulate_rows(1, t, packed, n, r, i);
+		pack_values(t, own.at + i, n, packed);
+		pair_accumulate_rows(1, t, packed, n, r, weights + (r - w.first) * ROW * 4);
 	}
+	pack_values(t, v->at + i, n, packed);
 }
 
-/* score_stripe computes the scores of the positions [at, end), at most STRIPE. */
-static void score_stripe(const tile *t, int32_t at, int32_t end, float *s)
+/* score_stripe computes the scores of the positions [at, end), at most STRIPE, which begin at i in
+ * the span. */
+static void score_stripe(const tile *t, pass w, int32_t at, int32_t end, int32_t i)
 {
-	const int32_t many = rows_at_once(t), blocks = (end - at + BLOCK - 1) / BLOCK;
-	for (int32_t b = at, j = 0; b < end; b += BLOCK, j++)
-		block_pairs(t, b, b + BLOCK < end ? b + BLOCK : end, (uint16_t *)((uint8_t *)t->k + (int64_t)j * BLOCK * t->dim * 2));
-	for (int32_t r = 0; r < t->rows; r += many) {
-		int32_t first, last, n = t->rows - r < many ? t->rows - r : many;
+	const int32_t many = rows_at_once(w.last - w.first), blocks = (end - at + BLOCK - 1) / BLOCK;
+	for (int32_t b = at, j = i; w.first == 0 && b < end; b += BLOCK, j += BLOCK)
+		block_pairs(t, b, b + BLOCK < end ? b + BLOCK : end, (uint16_t *)keys_at(t, j));
+	for (int32_t r = w.first; r < w.last; r += many) {
+		int32_t first, last, n = w.last - r < many ? w.last - r : many, call = (r - w.first) / many;
 		blocks_of(t, r, n, at, blocks, &first, &last);
-		BY_PAIR_ROWS(pair_columns, n, t, first, last, r, s)
-		prefetch_blocks(t, t->now.v, (at - t->now.at) / BLOCK + r / many, r / many < blocks, t->now.blocks, 0);
-		prefetch_own(t, t->a->v, at + r / many * 4, 4, end);
-		prefetch_own(t, t->a->k, end + r / many * 4, 4, t->to);
+		BY_PAIR_ROWS(pair_columns, n, t, keys_at(t, i), first, last, r, t->score + (r - w.first) * ROW + i)
+		if (w.first > 0)
+			continue;
+		prefetch_blocks(t, t->now.v, (at - t->now.at) / BLOCK + call, call < blocks, t->now.blocks, 0);
+		prefetch_own(t, t->a->v, at + call * 4, 4, end);
+		prefetch_own(t, t->a->k, end + call * 4, 4, t->to);
 	}
 }
 
@@ -208,19 +245,20 @@ static void bf16_span(tile *t, int32_t begin, int32_t end, float *top, float *su
 	values v;
 	if (t->a->pages.format != VAPP_BF16 && !t->codes_ready++)
 		fill_codes(t->a->pages.format, (codes *)t->codes);
-	if (t->decode && t->rows <= DECODE_ROWS) {
-		decode_score_span(t, begin, end);
-		softmax_rows(t, begin, n, top, sum);
-		decode_accumulate_span(t, begin, end);
+	if (few_rows(t)) {
+		decode_span(t, begin, end, top, sum);
 		return;
 	}
-	for (int32_t i = 0; i < n; i += STRIPE)
-		score_stripe(t, begin + i, begin + i + STRIPE < end ? begin + i + STRIPE : end, t->score + i);
-	softmax_rows(t, begin, n, top, sum);
 	find_values(t, begin, begin, end, n, &v);
 	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
-	for (int32_t i = 0; i < n; i += STRIPE)
-		accumulate_stripe(t, &v, begin, end, i, n - i < STRIPE ? n - i : STRIPE);
+	for (pass w = {0}; w.first < t->rows; w.first = w.last) {
+		w.last = t->rows - w.first < PASS ? t->rows : w.first + PASS;
+		for (int32_t i = 0; i < n; i += STRIPE)
+			score_stripe(t, w, begin + i, begin + i + STRIPE < end ? begin + i + STRIPE : end, i);
+		softmax_rows(0, t, w.first, w.last, begin, n, top, sum);
+		for (int32_t i = 0; i < n; i += STRIPE)
+			accumulate_stripe(t, w, &v, begin, end, i, n - i < STRIPE ? n - i : STRIPE);
+	}
 }
 
 #endif

@@ -11,20 +11,52 @@
 
 #include "../shared/kernels.h"
 #include "../shared/vec.h"
+#include "fp8.h"
 #include "load.h"
 #include "pairs.h"
 #include "tile.h"
-#if defined(VAPP_PAIRS)
-#include "fp8.h"
+
+/* uses_bf16 reports whether these kernels compute the tile. */
+static int uses_bf16(const tile *t)
+{
+	switch (t->a->pages.format) {
+	case VAPP_BF16:
+		return t->dim % 32 == 0;
+	case VAPP_F8_E4M3:
+	case VAPP_F8_E5M2:
+		return t->dim % 64 == 0;
+	}
+	return 0;
+}
+
+#define DECODE_ROWS 8 /* with more rows packing pays */
+
+/* few_rows reports whether the rows read the pages without packing (decode.h). */
+static int few_rows(const tile *t) { return t->decode && t->rows <= DECODE_ROWS; }
+
+/* in_floats reports whether the tile's rounded queries and weights are kept in floats. */
+static int in_floats(const tile *t)
+{
+#if defined(VAPP_TILES)
+	return few_rows(t);
+#else
+	return few_rows(t) && t->a->fma;
 #endif
+}
 
 /* round_queries rounds the rows of q to bf16 in place. */
 static void round_queries(const tile *t)
 {
+	const int floats = in_floats(t);
 	for (int32_t r = 0; r < t->rows; r++) {
 		float *q = t->q + r * t->wide;
-		for (int64_t d = 0; d < t->dim; d += 16)
-			_mm256_storeu_si256((__m256i *)((uint16_t *)q + d), (__m256i)_mm512_cvtneps_pbh(vf_load(q + d)));
+		for (int64_t d = 0; d < t->dim; d += 16) {
+			__m256i x = (__m256i)_mm512_cvtneps_pbh(vf_load(q + d));
+			if (floats)
+				vf_store(q + d, wide_bf16(x));
+			else
+				_mm256_storeu_si256((__m256i *)((uint16_t *)q + d), x);
+		}
 	}
 }
 
@@ -68,7 +100,6 @@ static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 	}
 }
 
-#if defined(VAPP_PAIRS)
 /* fp8_pairs packs keys that are stored in 8 bits. */
 static void fp8_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint16_t *to)
 {
@@ -84,7 +115,6 @@ static void fp8_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint
 	for (int32_t pos = fresh; pos < end; pos++)
 		own_key(t, buffer + (pos - fresh) * t->dim * 2, pos - at, to);
 }
-#endif
 
 /* block_pairs packs the keys of the block at positions [at, end). */
 static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
@@ -94,12 +124,10 @@ static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 		rebuilt_pairs(t, at, end, to);
 		return;
 	}
-#if defined(VAPP_PAIRS)
 	if (t->a->pages.format != VAPP_BF16) {
 		fp8_pairs(t, at, end, step, to);
 		return;
 	}
-#endif
 	if (at >= t->history) {
 		own_pairs(t, own(t, t->a->k, at), step, end - at, to);
 		return;
@@ -151,50 +179,60 @@ static inline float row_top(const float *s, int32_t from, int32_t to)
 	return vf_top(top);
 }
 
-/* weights_at writes 16 softmax weights as bf16 to out and returns them as floats. */
-static inline vf weights_at(vf s, vf by, vf less, __mmask16 k, uint16_t *out)
+/* store_weights stores 16 weights, from key i on, that are rounded to bf16: as bf16 or in
+ * floats. */
+INLINE void store_weights(int floats, float *s, int32_t i, __m256i x)
 {
-	vf p = _mm512_maskz_mov_ps(k, vf_exp2(_mm512_fmsub_ps(s, by, less)));
-	_mm256_storeu_si256((__m256i *)out, (__m256i)_mm512_cvtneps_pbh(p));
+	if (floats)
+		vf_store(s + i, wide_bf16(x));
+	else
+		_mm256_storeu_si256((__m256i *)((uint16_t *)s + i), x);
+}
+
+/* weights_at stores the softmax weights of 16 keys, from i on, and returns them before they are
+ * rounded. */
+INLINE vf weights_at(int floats, float *s, int32_t i, vf by, vf less, __mmask16 k)
+{
+	vf p = _mm512_maskz_mov_ps(k, vf_exp2(_mm512_fmsub_ps(vf_load(s + i), by, less)));
+	store_weights(floats, s, i, (__m256i)_mm512_cvtneps_pbh(p));
 	return p;
 }
 
 /* row_weights turns the scores [from, to) of a row into n bf16 weights in place, with zeros
  * outside. by is the factor of the exponent. It returns the sum of the weights as floats. */
-static inline float row_weights(float *s, float by, float m, int32_t from, int32_t to, int32_t n)
+INLINE float row_weights(int floats, float *s, float by, float m, int32_t from, int32_t to, int32_t n)
 {
 	const vf each = vf_set(by), less = vf_set(m * by);
-	const __m256i none = _mm256_setzero_si256();
 	const int32_t begin = from / 16 * 16, last = to / 16 * 16;
-	uint16_t *out = (uint16_t *)s;
 	int32_t i = 0;
 	for (; i < begin; i += 16)
-		_mm256_storeu_si256((__m256i *)(out + i), none);
-	vf acc = weights_at(vf_load(s + i), each, less, edge(i, from, to), out + i);
+		store_weights(floats, s, i, _mm256_setzero_si256());
+	vf acc = weights_at(floats, s, i, each, less, edge(i, from, to));
 	for (i += 16; i < last; i += 16)
-		acc = acc + weights_at(vf_load(s + i), each, less, 0xffff, out + i);
+		acc = acc + weights_at(floats, s, i, each, less, 0xffff);
 	if (i < to) {
-		acc = acc + weights_at(vf_load(s + i), each, less, edge(i, from, to), out + i);
+		acc = acc + weights_at(floats, s, i, each, less, edge(i, from, to));
 		i += 16;
 	}
 	for (; i < n; i += 16)
-		_mm256_storeu_si256((__m256i *)(out + i), none);
+		store_weights(floats, s, i, _mm256_setzero_si256());
 	return vf_sum(acc);
 }
 
 #define SOFTMAX_ROWS 4 /* rows whose reductions hide each other's latency */
 
-/* softmax_rows turns the scores of all rows into weights, for n keys from position base on. It
- * sets top to each row's largest score and sum to the sum of its weights. */
-static void softmax_rows(const tile *t, int32_t base, int32_t n, float *top, float *sum)
+/* softmax_rows turns the scores of the rows [first, end), which t->score begins with, into
+ * weights, for n keys from position base on. It sets top to each row's largest score and sum to
+ * the sum of its weights. */
+INLINE void softmax_rows(int floats, const tile *t, int32_t first, int32_t end, int32_t base, int32_t n, float *top, float *sum)
 {
 	const float scale = t->a->softcap > 0 ? 1 : t->a->scale;
-	for (int32_t r = 0; r < t->rows; r += SOFTMAX_ROWS) {
-		const int32_t rows = t->rows - r < SOFTMAX_ROWS ? t->rows - r : SOFTMAX_ROWS;
+	for (int32_t r = first; r < end; r += SOFTMAX_ROWS) {
+		const int32_t rows = end - r < SOFTMAX_ROWS ? end - r : SOFTMAX_ROWS;
 		int32_t from[SOFTMAX_ROWS], to[SOFTMAX_ROWS];
 		float m[SOFTMAX_ROWS] = {0};
 		for (int32_t i = 0; i < rows; i++) {
-			float *s = t->score + (r + i) * ROW;
+			float *s = t->score + (r - first + i) * ROW;
 			if (!seen(t, r + i, base, n, &from[i], &to[i]))
 				continue;
 			if (t->a->softcap > 0)
@@ -202,13 +240,13 @@ static void softmax_rows(const tile *t, int32_t base, int32_t n, float *top, flo
 			m[i] = row_top(s, from[i], to[i]);
 		}
 		for (int32_t i = 0; i < rows; i++) {
-			float *s = t->score + (r + i) * ROW;
+			float *s = t->score + (r - first + i) * ROW;
 			sum[r + i] = 0, top[r + i] = -INFINITY;
 			if (from[i] >= to[i]) {
-				memset(s, 0, (size_t)n * 2);
+				memset(s, 0, (size_t)n * sizeof(float));
 				continue;
 			}
-			sum[r + i] = row_weights(s, scale * 1.44269504f, m[i], from[i], to[i], n);
+			sum[r + i] = row_weights(floats, s, scale * 1.44269504f, m[i], from[i], to[i], n);
 			top[r + i] = m[i] * scale;
 		}
 	}
@@ -222,30 +260,17 @@ typedef struct {
 static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, int32_t n, values *v)
 {
 	static const uint8_t none[2 * VAPP_ATTENTION_DIM];
-	int64_t row = t->dim * vapp_element(t->a->pages.format);
-	for (int32_t i = 0; i < n; i++) {
-		int32_t pos = base + i, j = pos - t->now.at;
-		v->at[i] = pos < from || pos >= to ? none : pos < t->history ? t->now.v[j / BLOCK] + j % BLOCK * row : own(t, t->a->v, pos);
-	}
+	const int64_t row = t->dim * vapp_element(t->a->pages.format), own_row = t->a->pages.kv_heads * row;
+	int32_t i = 0, first = within(from - base, 0, n), end = within(to - base, first, n), stored = within(t->history - base, first, end);
+	for (; i < first; i++)
+		v->at[i] = none;
+	for (; i < stored; i++)
+		v->at[i] = t->now.v[(base + i - t->now.at) / BLOCK] + (base + i) % BLOCK * row;
+	const uint8_t *fresh = i < end ? own(t, t->a->v, base + i) : none;
+	for (; i < end; i++, fresh += own_row)
+		v->at[i] = fresh;
+	for (; i < n; i++)
+		v->at[i] = none;
 }
-
-#if defined(VAPP_PAIRS)
-/* pack_values packs n values as pairs of keys; it returns nonzero if one was infinite or a NaN. */
-static int pack_values(const tile *t, const uint8_t *const *at, int32_t n, uint8_t *to)
-{
-	int bad = 0;
-	if (t->a->pages.format != VAPP_BF16)
-		return fp8_values(t, (const codes *)t->codes, at, n, to);
-	for (int32_t i = 0; i < n; i += 2)
-		for (int64_t d = 0; d < t->dim; d += 32, to += 128) {
-			__m512bh two[2];
-			values_pair(2, at[i] + d * 2, at[i + 1] + d * 2, two);
-			bad |= has_nonfinite((__m512i)two[0]) | has_nonfinite((__m512i)two[1]);
-			_mm512_storeu_si512(to, (__m512i)two[0]);
-			_mm512_storeu_si512(to + 64, (__m512i)two[1]);
-		}
-	return bad;
-}
-#endif
 
 #endif

@@ -25,6 +25,7 @@
 #else
 #define tiles_begin() (void)0
 #define tiles_end() (void)0
+#define splits_columns(t) 0
 #if defined(VAPP_PAIRS)
 #include "bf16.h"
 #else
@@ -127,7 +128,10 @@ static void finish(const tile *t)
 			scale = exp_of(t->top[r] - m);
 			sum = sum * scale + exp_of(sink - m);
 		}
-		for (int32_t i = 0; i < t->dim; i++)
+		for (int32_t i = 0; i < t->dim && splits_columns(t); i += 32)
+			for (int32_t j = 0; j < 16; j++)
+				y[i + 2 * j] = out[i + j] * scale / sum, y[i + 2 * j + 1] = out[i + 16 + j] * scale / sum;
+		for (int32_t i = 0; i < t->dim && !splits_columns(t); i++)
 			y[i] = out[i] * scale / sum;
 	}
 }
@@ -163,17 +167,19 @@ static void run(tile *t)
 	finish(t);
 }
 
-static tile tile_of_part(const vapp_attention *a, int part)
+/* part_buffers returns the tile of a part before its first rows, with its buffers. */
+static tile part_buffers(const vapp_attention *a, int part)
 {
 	tile t;
+	t.most = PASS;
 	t.a = a, t.seq = -1, t.head = 0, t.token = t.tokens = t.end = t.history = t.first_block = 0, t.now.seq = t.ahead.seq = -1;
 	t.codes_ready = 0, t.dim = a->pages.head_dim, t.group = a->heads / a->pages.kv_heads;
 	float *f = (float *)(a->work + a->work_bytes * part);
 	t.wide = (t.dim + 15) / 16 * 16;
 	t.q = f, f += TILE * t.wide;
-	t.k = f, f += t.wide * BLOCK;
-	t.v = f, f += t.wide * BLOCK;
-	t.score = f, f += TILE * ROW;
+	t.k = f, f += t.wide * SPAN / 2;
+	t.v = f, f += t.wide * SPAN / 2;
+	t.score = f, f += PASS * ROW;
 	t.part = f, f += TILE * t.wide;
 	t.out = f, f += TILE * t.wide;
 	t.top = f, f += TILE;
@@ -210,7 +216,7 @@ static void enter_sequence(tile *t, int32_t seq)
 static int next(tile *t, int32_t seqs)
 {
 	const vapp_attention *a = t->a;
-	int32_t step = TILE / t->group, token = t->token + t->tokens;
+	int32_t step = t->most / t->group, token = t->token + t->tokens;
 	while (t->seq < 0 || token >= t->end) {
 		if (t->seq + 1 >= seqs)
 			return 0;
@@ -224,6 +230,22 @@ static int next(tile *t, int32_t seqs)
 	t->from = low(t, 0) / BLOCK * BLOCK, t->to = high(t, t->rows - 1);
 	t->decode = t->tokens == 1 && t->to == t->history + 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->bidirectional;
 	return 1;
+}
+
+/* tile_of_part is part_buffers with the size of the call's tiles: large ones where they share
+ * packed keys and all threads have several of them. */
+static tile tile_of_part(const vapp_attention *a, const vapp_call *c)
+{
+	tile t = part_buffers(a, c->part);
+	int64_t pieces = 0;
+	if (!uses_bf16(&t))
+		return t;
+	t.most = TILE;
+	while (pieces < 8 * a->threads && next(&t, c->rows[VAPP_SEQS]))
+		pieces += a->pages.kv_heads;
+	t.most = pieces < 8 * a->threads ? PASS : TILE;
+	t.seq = -1, t.tokens = 0;
+	return t;
 }
 
 /* cost estimates the work of a tile, for sharing among parts. Its unit has no other meaning. */
@@ -240,7 +262,7 @@ static int splits_spans(const vapp_attention *a, const vapp_call *c)
 {
 	int32_t heads = a->pages.kv_heads, spans = 0;
 	int64_t tiles = 0, floats = 0;
-	tile t = tile_of_part(a, 0);
+	tile t = tile_of_part(a, c);
 	if (a->threads < 2)
 		return 0;
 	while (next(&t, c->rows[VAPP_SEQS])) {
@@ -258,7 +280,7 @@ static int splits_spans(const vapp_attention *a, const vapp_call *c)
 void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
-	tile t = tile_of_part(a, c->part);
+	tile t = tile_of_part(a, c);
 	int32_t heads = a->pages.kv_heads, seqs = c->rows[VAPP_SEQS];
 	int64_t total = 0, done = 0;
 	int split = splits_spans(a, c);
@@ -291,7 +313,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
-	tile t = tile_of_part(a, c->part);
+	tile t = tile_of_part(a, c);
 	if (!splits_spans(a, c))
 		return;
 	float *slot = (float *)a->shared;

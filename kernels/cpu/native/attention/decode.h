@@ -1,8 +1,14 @@
 /* decode.h: one span of a decode step: the rows of one token, at most DECODE_ROWS. They read
  * keys and values from the pages without packing; 8-bit floats become bf16 in registers. With
  * each cache line of keys that is used, a line of the span's values is prefetched, and with
- * each line of values one of the next span's keys. Blocks that the rows see only in part, or
- * that hold this step's own key, are packed. */
+ * each line of values one of the next span's keys. Keys of a block that holds this step's own
+ * one are packed, and values of a block that the rows see only in part are copied.
+ *
+ * There are two forms (`fma`) with the same bits: VDPBF16PS, and multiply-adds of floats where
+ * MXCSR makes denormals zero, which Intel's processors do in half the time. VDPBF16PS adds the
+ * second product of a pair to a sum, then the first. For amx multiply-adds give the bits of
+ * TDPBF16PS: it adds the first products of 16 pairs and the second ones, each in one chain from
+ * 0, and the sum of both chains to the tile. */
 #ifndef VAPP_CPU_ATTENTION_DECODE_H
 #define VAPP_CPU_ATTENTION_DECODE_H
 #include <immintrin.h>
@@ -16,7 +22,11 @@
 #include "pairs.h"
 #include "tile.h"
 
-#define DECODE_ROWS 8 /* with more rows packing pays */
+#if defined(VAPP_TILES)
+#define CHAINS 2
+#else
+#define CHAINS 1
+#endif
 
 /* The forms of keys and values: packed, or in pages of bf16 or 8-bit floats whose blocks have
  * 16 positions or more. */
@@ -99,160 +109,263 @@ INLINE void four_dims(int form, const byte_tables *w, const uint8_t *k, int64_t 
 	}
 }
 
-/* decode_scores writes to s the scores, before they are scaled, of n rows with the two blocks
- * of keys k[0] and k[1]; it prefetches the values at v. */
-INLINE void decode_scores(int n, int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
+/* operand is a vector of pairs: as VDPBF16PS takes it, or its first and second numbers as
+ * floats. */
+typedef struct {
+	vf first, second;
+} operand;
+
+INLINE operand operand_of(int fma, __m512bh pairs)
+{
+	return fma ? (operand){low_bf16((__m512i)pairs), high_bf16((__m512i)pairs)} : (operand){.first = (vf)pairs};
+}
+
+/* open_chain begins the sum of 16 pairs of products, add_pair adds the product with the pair at
+ * x, which takes pair_bytes(fma), and close_chain adds the chain to a sum. All pairs are one
+ * chain for VDPBF16PS. */
+INLINE void open_chain(vf *chain)
+{
+	for (int i = 0; i < CHAINS; i++)
+		chain[i] = vf_set(0);
+}
+
+INLINE int64_t pair_bytes(int fma) { return fma ? 8 : 4; }
+
+INLINE void add_pair(int fma, vf *chain, const uint8_t *x, operand y)
+{
+	const float *f = (const float *)x;
+	if (!fma) {
+		chain[0] = _mm512_dpbf16_ps(chain[0], broadcast_pair(x), (__m512bh)y.first);
+		return;
+	}
+	chain[CHAINS - 1] = vf_fma(vf_set(f[1]), y.second, chain[CHAINS - 1]);
+	chain[0] = vf_fma(vf_set(f[0]), y.first, chain[0]);
+}
+
+INLINE void close_chain(vf *chain, vf *sum)
+{
+	if (CHAINS == 1)
+		return;
+	*sum = *sum + (chain[0] + chain[1]);
+	open_chain(chain);
+}
+
+/* decode_scores writes to s the scores, before they are scaled, of n rows with one or two
+ * blocks of keys at k; it prefetches the values at v. */
+INLINE void decode_scores(int n, int blocks, int fma, int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
 {
 	const byte_tables w = tables_of(form, t, 0);
 	const int64_t row = t->wide * 4, step = t->a->pages.block * vapp_element(t->a->pages.format);
 	const int64_t far = form == PACKED ? 128 : 4 * step, lines = form >= FP8_16 ? 64 : 128;
-	const uint8_t *q = (const uint8_t *)t->q, *end = q + t->dim * 2, *a = k[0], *b = k[1], *x = v[0], *y = v[1];
-	vf acc[DECODE_ROWS][2];
+	const uint8_t *q = (const uint8_t *)t->q, *at[2] = {k[0], k[blocks - 1]}, *next[2] = {v[0], v[blocks - 1]};
+	vf sum[DECODE_ROWS][2], chain[DECODE_ROWS][2][CHAINS];
 	for (int r = 0; r < n; r++)
-		acc[r][0] = acc[r][1] = vf_set(0);
-	for (; q < end; q += 8, a += far, b += far, x += lines, y += lines) {
-		__m512bh left[2], right[2];
-		four_dims(form, &w, a, step, left);
-		four_dims(form, &w, b, step, right);
-		for (int i = 0; form != PACKED && i < lines; i += 64) {
-			__builtin_prefetch(x + i, 0, 2);
-			__builtin_prefetch(y + i, 0, 2);
-		}
-		for (int i = 0; i < 2; i++)
-			for (int r = 0; r < n; r++) {
-				__m512bh one = broadcast_pair(q + r * row + 4 * i);
-				acc[r][0] = _mm512_dpbf16_ps(acc[r][0], one, left[i]);
-				acc[r][1] = _mm512_dpbf16_ps(acc[r][1], one, right[i]);
+		for (int j = 0; j < blocks; j++)
+			sum[r][j] = vf_set(0), open_chain(chain[r][j]);
+	for (int64_t d = 0; d < t->dim; d += 32) {
+#pragma GCC unroll 1
+		for (int i = 0; i < 8; i++) {
+			__m512bh key[2][2];
+			for (int j = 0; j < blocks; j++) {
+				four_dims(form, &w, at[j], step, key[j]);
+				for (int64_t l = 0; form != PACKED && l < lines; l += 64)
+					__builtin_prefetch(next[j] + l, 0, 2);
+				at[j] += far, next[j] += lines;
 			}
+			for (int h = 0; h < 2; h++, q += pair_bytes(fma))
+				for (int j = 0; j < blocks; j++) {
+					operand y = operand_of(fma, key[j][h]);
+					for (int r = 0; r < n; r++)
+						add_pair(fma, chain[r][j], q + r * row, y);
+				}
+		}
+		for (int r = 0; r < n; r++)
+			for (int j = 0; j < blocks; j++)
+				close_chain(chain[r][j], &sum[r][j]);
 	}
-	for (int r = 0; r < n; r++) {
-		vf_store(s + r * ROW, acc[r][0]);
-		vf_store(s + r * ROW + BLOCK, acc[r][1]);
-	}
+	for (int r = 0; r < n; r++)
+		for (int j = 0; j < blocks; j++)
+			vf_store(s + r * ROW + j * BLOCK, CHAINS == 1 ? chain[r][j][0] : sum[r][j]);
 }
 
-INLINE void decode_score_rows(int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
+/* decode_block_scores calls decode_scores with as many blocks as registers hold. */
+INLINE void decode_block_scores(int n, int fma, int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
 {
-	BY_DECODE_ROWS(decode_scores, t->rows, form, t, k, v, s)
+	if (CHAINS * n <= DECODE_ROWS) {
+		decode_scores(n, 2, fma, form, t, k, v, s);
+		return;
+	}
+	for (int j = 0; j < 2 && (j == 0 || k[1] != k[0]); j++)
+		decode_scores(n, 1, fma, form, t, k + j, v + j, s + j * BLOCK);
+}
+
+INLINE void decode_score_rows(int form, int fma, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
+{
+	BY_DECODE_ROWS(decode_block_scores, t->rows, fma, form, t, k, v, s)
 }
 
 /* decode_score_span computes the scores of the keys [begin, end). */
-static void decode_score_span(const tile *t, int32_t begin, int32_t end)
+INLINE void decode_score_span(int fma, const tile *t, int32_t begin, int32_t end)
 {
 	const int32_t stored = (within(t->history, begin, end) - begin) / BLOCK; /* whole blocks */
 	const int form = page_form(t);
 	for (int32_t i = 0; i < stored; i += 2) {
 		int32_t j = i + 1 < stored ? i + 1 : i;
 		const uint8_t *k[2] = {t->now.k[i], t->now.k[j]}, *v[2] = {t->now.v[i], t->now.v[j]};
-		BY_FORM(decode_score_rows, form, t, k, v, t->score + i * BLOCK)
+		BY_FORM(decode_score_rows, form, fma, t, k, v, t->score + i * BLOCK)
 	}
 	if (begin + stored * BLOCK < end) {
 		block_pairs(t, begin + stored * BLOCK, end, (uint16_t *)t->k);
 		const uint8_t *k[2] = {(const uint8_t *)t->k, (const uint8_t *)t->k};
-		decode_score_rows(PACKED, t, k, k, t->score + stored * BLOCK);
+		decode_score_rows(PACKED, fma, t, k, k, t->score + stored * BLOCK);
 	}
 }
 
-/* pair_of loads 16·c columns of two values as pairs of keys. */
-INLINE void pair_of(int c, int form, const byte_tables *w, const uint8_t *x, const uint8_t *y, __m512bh *to)
+/* value_operands loads 16·c columns of two values; c is even. */
+INLINE void value_operands(int c, int fma, int narrow, const byte_tables *w, const uint8_t *x, const uint8_t *y, operand *to)
 {
-	for (int j = 0; j < c; j += 2)
-		if (form >= FP8_16) {
-			__m512i two = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(x + j * 16)));
-			fp8_lookup(w, _mm512_mask_broadcast_i64x4(two, 0xf0, _mm256_loadu_si256((const __m256i *)(y + j * 16))), to + j);
-		} else
-			values_pair(2, x + j * 32, y + j * 32, to + j);
+	for (int j = 0; j < c; j += 2) {
+		__m512bh two[2];
+		if (narrow) {
+			__m512i codes = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(x + j * 16)));
+			fp8_lookup(w, _mm512_mask_broadcast_i64x4(codes, 0xf0, _mm256_loadu_si256((const __m256i *)(y + j * 16))), two);
+		} else if (!fma) {
+			values_pair(2, x + j * 32, y + j * 32, two);
+		} else {
+			for (int i = j; i < j + 2; i++)
+				to[i] = (operand){vf_bfloat(x + i * 32), vf_bfloat(y + i * 32)};
+			continue;
+		}
+		for (int i = 0; i < 2; i++)
+			to[j + i] = operand_of(fma, two[i]);
+	}
 }
 
-/* value_blocks are blocks of a span's values, packed at v or in pages at `at`. next points to
- * the first nexts key blocks of the next span, to prefetch. */
+/* value_blocks are the blocks of a span's values, at `at`; number counts the first one from
+ * position 0. next points to the first nexts key blocks of the next span, to prefetch. */
 typedef struct {
-	const uint8_t *v, *const *at, *const *next;
-	int32_t blocks, nexts;
+	const uint8_t *at[SPAN / BLOCK], *const *next;
+	int32_t blocks, nexts, number;
 } value_blocks;
 
-/* decode_add adds values to the sums of n rows: 16·c columns from d on. */
-INLINE void decode_add(int n, int c, int form, const tile *t, const value_blocks *b, const uint8_t *p, int64_t d, vf acc[][4])
+/* decode_columns computes 16·c columns, from d on, of the results of n rows from row r on. */
+INLINE void decode_columns(int n, int c, int fma, int narrow, const tile *t, const value_blocks *b, int64_t d, int32_t r)
 {
-	const byte_tables w = tables_of(form, t, 1);
-	const int64_t e = form >= FP8_16 ? 1 : 2, row = t->dim * e, key = t->a->pages.block * e;
-	const int more = form == BF16_MORE || form == FP8_MORE;
-	for (int32_t i = 0; i < b->blocks; i++) {
-		const uint8_t *v = form == PACKED ? b->v + d * 4 : b->at[i] + d * e;
-		const uint8_t *next = i < b->nexts ? b->next[i] + d * key : v;
-		for (int h = 0; h < BLOCK; h += 2, p += 4, v += form == PACKED ? t->dim * 4 : 2 * row) {
-			__m512bh value[4];
-			if (form == PACKED)
-				for (int j = 0; j < c; j++)
-					value[j] = (__m512bh)_mm512_loadu_si512(v + j * 64);
-			else
-				pair_of(c, form, &w, v, v + row, value);
-			for (int j = 0; form != PACKED && j < (more ? 2 * c : c * e / 2); j++, next += more ? key : 64)
+	const byte_tables w = tables_of(narrow ? FP8_16 : BF16_16, t, 1);
+	const int64_t e = narrow ? 1 : 2, row = t->dim * e, key = t->a->pages.block * e;
+	const int64_t line = t->a->pages.block > BLOCK ? key : 64, lines = t->a->pages.block > BLOCK ? 2 * c : c * e / 2;
+	const uint8_t *p = (const uint8_t *)(t->score + r * ROW);
+	vf sum[DECODE_ROWS][4], chain[DECODE_ROWS][4][CHAINS];
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < c; j++)
+			sum[i][j] = vf_set(0), open_chain(chain[i][j]);
+	for (int32_t x = 0; x < b->blocks; x++) {
+		const uint8_t *v = b->at[x] + d * e, *next = x < b->nexts ? b->next[x] + d * key : v;
+#pragma GCC unroll 1
+		for (int h = 0; h < BLOCK; h += 2, p += pair_bytes(fma), v += 2 * row) {
+			operand value[4];
+			value_operands(c, fma, narrow, &w, v, v + row, value);
+			for (int64_t j = 0; j < lines; j++, next += line)
 				__builtin_prefetch(next, 0, 2);
-			for (int r = 0; r < n; r++) {
-				__m512bh x = broadcast_pair(p + r * ROW * 4);
+			for (int i = 0; i < n; i++)
 				for (int j = 0; j < c; j++)
-					acc[r][j] = _mm512_dpbf16_ps(acc[r][j], x, value[j]);
-			}
+					add_pair(fma, chain[i][j], p + i * ROW * 4, value[j]);
 		}
+		if (CHAINS == 2 && ((b->number + x) % 2 || x + 1 == b->blocks))
+			for (int i = 0; i < n; i++)
+				for (int j = 0; j < c; j++)
+					close_chain(chain[i][j], &sum[i][j]);
 	}
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < c; j++)
+			vf_store(t->part + (r + i) * t->wide + d + j * 16, CHAINS == 1 ? chain[i][j][0] : sum[i][j]);
 }
 
-/* decode_columns computes 16·c columns of the results of n rows. */
-INLINE void decode_columns(int n, int c, int form, const tile *t, const value_blocks *b, int64_t d)
+/* decode_results computes the results of n rows, in as many columns at a time as registers
+ * hold. */
+INLINE void decode_results(int n, int fma, int narrow, const tile *t, const value_blocks *b, int32_t r)
 {
-	const uint8_t *p = (const uint8_t *)t->score;
-	vf acc[DECODE_ROWS][4];
-	for (int r = 0; r < n; r++)
-		for (int j = 0; j < c; j++)
-			acc[r][j] = vf_set(0);
-	decode_add(n, c, PACKED, t, b, p, d, acc);
-	p += b[0].blocks * BLOCK * 2;
-	decode_add(n, c, form, t, b + 1, p, d, acc);
-	p += b[1].blocks * BLOCK * 2;
-	decode_add(n, c, PACKED, t, b + 2, p, d, acc);
-	for (int r = 0; r < n; r++)
-		for (int j = 0; j < c; j++)
-			vf_store(t->part + r * t->wide + d + j * 16, acc[r][j]);
-}
-
-INLINE void decode_results(int n, int form, const tile *t, const value_blocks *b)
-{
-	const int c = n > (form >= FP8_16 ? 4 : 6) ? 2 : 4;
+	const int c = CHAINS == 2 || n > (narrow || fma ? 4 : 6) ? 2 : 4;
 	int64_t d = 0;
 	for (; d + 16 * c <= t->dim; d += 16 * c)
-		decode_columns(n, c, form, t, b, d);
+		decode_columns(n, c, fma, narrow, t, b, d, r);
 	if (c == 4 && d < t->dim)
-		decode_columns(n, 2, form, t, b, d);
+		decode_columns(n, 2, fma, narrow, t, b, d, r);
 }
 
-INLINE void decode_result_rows(int form, const tile *t, const value_blocks *b)
+#define BY_FOUR_ROWS(f, n, ...) \
+	switch (n) { \
+	case 1: f(1, __VA_ARGS__); break; \
+	case 2: f(2, __VA_ARGS__); break; \
+	case 3: f(3, __VA_ARGS__); break; \
+	default: f(4, __VA_ARGS__); \
+	}
+
+/* decode_result_rows computes the results of all rows; those of multiply-adds of two chains in
+ * two calls if there are more than four. */
+INLINE void decode_result_rows(int fma, int narrow, const tile *t, const value_blocks *b)
 {
-	BY_DECODE_ROWS(decode_results, t->rows, form, t, b)
+	if (CHAINS == 2) {
+		const int32_t many = t->rows > 4 ? (t->rows + 1) / 2 : t->rows;
+		for (int32_t r = 0; r < t->rows; r += many)
+			BY_FOUR_ROWS(decode_results, t->rows - r < many ? t->rows - r : many, fma, narrow, t, b, r)
+		return;
+	}
+	BY_DECODE_ROWS(decode_results, t->rows, fma, narrow, t, b, 0)
 }
 
-/* decode_pack packs the values of the block at `at`, with zeros for those that the rows do not
+/* seen_values copies the values of the block at `at`, with zeros for those that the rows do not
  * see. */
-static void decode_pack(const tile *t, int32_t at, uint8_t *to)
+static const uint8_t *seen_values(const tile *t, int32_t at, uint8_t *to)
 {
+	const int64_t row = t->dim * vapp_element(t->a->pages.format);
 	values v;
 	find_values(t, at, t->low[0], t->high[0], BLOCK, &v);
-	pack_values(t, v.at, BLOCK, to);
+	for (int32_t i = 0; i < BLOCK; i++)
+		memcpy(to + i * row, v.at[i], (size_t)row);
+	return to;
 }
 
 /* decode_accumulate_span computes the weighted values of the keys [begin, end). */
-static void decode_accumulate_span(const tile *t, int32_t begin, int32_t end)
+INLINE void decode_accumulate_span(int fma, const tile *t, int32_t begin, int32_t end)
 {
 	const int32_t n = (end - begin + BLOCK - 1) / BLOCK;
 	const int32_t last = (within(t->history < t->high[0] ? t->history : t->high[0], begin, end) - begin) / BLOCK;
 	const int32_t first = within((t->low[0] - begin + BLOCK - 1) / BLOCK, 0, last); /* the rows see the blocks [first, last) whole */
-	value_blocks b[3] = {{.v = (const uint8_t *)t->v, .blocks = first > 0}, {.at = t->now.v + first, .next = t->ahead.k, .blocks = last - first, .nexts = t->ahead.blocks},
-		{.v = (const uint8_t *)t->v + 32 * t->wide, .blocks = n > last}};
-	if (first > 0)
-		decode_pack(t, begin, (uint8_t *)t->v);
-	if (n > last)
-		decode_pack(t, begin + last * BLOCK, (uint8_t *)t->v + 32 * t->wide);
-	BY_FORM(decode_result_rows, page_form(t), t, b)
+	value_blocks b = {.next = t->ahead.k, .blocks = n, .nexts = t->ahead.blocks, .number = begin / BLOCK};
+	uint8_t *copy = (uint8_t *)t->v;
+	for (int32_t i = 0; i < n; i++, copy += BLOCK * t->dim * 2)
+		b.at[i] = i >= first && i < last ? t->now.v[i] : seen_values(t, begin + i * BLOCK, copy);
+	if (t->a->pages.format == VAPP_BF16)
+		decode_result_rows(fma, 0, t, &b);
+	else
+		decode_result_rows(fma, 1, t, &b);
+}
+
+/* The phases of a span in both forms: not inlined, so that MXCSR is set around them. */
+static __attribute__((noinline)) void score_by_fma(const tile *t, int32_t begin, int32_t end) { decode_score_span(1, t, begin, end); }
+static __attribute__((noinline)) void accumulate_by_fma(const tile *t, int32_t begin, int32_t end) { decode_accumulate_span(1, t, begin, end); }
+
+/* decode_span computes a span for few rows: the positions [begin, end). */
+static void decode_span(const tile *t, int32_t begin, int32_t end, float *top, float *sum)
+{
+	const int32_t n = (end - begin + BLOCK - 1) / BLOCK * BLOCK;
+#if !defined(VAPP_TILES)
+	if (!t->a->fma) {
+		decode_score_span(0, t, begin, end);
+		softmax_rows(0, t, 0, t->rows, begin, n, top, sum);
+		decode_accumulate_span(0, t, begin, end);
+		return;
+	}
+#endif
+	const unsigned control = _mm_getcsr();
+	_mm_setcsr(control | 0x8040); /* denormals are zero, as operands and as results */
+	score_by_fma(t, begin, end);
+	_mm_setcsr(control);
+	softmax_rows(1, t, 0, t->rows, begin, n, top, sum);
+	_mm_setcsr(control | 0x8040);
+	accumulate_by_fma(t, begin, end);
+	_mm_setcsr(control);
 }
 
 #endif

@@ -41,6 +41,15 @@ static inline lookup look_up(const codes *c)
 	return l;
 }
 
+/* fp8_columns returns the bf16 of 64 codes, in order. */
+static inline void fp8_columns(const lookup *l, __m512i x, __m512i *to)
+{
+	x = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), x);
+	__m512i low = _mm512_permutex2var_epi8(l->low[0], x, l->low[1]), high = _mm512_permutex2var_epi8(l->high[0], x, l->high[1]);
+	high = _mm512_ternarylogic_epi32(high, x, _mm512_set1_epi8((char)0x80), 0xf8); /* high | x & 0x80 */
+	to[0] = _mm512_unpacklo_epi8(low, high), to[1] = _mm512_unpackhi_epi8(low, high);
+}
+
 /* fp8_to_bf16 stores the bf16 of 64 codes: first those of the lower halves of lanes, then those
  * of the upper halves. */
 static inline void fp8_to_bf16(const lookup *l, __m512i x, uint8_t *first, uint8_t *second)
@@ -73,24 +82,6 @@ static void fp8_rows(const tile *t, const codes *c, const uint8_t *k, int64_t st
 	for (; n > 0; n--, k += step)
 		for (int64_t d = 0; d < t->dim; d += 64, to += 128)
 			fp8_to_bf16(&l, _mm512_permutexvar_epi64(order, _mm512_loadu_si512(k + d)), to, to + 64);
-}
-
-/* fp8_values packs n values, as pack_values does. */
-static int fp8_values(const tile *t, const codes *c, const uint8_t *const *at, int32_t n, uint8_t *to)
-{
-	const lookup l = look_up(c);
-	const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-	int bad = 0;
-	for (int32_t i = 0; i < n; i += 2)
-		for (int64_t d = 0; d < t->dim; d += 64, to += 256) {
-			__m512i x = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(at[i] + d));
-			__m512i y = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(at[i + 1] + d));
-			fp8_to_bf16(&l, _mm512_unpacklo_epi8(x, y), to, to + 64);
-			fp8_to_bf16(&l, _mm512_unpackhi_epi8(x, y), to + 128, to + 192);
-			for (int j = 0; j < 4; j++)
-				bad |= has_nonfinite(_mm512_loadu_si512(to + 64 * j));
-		}
-	return bad;
 }
 
 #endif

@@ -14,6 +14,15 @@ static inline int has_nonfinite(__m512i x)
 	return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, top), top) != 0;
 }
 
+/* any_nonfinite is has_nonfinite of n bytes, a multiple of 64. */
+static inline int any_nonfinite(const uint8_t *p, int64_t n)
+{
+	int bad = 0;
+	for (const uint8_t *end = p + n; p < end; p += 64)
+		bad |= has_nonfinite(_mm512_loadu_si512(p));
+	return bad;
+}
+
 /* pair_order is the permutation that interleaves the halves of a vector. */
 static inline __m512i pair_order(void)
 {
@@ -26,6 +35,12 @@ static inline __m512i pairs(const uint8_t *a, const uint8_t *b)
 	__m512i x = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)a));
 	return _mm512_permutexvar_epi16(pair_order(), _mm512_inserti64x4(x, _mm256_loadu_si256((const __m256i *)b), 1));
 }
+
+/* wide_bf16 returns 16 bf16 as floats; low_bf16 and high_bf16 the first and the second of each
+ * pair. */
+INLINE __m512 wide_bf16(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+INLINE __m512 low_bf16(__m512i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16)); }
+INLINE __m512 high_bf16(__m512i x) { return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000))); }
 
 INLINE __m512bh broadcast_pair(const uint8_t *p)
 {

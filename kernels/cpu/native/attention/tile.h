@@ -12,6 +12,7 @@
 #define SPAN VAPP_ATTENTION_SPAN
 #define ROW (SPAN + BLOCK) /* of scores: the extra block keeps rows from competing for one cache set */
 #define TILE VAPP_ATTENTION_TILE
+#define PASS VAPP_ATTENTION_PASS
 #define NV (BLOCK / VW) /* vectors in a block of keys */
 
 /* view holds the addresses of a span's blocks in pages, for one head. */
@@ -29,13 +30,14 @@ typedef struct {
 	int32_t history;       /* positions below it are in pages */
 	int32_t first_block;   /* the block that the page table begins with */
 	int32_t rows, group;   /* rows = tokens · group */
+	int32_t most;          /* rows of a tile, at most TILE */
 	int32_t from, to;      /* positions that some row sees; from is the start of a block */
 	int32_t dim, wide;     /* head dimension; rounded up to 16 */
 	int32_t decode;        /* the rows are of a sequence's only token, and read the pages directly */
 	float *q;              /* [TILE][wide] */
-	float *k;              /* [wide][BLOCK] */
-	float *v;              /* [BLOCK][wide] */
-	float *score;          /* [TILE][ROW] */
+	float *k;              /* a block of floats [wide][BLOCK], or a span of bf16 as pairs of dimensions */
+	float *v;              /* a block of floats [BLOCK][wide], or a span of bf16 as pairs of keys */
+	float *score;          /* [PASS][ROW]: those rows that are computed at a time */
 	float *part, *out;     /* [TILE][wide]: result of the span, of all spans */
 	float *top, *sum;      /* [TILE] of all spans */
 	view now, ahead;       /* of the current span and of the next piece */

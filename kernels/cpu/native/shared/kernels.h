@@ -114,8 +114,9 @@ typedef struct {
 } vapp_rope;
 
 /* Each part has work_bytes of work: AttentionWorkspace. A span is the keys that share a
- * softmax, a tile the (token, head) rows that share loads. */
-enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 96, VAPP_ATTENTION_DIM = 512 };
+ * softmax, a tile the (token, head) rows that share packed keys and values, a pass those of
+ * its rows whose scores are kept at a time. */
+enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 192, VAPP_ATTENTION_PASS = 96, VAPP_ATTENTION_DIM = 512 };
 typedef struct {
 	vapp_pages pages;
 	const float *q;
@@ -132,7 +133,8 @@ typedef struct {
 	int32_t window;       /* positions that a token sees, its own included; 0: all */
 	int32_t bidirectional;       /* tokens see the tokens after them, and nothing is paged */
 	int32_t threads;      /* of the pool; a call may have more or fewer parts */
-	int32_t by, pad;
+	int32_t by;
+	int32_t fma;          /* decode steps of avx512bf16 use multiply-adds: as VDPBF16PS, faster on Intel's processors */
 } vapp_attention;
 
 typedef struct {
