@@ -33,6 +33,7 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	case VAPP_AMX: return vapp_linear_amx(format);
 	case VAPP_AMX_SOFT: return vapp_linear_amx_soft(format);
 	case VAPP_INT8 + VAPP_AVX2: return vapp_linear_int8_avx2(format);
+	case VAPP_INT8 + VAPP_AVX2_PAIRS: return vapp_linear_int8_pairs(format);
 	case VAPP_INT8 + VAPP_AVX512:
 	case VAPP_INT8 + VAPP_AVX512_BF16: return vapp_linear_int8_avx512(format);
 #endif

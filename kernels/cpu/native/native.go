@@ -65,6 +65,7 @@ const (
 	AVX512BF16 = C.VAPP_AVX512_BF16
 	AMX        = C.VAPP_AMX
 	AMXSoft    = C.VAPP_AMX_SOFT
+	AVX2Pairs  = C.VAPP_AVX2_PAIRS
 	Int8       = C.VAPP_INT8
 	W8A8       = C.VAPP_W8A8
 )

@@ -49,6 +49,7 @@ enum {
 	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
 	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests */
 	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
+	VAPP_AVX2_PAIRS = 9, /* AVX2 without AVX-VNNI, with VAPP_INT8, for tests */
 	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear/int8/int8.h */
 	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale for each row, linear/w8a8/w8a8.h */
 };
