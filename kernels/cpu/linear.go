@@ -69,6 +69,9 @@ var (
 // SoftAMX is amx on tiles in memory, for tests on machines without tiles.
 const SoftAMX = "amx-soft"
 
+// AVX2Pairs is avx2 with int8 activations without AVX-VNNI, for tests on machines that have it.
+const AVX2Pairs = "avx2-pairs"
+
 var variantNumbers = map[string]int{
 	"generic":    native.Generic,
 	"avx2":       native.AVX2,
@@ -92,6 +95,7 @@ var variantNumbers = map[string]int{
 
 	"generic" + int8Suffix:    native.Int8 + native.Generic,
 	"avx2" + int8Suffix:       native.Int8 + native.AVX2,
+	AVX2Pairs + int8Suffix:    native.Int8 + native.AVX2Pairs,
 	"avx512" + int8Suffix:     native.Int8 + native.AVX512,
 	"avx512bf16" + int8Suffix: native.Int8 + native.AVX512BF16,
 	SoftAMX + w8a8Suffix:      native.W8A8 + native.AMXSoft,

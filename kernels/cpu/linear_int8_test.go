@@ -37,8 +37,11 @@ func TestInt8SameBits(t *testing.T) {
 			for r := range s.rows {
 				copy(alone[r*s.out:], want.Y[r*want.LdY:r*want.LdY+s.out])
 			}
-			for _, v := range int8Variants[1:] {
+			for _, v := range append([]string{AVX2Pairs}, int8Variants[1:]...) {
 				k, ok := LinearFor(v+int8Suffix, f)
+				if v == AVX2Pairs {
+					v, k.variant = AVX2, AVX2+int8Suffix
+				}
 				if !ok || !present(v) {
 					continue
 				}

@@ -36,6 +36,7 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	case VAPP_AMX_OUTSIDE: return vapp_linear_amx_quant(format, 1);
 	case VAPP_AMX_OUTSIDE_SOFT: return vapp_linear_amx_quant_soft(format, 1);
 	case VAPP_INT8 + VAPP_AVX2: return vapp_linear_int8_avx2(format);
+	case VAPP_INT8 + VAPP_AVX2_PAIRS: return vapp_linear_int8_pairs(format);
 	case VAPP_INT8 + VAPP_AVX512:
 	case VAPP_INT8 + VAPP_AVX512_BF16: return vapp_linear_int8_avx512(format);
 #elif defined(__aarch64__)

@@ -75,6 +75,8 @@ const (
 	AMXOutside     = C.VAPP_AMX_OUTSIDE
 	AMXOutsideSoft = C.VAPP_AMX_OUTSIDE_SOFT
 
+	AVX2Pairs = C.VAPP_AVX2_PAIRS
+
 	Int8 = C.VAPP_INT8
 	W8A8 = C.VAPP_W8A8
 )

@@ -56,6 +56,7 @@ enum {
 	VAPP_I8MM = 8,    /* DOTPROD and SMMLA */
 	VAPP_AMX_OUTSIDE = 9, /* AMX with exact codes; sums are scaled: linear/amx_quant.h */
 	VAPP_AMX_OUTSIDE_SOFT = 10,
+	VAPP_AVX2_PAIRS = 11, /* AVX2 without AVX-VNNI, with VAPP_INT8, for tests */
 	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear/int8/int8.h */
 	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale for each row, linear/w8a8/w8a8.h */
 };

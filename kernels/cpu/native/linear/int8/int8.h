@@ -137,7 +137,11 @@ INLINE void int8_quantize(const int8_codes c, const float *x, int rows, int32_t 
 void vapp_linear_row_int8(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
 
 const vapp_linear_kernel *vapp_linear_int8_generic(int format);
+/* vapp_linear_int8_avx2 multiplies with AVX-VNNI where the CPU has it, vapp_linear_int8_pairs never:
+ * it is for tests. */
 const vapp_linear_kernel *vapp_linear_int8_avx2(int format);
+const vapp_linear_kernel *vapp_linear_int8_avxvnni(int format);
+const vapp_linear_kernel *vapp_linear_int8_pairs(int format);
 const vapp_linear_kernel *vapp_linear_int8_avx512(int format);
 
 const vapp_linear_kernel *vapp_linear_int8_neon(int format);
