@@ -23,8 +23,9 @@ command -v "$arm" >/dev/null || {
 # targets HEADER prints the targets of a header, as the .c files use it.
 targets() {
 	case $1 in
-	attention/bf16_common.h | attention/pairs.h) echo avx512bf16 amx amx_soft ;;
-	attention/bf16.h | attention/decode.h | attention/fp8.h) echo avx512bf16 ;;
+	attention/bf16_common.h | attention/pairs.h | attention/decode.h | attention/fp8.h) echo avx512bf16 amx amx_soft ;;
+	attention/bf16.h) echo avx512bf16 ;;
+	attention/dot.h) echo generic avx2 avx512 ;;
 	attention/amx.h) echo amx amx_soft ;;
 	attention/*.h) echo generic neon avx2 avx512 avx512bf16 amx amx_soft ;;
 	activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic neon avx2 avx512 ;;

@@ -7,11 +7,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	xcpu "golang.org/x/sys/cpu"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/backendtest"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/cpu/isa"
@@ -97,4 +99,18 @@ func apart(a, b []byte) (most float64) {
 		most = max(most, d)
 	}
 	return most
+}
+
+// TestAttentionSoftTiles runs the attention parts of the suite on emulated tiles: pages contain
+// NaN from an earlier user, in numbers that no row sees.
+func TestAttentionSoftTiles(t *testing.T) {
+	if !xcpu.X86.HasAVX512BF16 || !xcpu.X86.HasAVX512VBMI {
+		t.Skip("not run: this CPU has no AVX-512 BF16 and VBMI")
+	}
+	u := backendtest.Suite{Opener: cpu.SoftTiles{}, Settings: backend.Settings{Variant: "avx512", Threads: 2}}
+	for _, name := range backendtest.Parts() {
+		if strings.HasPrefix(name, "attention") {
+			u.Part(t, name, 2)
+		}
+	}
 }

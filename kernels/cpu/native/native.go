@@ -16,6 +16,12 @@ package native
 #include "shared/tiles_count.h"
 #include "sizes.h"
 
+static void vapp_op_call(uintptr_t f, uintptr_t args, const int32_t *rows)
+{
+	vapp_call c = {.parts = 1, .rows = rows};
+	((vapp_fn)f)((const void *)args, &c);
+}
+
 static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
 {
 	vapp_limit a = {buffer, bytes, rounds, sink};
@@ -220,6 +226,12 @@ type TileCounts struct {
 // Beyond returns the bytes that came from beyond the second cache.
 func (c TileCounts) Beyond() int64 {
 	return c.Tile.Beyond + c.Vector.Beyond + c.Store.Beyond + c.Fetch.Beyond + c.FetchNear.Beyond
+}
+
+// Call runs an op's kernel on this thread: args is the address of its operands, rows the count of
+// each row symbol.
+func Call(kernel, args uintptr, rows []int32) {
+	C.vapp_op_call(C.uintptr_t(kernel), C.uintptr_t(args), (*C.int32_t)(unsafe.Pointer(&rows[0])))
 }
 
 // CountTiles returns what kernels on tiles in memory do while f runs, on f's thread, starting

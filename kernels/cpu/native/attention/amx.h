@@ -185,6 +185,7 @@ INLINE int pack_pairs(int narrow, const tile *t, const uint8_t *const *at, int32
 		l = look_up((const codes *)t->codes);
 	for (int32_t i = 0; i < n; i += 2) {
 		uint8_t *to = (uint8_t *)t->v + i / TILE_K * TILE_K * t->dim * 2 + i % TILE_K * 32;
+		count_unpack(t->dim / 32 * (narrow ? 14 : 8));
 		for (int64_t d = 0; d < t->dim; d += 32 * vectors) {
 			__m512i x[2], y[2];
 			value_columns(narrow, &l, at[i] + d * 2 / vectors, x);

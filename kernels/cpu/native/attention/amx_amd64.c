@@ -1,4 +1,4 @@
-/* amx_amd64.c: attention with AMX, for pages of bf16. */
+/* amx_amd64.c: attention with AMX, for pages of bf16 and of 8-bit floats. */
 #define VAPP_VECTOR 512
 #define VAPP_TILES
 #include "../shared/target_amx.h"

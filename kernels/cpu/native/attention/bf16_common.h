@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../shared/kernels.h"
+#include "../shared/tiles_count.h"
 #include "../shared/vec.h"
 #include "fp8.h"
 #include "load.h"
@@ -65,12 +66,14 @@ static void round_queries(const tile *t)
 static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
 {
 	int64_t step = t->a->pages.block * 2;
+	count_unpack(t->dim);
 	for (int64_t d = 0; d < t->dim; d += 2, k += 2 * step, to += 32)
 		_mm512_storeu_si512(to, pairs(k, k + step));
 }
 
 static void own_pairs(const tile *t, const uint8_t *k, int64_t step, int32_t n, uint16_t *to)
 {
+	count_unpack(2 * t->dim);
 	for (int64_t d = 0; d < t->dim; d += 32, to += 32 * BLOCK) {
 		vf r[BLOCK];
 		for (int32_t i = 0; i < BLOCK; i++)

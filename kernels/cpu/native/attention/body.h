@@ -18,52 +18,24 @@
 
 #include "../shared/kernels.h"
 #include "../shared/vec.h"
-#include "dot.h"
 #include "tile.h"
 #if defined(VAPP_TILES)
 #include "amx.h"
+#define VAPP_NARROW 1
 #else
 #define tiles_begin() (void)0
 #define tiles_end() (void)0
 #define splits_columns(t) 0
 #if defined(VAPP_PAIRS)
 #include "bf16.h"
+#define VAPP_NARROW 1
 #else
+#include "dot.h"
+#define VAPP_NARROW 0
 #define uses_bf16(t) 0
 #define round_queries(t) (void)0
-#define bf16_span(t, begin, end, top, sum) (void)0
 #endif
 #endif
-
-static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
-{
-	for (int32_t i = begin; i < end; i += VW)
-		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) / vf_set(cap)));
-}
-
-/* softmax_span turns the scores [from, to) of a row into weights, returns the largest score and
- * sets *sum. The other scores of the same blocks of 16 become 0. */
-static float softmax_span(float *s, int32_t from, int32_t to, float cap, float *sum)
-{
-	int32_t begin = from / BLOCK * BLOCK, end = (to + BLOCK - 1) / BLOCK * BLOCK;
-	if (cap > 0)
-		cap_scores(s, begin, end, cap);
-	for (int32_t i = begin; i < from; i++)
-		s[i] = -INFINITY;
-	for (int32_t i = to; i < end; i++)
-		s[i] = -INFINITY;
-	vf top = vf_set(-INFINITY), acc = vf_set(0);
-	for (int32_t i = begin; i < end; i += VW)
-		top = vf_max(vf_load(s + i), top);
-	float m = vf_top(top);
-	for (int32_t i = begin; i < end; i += VW) {
-		vf p = vf_exp(vf_load(s + i) - vf_set(m));
-		acc = acc + p;
-		vf_store(s + i, p);
-	}
-	*sum = vf_sum(acc);
-	return m;
-}
 
 static float exp_of(float x)
 {
@@ -106,7 +78,7 @@ static void start(tile *t)
 	const vapp_attention *a = t->a;
 	set_ranges(t);
 	memset(t->q, 0, (size_t)t->rows * t->wide * sizeof(float));
-	memset(t->k, 0, (size_t)t->wide * BLOCK * sizeof(float));
+	memset(t->k, 0, (size_t)t->wide * 2 * BLOCK * sizeof(float));
 	memset(t->v, 0, (size_t)BLOCK * t->wide * sizeof(float));
 	for (int32_t r = 0; r < t->rows; r++) {
 		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
@@ -141,18 +113,11 @@ static void span(tile *t, int32_t at, float *top, float *sum)
 {
 	int32_t begin = within(t->from, at, at + SPAN), end = within(t->to, at, at + SPAN);
 	enter_span(t, begin, end);
-	if (uses_bf16(t)) {
-		bf16_span(t, begin, end, top, sum);
-		return;
-	}
-	score_span(t, begin, end);
-	for (int32_t r = 0; r < t->rows; r++) {
-		int32_t from, to;
-		sum[r] = 0, top[r] = -INFINITY;
-		if (seen(t, r, begin, end - begin, &from, &to))
-			top[r] = softmax_span(t->score + r * ROW, from, to, t->a->softcap, &sum[r]);
-	}
-	accumulate_pv_span(t, begin, end);
+#if VAPP_NARROW
+	bf16_span(t, begin, end, top, sum);
+#else
+	float_span(t, begin, end, top, sum);
+#endif
 }
 
 static void run(tile *t)
@@ -281,6 +246,10 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
 	tile t = tile_of_part(a, c);
+	if (VAPP_NARROW && !uses_bf16(&t)) { /* these files have no kernels of floats */
+		vapp_attention_avx512(args, c);
+		return;
+	}
 	int32_t heads = a->pages.kv_heads, seqs = c->rows[VAPP_SEQS];
 	int64_t total = 0, done = 0;
 	int split = splits_spans(a, c);
@@ -314,6 +283,10 @@ void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
 	tile t = tile_of_part(a, c);
+	if (VAPP_NARROW && !uses_bf16(&t)) {
+		vapp_attention_join_avx512(args, c);
+		return;
+	}
 	if (!splits_spans(a, c))
 		return;
 	float *slot = (float *)a->shared;

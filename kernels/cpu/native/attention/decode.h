@@ -248,12 +248,14 @@ typedef struct {
 	int32_t blocks, nexts, number;
 } value_blocks;
 
-/* decode_columns computes 16·c columns, from d on, of the results of n rows from row r on. */
-INLINE void decode_columns(int n, int c, int fma, int narrow, const tile *t, const value_blocks *b, int64_t d, int32_t r)
+/* decode_columns computes 16·c columns, from d on, of the results of n rows from row r on; pages
+ * have more than one block of 16 positions if `more`. */
+INLINE void decode_columns(int n, int c, int fma, int narrow, int more, const tile *t, const value_blocks *b, int64_t d, int32_t r)
 {
 	const byte_tables w = tables_of(narrow ? FP8_16 : BF16_16, t, 1);
 	const int64_t e = narrow ? 1 : 2, row = t->dim * e, key = t->a->pages.block * e;
-	const int64_t line = t->a->pages.block > BLOCK ? key : 64, lines = t->a->pages.block > BLOCK ? 2 * c : c * e / 2;
+	const int64_t line = more ? key : 64;
+	const int lines = more ? 2 * c : c * (int)e / 2;
 	const uint8_t *p = (const uint8_t *)(t->score + r * ROW);
 	vf sum[DECODE_ROWS][4], chain[DECODE_ROWS][4][CHAINS];
 	for (int i = 0; i < n; i++)
@@ -261,11 +263,11 @@ INLINE void decode_columns(int n, int c, int fma, int narrow, const tile *t, con
 			sum[i][j] = vf_set(0), open_chain(chain[i][j]);
 	for (int32_t x = 0; x < b->blocks; x++) {
 		const uint8_t *v = b->at[x] + d * e, *next = x < b->nexts ? b->next[x] + d * key : v;
-#pragma GCC unroll 1
+#pragma GCC unroll 4
 		for (int h = 0; h < BLOCK; h += 2, p += pair_bytes(fma), v += 2 * row) {
 			operand value[4];
 			value_operands(c, fma, narrow, &w, v, v + row, value);
-			for (int64_t j = 0; j < lines; j++, next += line)
+			for (int j = 0; j < lines; j++, next += line)
 				__builtin_prefetch(next, 0, 2);
 			for (int i = 0; i < n; i++)
 				for (int j = 0; j < c; j++)
@@ -283,14 +285,14 @@ INLINE void decode_columns(int n, int c, int fma, int narrow, const tile *t, con
 
 /* decode_results computes the results of n rows, in as many columns at a time as registers
  * hold. */
-INLINE void decode_results(int n, int fma, int narrow, const tile *t, const value_blocks *b, int32_t r)
+INLINE void decode_results(int n, int fma, int narrow, int more, const tile *t, const value_blocks *b, int32_t r)
 {
 	const int c = CHAINS == 2 || n > (narrow || fma ? 4 : 6) ? 2 : 4;
 	int64_t d = 0;
 	for (; d + 16 * c <= t->dim; d += 16 * c)
-		decode_columns(n, c, fma, narrow, t, b, d, r);
+		decode_columns(n, c, fma, narrow, more, t, b, d, r);
 	if (c == 4 && d < t->dim)
-		decode_columns(n, 2, fma, narrow, t, b, d, r);
+		decode_columns(n, 2, fma, narrow, more, t, b, d, r);
 }
 
 #define BY_FOUR_ROWS(f, n, ...) \
@@ -303,15 +305,15 @@ INLINE void decode_results(int n, int fma, int narrow, const tile *t, const valu
 
 /* decode_result_rows computes the results of all rows; those of multiply-adds of two chains in
  * two calls if there are more than four. */
-INLINE void decode_result_rows(int fma, int narrow, const tile *t, const value_blocks *b)
+INLINE void decode_result_rows(int fma, int narrow, int more, const tile *t, const value_blocks *b)
 {
 	if (CHAINS == 2) {
 		const int32_t many = t->rows > 4 ? (t->rows + 1) / 2 : t->rows;
 		for (int32_t r = 0; r < t->rows; r += many)
-			BY_FOUR_ROWS(decode_results, t->rows - r < many ? t->rows - r : many, fma, narrow, t, b, r)
+			BY_FOUR_ROWS(decode_results, t->rows - r < many ? t->rows - r : many, fma, narrow, more, t, b, r)
 		return;
 	}
-	BY_DECODE_ROWS(decode_results, t->rows, fma, narrow, t, b, 0)
+	BY_DECODE_ROWS(decode_results, t->rows, fma, narrow, more, t, b, 0)
 }
 
 /* seen_values copies the values of the block at `at`, with zeros for those that the rows do not
@@ -336,10 +338,12 @@ INLINE void decode_accumulate_span(int fma, const tile *t, int32_t begin, int32_
 	uint8_t *copy = (uint8_t *)t->v;
 	for (int32_t i = 0; i < n; i++, copy += BLOCK * t->dim * 2)
 		b.at[i] = i >= first && i < last ? t->now.v[i] : seen_values(t, begin + i * BLOCK, copy);
-	if (t->a->pages.format == VAPP_BF16)
-		decode_result_rows(fma, 0, t, &b);
-	else
-		decode_result_rows(fma, 1, t, &b);
+	switch (page_form(t)) {
+	case BF16_16: decode_result_rows(fma, 0, 0, t, &b); break;
+	case BF16_MORE: decode_result_rows(fma, 0, 1, t, &b); break;
+	case FP8_16: decode_result_rows(fma, 1, 0, t, &b); break;
+	default: decode_result_rows(fma, 1, 1, t, &b);
+	}
 }
 
 /* The phases of a span in both forms: not inlined, so that MXCSR is set around them. */

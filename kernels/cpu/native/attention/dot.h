@@ -4,6 +4,7 @@
  * when few do: the bits are the same. */
 #ifndef VAPP_CPU_ATTENTION_DOT_H
 #define VAPP_CPU_ATTENTION_DOT_H
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -62,62 +63,126 @@ static int32_t at_once(int32_t n, int32_t most)
 	return (n + calls - 1) / calls;
 }
 
-/* scores computes the scores of n rows of q with a block of keys whose dim dimensions are step
- * bytes apart. Row r's scores go to s[r·ROW]. It prefetches the block's values at v, which may
- * be NULL. */
-INLINE void scores(int n, int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t dim, const float *q, const uint8_t *v, float *s)
+/* A call computes the scores of up to SCORE_ROWS rows with two vectors of keys, so that a
+ * dimension of q is loaded once for both. SUMS of the four sums are computed at a time. */
+#define SCORE_ROWS 6
+#define SUMS (VAPP_VECTOR == 512 ? 2 : 1)
+#define BY_SCORE_ROWS(f, n, ...) \
+	switch (n) { \
+	case 1: f(1, __VA_ARGS__); break; \
+	case 2: f(2, __VA_ARGS__); break; \
+	case 3: f(3, __VA_ARGS__); break; \
+	case 4: f(4, __VA_ARGS__); break; \
+	case 5: f(5, __VA_ARGS__); break; \
+	default: f(6, __VA_ARGS__); \
+	}
+
+/* key_vectors are two vectors of keys, whose dimensions are step bytes apart, the places of
+ * their scores in a row, and the values of their blocks, to prefetch, or NULL. */
+typedef struct {
+	const uint8_t *k[2], *v[2];
+	int64_t step;
+	float *s[2];
+} key_vectors;
+
+/* scores computes the scores of n rows of q with some keys. Row r's scores go to s[r·ROW]. */
+INLINE void scores(int n, int32_t format, const tile *t, const key_vectors *x, int64_t dim, const float *q)
 {
 	const vf scale = vf_set(t->a->scale);
-	const int64_t wide = t->wide;
-	for (int j = 0; j < NV; j++, k += VW * vapp_element(format), s += VW) {
-		vf acc[ROWS][4];
-		const uint8_t *at = k;
+	const int64_t wide = t->wide, step = x->step, e = vapp_element(t->a->pages.format), lines = SUMS == 2 ? e : 1;
+	const uint8_t *v = x->v[0];
+	vf sum[SCORE_ROWS][2], held[SCORE_ROWS][2];
+	for (int r = 0; r < n; r++)
+		held[r][0] = held[r][1] = vf_set(0);
+#pragma GCC unroll 1
+	for (int i = 0; i < 4; i += SUMS) {
+		const uint8_t *k0 = x->k[0] + i * step, *k1 = x->k[1] + i * step;
+		const float *at = q + i, *end = at + dim;
+		vf acc[SCORE_ROWS][2][SUMS];
 		for (int r = 0; r < n; r++)
-			for (int i = 0; i < 4; i++)
-				acc[r][i] = vf_set(0);
-		for (int64_t d = 0; d < dim; d += 4) {
-			for (int x = 0; v && x < vapp_element(t->a->pages.format); x++, v += 64)
-				__builtin_prefetch(v, 0, 2);
-			for (int i = 0; i < 4; i++, at += step) {
-				vf key = vf_widen(format, at);
-				for (int r = 0; r < n; r++)
-					acc[r][i] = vf_fma(vf_set(q[r * wide + d + i]), key, acc[r][i]);
+			for (int c = 0; c < SUMS; c++)
+				acc[r][0][c] = acc[r][1][c] = vf_set(0);
+		for (; at < end; at += 4, k0 += 4 * step, k1 += 4 * step) {
+			for (int c = 0; c < SUMS; c++) {
+				vf left = vf_widen(format, k0 + c * step), right = vf_widen(format, k1 + c * step);
+				for (int r = 0; r < n; r++) {
+					vf one = vf_set(at[r * wide + c]);
+					acc[r][0][c] = vf_fma(one, left, acc[r][0][c]);
+					acc[r][1][c] = vf_fma(one, right, acc[r][1][c]);
+				}
 			}
+			for (int64_t l = 0; v && l < lines; l++, v += 64)
+				__builtin_prefetch(v, 0, 2);
 		}
-		v = NULL;
 		for (int r = 0; r < n; r++)
-			vf_store(s + r * ROW, ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) * scale);
+			for (int j = 0; j < 2; j++) {
+				if (SUMS == 2)
+					acc[r][j][0] = acc[r][j][0] + acc[r][j][SUMS - 1];
+				else if (i % 2 == 0)
+					held[r][j] = acc[r][j][0];
+				else
+					acc[r][j][0] = held[r][j] + acc[r][j][0];
+				if (i < 2)
+					sum[r][j] = acc[r][j][0];
+				else if (SUMS == 2 || i == 3)
+					sum[r][j] = sum[r][j] + acc[r][j][0];
+			}
+		if (SUMS == 2 || i + 1 >= e)
+			v = SUMS == 2 ? x->v[1] : NULL;
 	}
+	for (int r = 0; r < n; r++)
+		for (int j = 0; j < 2; j++)
+			vf_store(x->s[j] + r * ROW, sum[r][j] * scale);
 }
 
-/* block_scores computes the scores of all rows with the block of floats in t->k. */
-static void block_scores(const tile *t, const uint8_t *v, float *s)
+/* all_scores computes the scores of all rows with some keys. */
+INLINE void all_scores(int32_t format, const tile *t, key_vectors x, int64_t dim)
 {
-	const uint8_t *k = (const uint8_t *)t->k;
-	for (int32_t r = 0; r < t->rows; r += ROWS, v = NULL)
-		BY_ROWS(scores, t->rows - r, VAPP_F32, t, k, BLOCK * 4, t->wide, t->q + r * t->wide, v, s + r * ROW)
+	const int32_t many = at_once(t->rows, SCORE_ROWS);
+	for (int32_t r = 0; r < t->rows; r += many, x.v[0] = x.v[1] = NULL, x.s[0] += many * ROW, x.s[1] += many * ROW)
+		BY_SCORE_ROWS(scores, t->rows - r < many ? t->rows - r : many, format, t, &x, dim, t->q + r * t->wide)
 }
 
-/* stored_scores computes the scores of all rows with a block in a page. */
-INLINE void stored_scores(int32_t format, const tile *t, const uint8_t *k, const uint8_t *v, float *s)
+/* block_pair_scores computes the scores s of all rows with two blocks of keys, of the span's
+ * blocks from the i-th on; the second one may be the first one again. */
+INLINE void block_pair_scores(int32_t format, const tile *t, const uint8_t *first, const uint8_t *second, int64_t step, int64_t dim, int32_t i, float *s)
 {
-	int64_t step = t->a->pages.block * vapp_element(format);
-	const int32_t many = at_once(t->rows, ROWS);
-	for (int32_t r = 0; r < t->rows; r += many, v = NULL)
-		BY_ROWS(scores, t->rows - r < many ? t->rows - r : many, format, t, k, step, t->dim, t->q + r * t->wide, v, s + r * ROW)
-}
-
-static void score_span(const tile *t, int32_t at, int32_t end)
-{
-	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
-		float *s = t->score + (b - at);
-		const uint8_t *v = i < t->now.blocks ? t->now.v[i] : NULL;
-		if (t->decode && b + BLOCK <= t->history) {
-			IN_FORMAT(stored_scores, t->a->pages.format, t, t->now.k[i], v, s)
-			continue;
+	const int64_t e = vapp_element(format);
+	const uint8_t *v[2] = {i < t->now.blocks ? t->now.v[i] : NULL, i + 1 < t->now.blocks ? t->now.v[i + 1] : NULL};
+	if (VW == BLOCK) {
+		all_scores(format, t, (key_vectors){{first, second}, {v[0], v[1]}, step, {s, s + BLOCK}}, dim);
+		return;
+	}
+	for (int b = 0; b < (second == first ? 1 : 2); b++)
+		for (int j = 0; j < NV; j += 2) {
+			const uint8_t *k = (b ? second : first) + j * VW * e;
+			float *to = s + b * BLOCK + j * VW;
+			all_scores(format, t, (key_vectors){{k, k + VW * e}, {j ? NULL : v[b], NULL}, step, {to, to + VW}}, dim);
 		}
+}
+
+/* stored_scores is block_pair_scores for blocks in pages. */
+INLINE void stored_scores(int32_t format, const tile *t, int32_t i, int32_t j, float *s)
+{
+	block_pair_scores(format, t, t->now.k[i], t->now.k[j], t->a->pages.block * vapp_element(format), t->dim, i, s);
+}
+
+/* score_span computes the scores of the positions [at, end), two blocks at a time. */
+static void score_span(tile *t, int32_t at, int32_t end)
+{
+	float *k = t->k;
+	const int32_t stored = t->decode ? (within(t->history, at, end) - at) / BLOCK : 0;
+	for (int32_t i = 0; i < stored; i += 2)
+		IN_FORMAT(stored_scores, t->a->pages.format, t, i, i + 1 < stored ? i + 1 : i, t->score + i * BLOCK)
+	for (int32_t i = stored, b = at + stored * BLOCK; b < end; i += 2, b += 2 * BLOCK) {
+		const float *second = k;
 		load_keys(t, b, b + BLOCK < end ? b + BLOCK : end);
-		block_scores(t, v, s);
+		if (b + BLOCK < end) {
+			t->k = k + t->wide * BLOCK;
+			load_keys(t, b + BLOCK, b + 2 * BLOCK < end ? b + 2 * BLOCK : end);
+			second = t->k, t->k = k;
+		}
+		block_pair_scores(VAPP_F32, t, (const uint8_t *)k, (const uint8_t *)second, BLOCK * 4, t->wide, i, t->score + i * BLOCK);
 	}
 }
 
@@ -166,6 +231,18 @@ static void accumulate_pv_block(const tile *t, int32_t row, int32_t n, int32_t f
 	const uint8_t *v = (const uint8_t *)(t->v + from * t->wide);
 	if (from < to)
 		BY_ROWS(accumulate_pv_rows, n, VAPP_F32, v, t->wide * 4, to - from, p + row * ROW + from, next, t->wide, t->wide, t->part + row * t->wide)
+}
+
+/* load_values fills t->v with the values of positions [at, end). */
+static void load_values(const tile *t, int32_t at, int32_t end)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t row = t->dim * vapp_element(p->format);
+	int32_t fresh = within(t->history, at, end);
+	if (at < fresh)
+		widen_rows(t, t->now.v[(at - t->now.at) / BLOCK], row, fresh - at, t->v, t->wide);
+	if (fresh < end)
+		widen_rows(t, own(t, t->a->v, fresh), p->kv_heads * row, end - fresh, t->v + (fresh - at) * t->wide, t->wide);
 }
 
 /* accumulate_pv_shared processes rows that begin with the same key together, as far as all of
@@ -266,6 +343,49 @@ static void accumulate_pv_span(const tile *t, int32_t at, int32_t end)
 	}
 	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
 	accumulate_pv_shared(t, at, end);
+}
+
+static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
+{
+	for (int32_t i = begin; i < end; i += VW)
+		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) / vf_set(cap)));
+}
+
+/* softmax_span turns the scores [from, to) of a row into weights, returns the largest score and
+ * sets *sum. The other scores of the same blocks of 16 become 0. */
+static float softmax_span(float *s, int32_t from, int32_t to, float cap, float *sum)
+{
+	int32_t begin = from / BLOCK * BLOCK, end = (to + BLOCK - 1) / BLOCK * BLOCK;
+	if (cap > 0)
+		cap_scores(s, begin, end, cap);
+	for (int32_t i = begin; i < from; i++)
+		s[i] = -INFINITY;
+	for (int32_t i = to; i < end; i++)
+		s[i] = -INFINITY;
+	vf top = vf_set(-INFINITY), acc = vf_set(0);
+	for (int32_t i = begin; i < end; i += VW)
+		top = vf_max(vf_load(s + i), top);
+	float m = vf_top(top);
+	for (int32_t i = begin; i < end; i += VW) {
+		vf p = vf_exp(vf_load(s + i) - vf_set(m));
+		acc = acc + p;
+		vf_store(s + i, p);
+	}
+	*sum = vf_sum(acc);
+	return m;
+}
+
+/* float_span computes a span in floats: the positions [begin, end). */
+static void float_span(tile *t, int32_t begin, int32_t end, float *top, float *sum)
+{
+	score_span(t, begin, end);
+	for (int32_t r = 0; r < t->rows; r++) {
+		int32_t from, to;
+		sum[r] = 0, top[r] = -INFINITY;
+		if (seen(t, r, begin, end - begin, &from, &to))
+			top[r] = softmax_span(t->score + r * ROW, from, to, t->a->softcap, &sum[r]);
+	}
+	accumulate_pv_span(t, begin, end);
 }
 
 #endif

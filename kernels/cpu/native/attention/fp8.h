@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../shared/kernels.h"
+#include "../shared/tiles_count.h"
 #include "pairs.h"
 #include "tile.h"
 
@@ -66,6 +67,7 @@ static void fp8_stored_pairs(const tile *t, const codes *c, const uint8_t *k, ui
 	const lookup l = look_up(c);
 	const __m512i order = _mm512_loadu_si512(c->key);
 	const int64_t step = t->a->pages.block;
+	count_unpack(t->dim / 4 * 6);
 	for (int64_t d = 0; d < t->dim; d += 4, k += 4 * step, to += 128) {
 		uint8_t buffer[64];
 		for (int i = 0; step != 16 && i < 4; i++)

@@ -1,4 +1,4 @@
-/* load.h: blocks of keys and values as floats, when many rows use them. */
+/* load.h: blocks of keys as floats, when many rows use them. */
 #ifndef VAPP_CPU_ATTENTION_LOAD_H
 #define VAPP_CPU_ATTENTION_LOAD_H
 #include <stdint.h>
@@ -147,18 +147,6 @@ static void load_keys(const tile *t, int32_t at, int32_t end)
 		if (t->a->rebuild)
 			rebuild(t, own(t, t->a->v, pos), pos - at);
 	}
-}
-
-/* load_values fills t->v with the values of positions [at, end). */
-static void load_values(const tile *t, int32_t at, int32_t end)
-{
-	const vapp_pages *p = &t->a->pages;
-	int64_t row = t->dim * vapp_element(p->format);
-	int32_t fresh = within(t->history, at, end);
-	if (at < fresh)
-		widen_rows(t, t->now.v[(at - t->now.at) / BLOCK], row, fresh - at, t->v, t->wide);
-	if (fresh < end)
-		widen_rows(t, own(t, t->a->v, fresh), p->kv_heads * row, end - fresh, t->v + (fresh - at) * t->wide, t->wide);
 }
 
 #endif
