@@ -118,8 +118,10 @@ func (l layout) favorChoice() (backend.Choice, bool) {
 	case i < 0:
 		c.Why += "; " + l.variant + " has one kernel for each format: decode and prefill take the same"
 	default:
-		v := favors[i].of(l.favor)
-		c.Why += ": quantized weights have the kernels of " + v + ", others those of " + l.variant
+		c.Why += ": all weights have the kernels of " + l.variant
+		if v := favors[i].of(l.favor); v != l.variant {
+			c.Why += ", quantized ones those of " + v
+		}
 	}
 	return c, true
 }

@@ -99,8 +99,8 @@ func TestFavorChoice(t *testing.T) {
 		set   backend.Settings
 		want  string
 	}{
-		{tiled, backend.Settings{}, "auto (the default: quantized weights have the kernels of avx512bf16, others those of amx)"},
-		{tiled, backend.Settings{Favor: "prefill"}, "prefill (as set: quantized weights have the kernels of amx, others those of amx)"},
+		{tiled, backend.Settings{}, "auto (the default: all weights have the kernels of amx, quantized ones those of avx512bf16)"},
+		{tiled, backend.Settings{Favor: "prefill"}, "prefill (as set: all weights have the kernels of amx)"},
 		{machine, backend.Settings{Favor: "decode"}, "decode (as set; avx512 has one kernel for each format: decode and prefill take the same)"},
 		{machine, backend.Settings{}, ""}, {tiled, backend.Settings{Variant: amx}, ""}, {tiled, backend.Settings{Variant: avx512bf16}, ""},
 	} {
