@@ -127,8 +127,10 @@ func (l layout) favorChoice() (backend.Choice, bool) {
 	case i < 0:
 		c.Why += "; " + l.variant + " has one kernel for each format: decode and prefill take the same"
 	default:
-		v := favors[i].of(l.favor)
-		c.Why += ": weights of up to eight bits that have two kernels take " + v + "'s"
+		c.Why += ": all weights have the kernels of " + l.variant
+		if v := favors[i].of(l.favor); v != l.variant {
+			c.Why += ", those with two kernels the one of " + v
+		}
 	}
 	return c, true
 }

@@ -101,8 +101,8 @@ func TestFavorChoice(t *testing.T) {
 		set   backend.Settings
 		want  string
 	}{
-		{tiled, backend.Settings{}, "auto (the default: weights of up to eight bits that have two kernels take amx's)"},
-		{tiled, backend.Settings{Favor: "prefill"}, "prefill (as set: weights of up to eight bits that have two kernels take amx's)"},
+		{tiled, backend.Settings{}, "auto (the default: all weights have the kernels of amx)"},
+		{tiled, backend.Settings{Favor: "decode"}, "decode (as set: all weights have the kernels of amx, those with two kernels the one of amx+outside)"},
 		{machine, backend.Settings{Favor: "decode"}, "decode (as set; avx512 has one kernel for each format: decode and prefill take the same)"},
 		{machine, backend.Settings{}, ""}, {tiled, backend.Settings{Variant: amx}, ""}, {tiled, backend.Settings{Variant: avx512bf16}, ""},
 	} {
