@@ -57,6 +57,7 @@ var (
 	_ [native.W8Most]struct{} = [w8Most]struct{}{}
 
 	_ [native.Int8AMXWorkBytes]struct{} = [int8AMXWorkBytes]struct{}{}
+	_ [native.BFMMLATile]struct{}       = [bfmmlaRows]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory, for tests on machines without tiles.

@@ -126,13 +126,13 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	}
 	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
 	stored := storedRandom(rng, k.format, s.in*s.out)
-	rounds := (k.variant == "amx" || k.variant == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16
+	rounds := (k.variant == "amx" || k.variant == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16 || asBFMMLA(k.variant, k.format)
 	most := [3]float32{0, 127, 127 * 128}[integers(k.variant, k.format)]
 	sharing := int8Group
 	if strings.HasSuffix(k.variant, w8a8Suffix) {
 		most, sharing = 127, s.in
 	}
-	exact := k.variant == "avx512bf16" || (float8(k.format) || k.format == kernels.I8) && k.scales <= ChannelScales
+	exact := k.variant == "avx512bf16" || asBFMMLA(k.variant, k.format) || (float8(k.format) || k.format == kernels.I8) && k.scales <= ChannelScales
 	p := &problem{most: most, sharing: sharing, bf16: rounds && most == 0, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),

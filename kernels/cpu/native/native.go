@@ -120,6 +120,7 @@ const (
 	W8Tail           = C.W8_TAIL
 	W8Most           = C.W8_MOST
 	Int8AMXWorkBytes = C.INT8_AMX_WORK_BYTES
+	BFMMLATile       = C.BFMMLA_TILE
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 

@@ -42,7 +42,8 @@ enum {
 /* Instruction sets. x and the sums are float, and a weight is the exact float that its format
  * means, with these exceptions: VAPP_AVX512_BF16 and VAPP_AMX round x to bf16 for all formats
  * except F32 and F16, and VAPP_AMX also rounds quantized weights to bf16. VAPP_AVX512_BF16,
- * VAPP_DOTPROD and VAPP_I8MM round x to 15 bits for the formats of linear/int8/int8.h. */
+ * VAPP_DOTPROD and VAPP_I8MM round x to 15 bits for the formats of linear/int8/int8.h, and
+ * VAPP_I8MM rounds it to bf16 for VAPP_BF16. */
 enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
@@ -52,7 +53,7 @@ enum {
 	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
 	VAPP_NEON = 6,    /* 64-bit ARM */
 	VAPP_DOTPROD = 7, /* NEON and SDOT */
-	VAPP_I8MM = 8,    /* DOTPROD and SMMLA */
+	VAPP_I8MM = 8,    /* DOTPROD and SMMLA, BFMMLA */
 	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear/int8/int8.h */
 	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale for each row, linear/w8a8/w8a8.h */
 };
