@@ -73,6 +73,26 @@ bytes=$(wc -c <"$work/vapp")
 echo "release: linux-amd64 has $bytes bytes, no shared libraries and no floor of glibc"
 archive "vapp-$version-linux-amd64" "$work/vapp" ""
 
+# Linux on ARM, with a cross compiler: as above. It is tested under emulation (make test-arm64), and its
+# speed is not measured.
+planners="darwin/amd64 darwin/arm64 windows/amd64"
+lacks=$(scripts/arm64.sh missing)
+if [ -z "$lacks" ]; then
+	# shellcheck disable=SC2086
+	ARM64_CFLAGS="-g -O2 -fno-asynchronous-unwind-tables" scripts/arm64.sh go build $flags $slim -tags netgo,osusergo \
+		-ldflags "$small -X main.version=$version -extldflags '-static -Wl,--gc-sections,-O1,--build-id=none'" -o "$work/vapp-arm64" ./cmd/vapp
+	needs=$(objdump -p "$work/vapp-arm64" | awk '$1 == "NEEDED" { print $2 }')
+	[ -z "$needs" ] || fail "the binary for ARM needs shared libraries: $needs"
+	! strings "$work/vapp-arm64" | grep -qF "$root" || fail "the binary for ARM has the path of this folder"
+	bytes=$(wc -c <"$work/vapp-arm64")
+	[ "$bytes" -lt $most ] || fail "the binary for ARM has $bytes bytes, the most is $most; scripts/size.sh says what is in it"
+	echo "release: linux-arm64 has $bytes bytes and no shared libraries"
+	archive "vapp-$version-linux-arm64" "$work/vapp-arm64" ""
+else
+	echo "release: linux-arm64 vets and plans only: $lacks"
+	planners="linux/arm64 $planners"
+fi
+
 # With CUDA: libcuda is opened when the server starts, so glibc is a shared library.
 if [ "${CUDA:-}" = 1 ] || ls kernels/cuda/image/built/*.fatbin >/dev/null 2>&1; then
 	scripts/kernels.sh embed
@@ -86,7 +106,7 @@ else
 fi
 
 # Planners: they vet and plan, and refuse to serve.
-for pair in linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do
+for pair in $planners; do
 	os=${pair%/*} arch=${pair#*/} exe=
 	[ "$os" != windows ] || exe=.exe
 	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build $flags -ldflags "-s -w -buildid= -X 'main.version=$version (planner only)'" -o "$work/planner" ./cmd/vapp

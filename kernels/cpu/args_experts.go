@@ -80,6 +80,8 @@ func (m Matrix) Tile() (rows int, bytes int64) {
 		return 1, 0
 	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:
 		return amxRows, amxRows * 2 * roundUp(int64(m.Cols), amxK)
+	case asBFMMLA(m.Variant, m.Format):
+		return bfmmlaRows, roundUp(bfmmlaRows*bfmmlaBytes(m.Cols), 64)
 	case asPairs(m.Variant, m.Format):
 		rows = int(tileRows(m.Variant))
 		return rows, roundUp(int64(rows)*pairBytes(m.Cols), 64)

@@ -64,6 +64,7 @@ var (
 	_ [native.QuantSpan]struct{}      = [quantSpan]struct{}{}
 	_ [native.QuantPanels]struct{}    = [quantPanels]struct{}{}
 	_ [native.QuantFew]struct{}       = [quantFew]struct{}{}
+	_ [native.BFMMLATile]struct{}     = [bfmmlaRows]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory, for tests on machines without tiles.

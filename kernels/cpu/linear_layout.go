@@ -11,6 +11,7 @@ import (
 const (
 	panelRows  = 32  // rows of a weight in a panel
 	kBlock     = 128 // inputs unpacked at once
+	bfmmlaRows = 8   // rows of x that BFMMLA multiplies at once
 	amxRows    = 16  // rows of x in a tile of AMX
 	amxK       = 32  // inputs in a tile of AMX
 	amxBlock   = 256 // inputs in a block of AMX
@@ -193,6 +194,9 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 	case asPairs(variant, f):
 		shared = roundUp(roundUp(int64(maxRows), tileRows(variant))*pairBytes(in), 64)
 		perThread = pairWorkBytes + decodeRows*pairBytes(in)
+	case asBFMMLA(variant, f):
+		shared = roundUp(int64(maxRows), bfmmlaRows) * bfmmlaBytes(in)
+		perThread += roundUp(2*bfmmlaBytes(in), 64)
 	case variant != "generic" && maxRows > 1:
 		tile := tileRows(variant)
 		shared = roundUp(roundUp(int64(maxRows), tile)*int64(in)*4, 64)
@@ -216,6 +220,14 @@ func amxBF16Work(tiles int64, in, out, threads int) int64 {
 func asPairs(variant string, f kernels.Format) bool {
 	return variant == "avx512bf16" && f != kernels.F32 && f != kernels.F16 && integers(variant, f) == 0
 }
+
+// asBFMMLA reports whether a variant multiplies weights of f with BFMMLA.
+func asBFMMLA(variant string, f kernels.Format) bool {
+	return variant == "i8mm" && f == kernels.BF16
+}
+
+// bfmmlaBytes returns the bytes of a row of x for BFMMLA.
+func bfmmlaBytes(in int) int64 { return 2 * roundUp(int64(in), 4) }
 
 // pairBytes returns the bytes of a row of x as pairs of bf16, with its sums of 16.
 func pairBytes(in int) int64 { return roundUp(int64(in), 32) / 16 * (32 + 4) }

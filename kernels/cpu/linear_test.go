@@ -133,7 +133,7 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
 	stored := storedRandom(rng, k.format, s.in*s.out)
 	base := strings.TrimSuffix(k.variant, outsideSuffix)
-	rounds := (base == "amx" || base == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16
+	rounds := (base == "amx" || base == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16 || asBFMMLA(k.variant, k.format)
 	most := [3]float32{0, 127, 127 * 128}[integers(k.variant, k.format)]
 	sharing := int8Group
 	if strings.HasSuffix(k.variant, w8a8Suffix) {

@@ -119,7 +119,9 @@ func (l layout) activations() backend.Choice {
 		}
 	case l.variant == avx512bf16:
 		c.Value, c.Why = "bf16", c.Why+"; 15 bits, 32 to a scale, with weights whose blocks hold integers"
-	case l.variant == dotprod, l.variant == i8mm:
+	case l.variant == i8mm:
+		c.Value, c.Why = "bf16", c.Why+" with weights in bf16; 15 bits, 32 to a scale, with weights whose blocks hold integers; f32 with others"
+	case l.variant == dotprod:
 		c.Why += "; 15 bits, 32 to a scale, with weights whose blocks hold integers"
 	}
 	return c

@@ -245,9 +245,26 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestArchitecture: a variant of another architecture is refused, with both by name.
+func TestArchitecture(t *testing.T) {
+	for _, c := range []struct {
+		have      []string
+		set, want string
+	}{
+		{[]string{avx2, generic}, neon, "variant neon: unsupported: this machine has avx2, generic; neon is of arm64, this machine is amd64"},
+		{[]string{dotprod, neon, generic}, amx, "variant amx: unsupported: this machine has dotprod, neon, generic; amx is of amd64, this machine is arm64"},
+		{[]string{dotprod, neon, generic}, i8mm, "variant i8mm: unsupported: this machine has dotprod, neon, generic"},
+	} {
+		_, err := newLayout(backend.Facts{Variants: c.have}, backend.Settings{Variant: c.set})
+		if !errors.Is(err, backend.ErrUnsupported) || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // TestActivations: the plan shows what inputs are rounded to.
 func TestActivations(t *testing.T) {
-	for variant, want := range map[string]string{generic: "f32", avx2: "f32", avx512: "f32", avx512bf16: "bf16", amx: "bf16", neon: "f32", dotprod: "f32", i8mm: "f32"} {
+	for variant, want := range map[string]string{generic: "f32", avx2: "f32", avx512: "f32", avx512bf16: "bf16", amx: "bf16", neon: "f32", dotprod: "f32", i8mm: "bf16"} {
 		if got := (layout{variant: variant}).activations().Value; got != want {
 			t.Errorf("%s: activations %s, not %s", variant, got, want)
 		}

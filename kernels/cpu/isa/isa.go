@@ -26,7 +26,7 @@ const (
 	AMX        = "amx"        // AVX512 and AVX-512 BF16, VBMI, AMX-TILE, AMX-BF16, AMX-INT8
 	NEON       = "neon"       // Advanced SIMD, which every processor of 64-bit ARM has
 	DotProd    = "dotprod"    // NEON and SDOT: Graviton 2, Altra
-	I8MM       = "i8mm"       // DotProd and SMMLA: Graviton 3, AmpereOne
+	I8MM       = "i8mm"       // DotProd and SMMLA, BFMMLA: Graviton 3, AmpereOne
 )
 
 // ErrNoAMX is the error of Tiles on a processor without AMX.
@@ -147,7 +147,7 @@ func detectARM() []string {
 		return out
 	}
 	out = append([]string{DotProd}, out...)
-	if a.HasI8MM {
+	if a.HasI8MM && bf16OfARM {
 		out = append([]string{I8MM}, out...)
 	}
 	return out

@@ -20,7 +20,7 @@ var features = map[string][]feature{
 	AMX:        {{"AVX512_BF16", &cpu.X86.HasAVX512BF16}, {"AVX512_VBMI", &cpu.X86.HasAVX512VBMI}, {"AMX_TILE", &cpu.X86.HasAMXTile}, {"AMX_BF16", &cpu.X86.HasAMXBF16}, {"AMX_INT8", &cpu.X86.HasAMXInt8}},
 	NEON:       {{"ASIMD", &cpu.ARM64.HasASIMD}},
 	DotProd:    {{"ASIMDDP", &cpu.ARM64.HasASIMDDP}},
-	I8MM:       {{"I8MM", &cpu.ARM64.HasI8MM}},
+	I8MM:       {{"I8MM", &cpu.ARM64.HasI8MM}, {"BF16", &bf16OfARM}},
 }
 
 // includes maps a variant to the one whose instructions it has too.

@@ -42,7 +42,9 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 #elif defined(__aarch64__)
 	case VAPP_NEON: return vapp_linear_neon(format);
 	case VAPP_DOTPROD: return int8_format(format) ? vapp_linear_int15_dotprod(format) : vapp_linear_neon(format);
-	case VAPP_I8MM: return int8_format(format) ? vapp_linear_int15_i8mm(format) : vapp_linear_neon(format);
+	case VAPP_I8MM:
+		if (format == VAPP_BF16) return vapp_linear_bfmmla(format);
+		return int8_format(format) ? vapp_linear_int15_i8mm(format) : vapp_linear_neon(format);
 	case VAPP_INT8 + VAPP_NEON: return vapp_linear_int8_neon(format);
 	case VAPP_INT8 + VAPP_DOTPROD: return vapp_linear_int8_dotprod(format);
 	case VAPP_INT8 + VAPP_I8MM: return vapp_linear_int8_i8mm(format);

@@ -141,6 +141,7 @@ const (
 	QuantSpan      = C.QUANT_SPAN
 	QuantPanels    = C.QUANT_PANELS
 	QuantFew       = C.QUANT_FEW
+	BFMMLATile     = C.BFMMLA_TILE
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 

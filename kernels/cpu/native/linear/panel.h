@@ -244,6 +244,11 @@ const vapp_linear_kernel *vapp_linear_avx2(int format);
 const vapp_linear_kernel *vapp_linear_avx512(int format);
 const vapp_linear_kernel *vapp_linear_bf16(int format);
 const vapp_linear_kernel *vapp_linear_neon(int format);
+
+/* BFMMLA takes rows in pairs, BFMMLA_TILE at once; a pair of x has bfmmla_pair_bytes. */
+enum { BFMMLA_TILE = 8 };
+INLINE int64_t bfmmla_pair_bytes(int64_t in) { return (in + 3) / 4 * 16; }
+const vapp_linear_kernel *vapp_linear_bfmmla(int format);
 const vapp_linear_kernel *vapp_linear_amx(int format);
 const vapp_linear_kernel *vapp_linear_amx_soft(int format);
 

@@ -43,7 +43,7 @@ enum {
  * means, with these exceptions: VAPP_AVX512_BF16 and VAPP_AMX round x to bf16 for all formats
  * except F32 and F16, and VAPP_AMX also rounds quantized weights to bf16 (linear/amx_quant.h).
  * VAPP_AVX512_BF16, VAPP_DOTPROD and VAPP_I8MM round x to 15 bits for the formats of
- * linear/int8/int8.h. */
+ * linear/int8/int8.h, and VAPP_I8MM rounds it to bf16 for VAPP_BF16. */
 enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
@@ -53,7 +53,7 @@ enum {
 	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
 	VAPP_NEON = 6,    /* 64-bit ARM */
 	VAPP_DOTPROD = 7, /* NEON and SDOT */
-	VAPP_I8MM = 8,    /* DOTPROD and SMMLA */
+	VAPP_I8MM = 8,    /* DOTPROD and SMMLA, BFMMLA */
 	VAPP_AMX_OUTSIDE = 9, /* AMX with exact codes; sums are scaled: linear/amx_quant.h */
 	VAPP_AMX_OUTSIDE_SOFT = 10,
 	VAPP_AVX2_PAIRS = 11, /* AVX2 without AVX-VNNI, with VAPP_INT8, for tests */
