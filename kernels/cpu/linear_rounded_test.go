@@ -30,7 +30,7 @@ func roundedWeights(m Matrix, stored []byte, weights []float32) []float32 {
 
 func gridded(f kernels.Format) bool {
 	switch f {
-	case kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.IQ4_NL, kernels.Q2_K, kernels.Q3_K:
+	case kernels.Q4_0, kernels.IQ4_NL, kernels.Q3_K:
 		return true
 	}
 	return false
@@ -44,46 +44,36 @@ func halfAway(w float32) float32 {
 // group is the codes of weights that share a scale, counted from the one that means 0.
 type group struct {
 	codes      []float32
-	d, least   float32
-	minimum    bool
+	d          float32
 	low, high  float32 // the smallest and the largest code
 	firstIndex int
 }
 
-// weights appends the group's weights on their grid: fma(code, d, B + m) − B.
+// weights stores the group's weights on their grid: fma(code, d, B) − B.
 func (g group) weights(dst []float32) {
 	largest := max(abs(g.d*g.low), abs(g.d*g.high))
-	if g.minimum {
-		largest = max(abs(g.least), abs(float32(float64(g.d)*float64(g.high)+float64(g.least))))
-	}
 	b := math.Float32frombits(math.Float32bits(largest)&0x7f800000 + 16<<23 + 0x400000)
-	base := g.least + b
 	for i, c := range g.codes {
-		dst[g.firstIndex+i] = float32(float64(c)*float64(g.d)+float64(base)) - b // exact in float64: one rounding
+		dst[g.firstIndex+i] = float32(float64(c)*float64(g.d)+float64(b)) - b // exact in float64: one rounding
 	}
 }
 
 func abs(x float32) float32 { return float32(math.Abs(float64(x))) }
 
 func onGrid(f kernels.Format, stored []byte, dst []float32) {
-	half := func(b []byte) float32 { return ref.HalfToFloat(binary.LittleEndian.Uint16(b)) }
 	elems, size := f.Block()
 	for at := 0; len(stored) > 0; at, stored = at+elems, stored[size:] {
-		switch f {
-		case kernels.Q4_0, kernels.Q4_1:
-			codes, minimum := make([]byte, 32), f == kernels.Q4_1
-			nibbles(stored[size-16:], codes)
-			g := group{d: half(stored), low: -8, high: 7, firstIndex: at, minimum: minimum}
-			if minimum {
-				g.least, g.low, g.high = half(stored[2:]), 0, 15
-			}
-			for _, c := range codes {
-				g.codes = append(g.codes, float32(c)+g.low)
-			}
-			g.weights(dst)
-		default:
+		if f != kernels.Q4_0 {
 			ofBlock(f, stored[:size], at, dst)
+			continue
 		}
+		codes := make([]byte, 32)
+		nibbles(stored[2:], codes)
+		g := group{d: ref.HalfToFloat(binary.LittleEndian.Uint16(stored)), low: -8, high: 7, firstIndex: at}
+		for _, c := range codes {
+			g.codes = append(g.codes, float32(c)+g.low)
+		}
+		g.weights(dst)
 	}
 }
 
@@ -97,10 +87,9 @@ func ofBlock(f kernels.Format, src []byte, at int, dst []float32) {
 	elems, _ := f.Block()
 	subs := max(b.subs, 1)
 	for k := 0; k < elems; k += 32 / subs {
-		g := group{d: ref.HalfToFloat(x.d), firstIndex: at + k, minimum: b.least, high: float32(int(1)<<(b.low+b.high) - 1)}
+		g := group{d: ref.HalfToFloat(x.d), firstIndex: at + k}
 		if b.subs > 0 {
 			g.d *= float32(int8(x.scales[k*subs/32]))
-			g.least = -ref.HalfToFloat(x.least) * float32(x.mins[k*subs/32])
 		}
 		if f == kernels.Q3_K {
 			g.low, g.high = -4, 3
@@ -122,7 +111,7 @@ func TestRoundedWeights(t *testing.T) {
 	for _, c := range []struct {
 		f    kernels.Format
 		most float64
-	}{{kernels.Q8_0, 0.0018}, {kernels.Q4_0, 0.0042}, {kernels.Q4_1, 0.0068}} {
+	}{{kernels.Q8_0, 0.0018}, {kernels.Q4_0, 0.0042}, {kernels.Q4_1, 0.0018}} {
 		x, stored := make([]float32, 1<<16), make([]byte, c.f.Bytes(1<<16))
 		rng := rand.New(rand.NewPCG(1, 2))
 		for i := range x {

@@ -3,10 +3,11 @@
  * x is rounded to bf16, to nearest even. A product has one of two definitions, which all rows use:
  *
  *   inside    A weight is rounded to bf16 and multiplied; a tile sums over all k.
- *             Codes of five bits or more, and 8-bit floats: half away from zero.
- *             Codes of four bits or less: to a grid for each scale, fma(code, d, B + m) − B, with
- *             B = 1.5·2^(e + 16) and 2^e the power of two of the largest weight of any code. The
- *             grid's step is 2^(e − 7), so bf16 holds every result. m is 0 without minima.
+ *             Codes of five bits or more, formats with minima and 8-bit floats: half away from
+ *             zero. Codes of four bits or less without minima: to a grid for each scale,
+ *             fma(code, d, B) − B, with B = 1.5·2^(e + 16) and 2^e the power of two of the largest
+ *             weight of any code. The grid's step is 2^(e − 7), so bf16 holds every result. With a
+ *             minimum, B + m would round it too, and results leave the bounds of bf16 products.
  *             MXFP4: exact. 8-bit floats and I8 with one scale for each output, or none: the
  *             codes, exact; the sum is scaled.
  *   outside   Codes are multiplied, exact in bf16; a tile sums 32 k's from 0. Vectors do

@@ -21,7 +21,7 @@ INLINE int in_nibbles(const int format) { return format == VAPP_Q4_0 || format =
 
 INLINE int rounding(const int format, const int outside) {
 	if (outside || format == VAPP_MXFP4) return ROUND_NONE;
-	return code_bits(format) <= 4 ? ROUND_GRID : ROUND_AWAY;
+	return code_bits(format) <= 4 && !quant_minimum(format) ? ROUND_GRID : ROUND_AWAY;
 }
 
 /* zero_code returns the code that means 0, before a minimum is added. */
@@ -85,7 +85,7 @@ FN_INLINE quant_place place_of(const quant_panel *p, const int format, int64_t t
 	return at;
 }
 
-/* The scale and the minimum of a vector's weights; for a grid m is B + m. */
+/* The scale and the minimum of a vector's weights, and the B of a grid. */
 typedef struct {
 	vec d, m, b;
 } quant_scale;
@@ -126,13 +126,9 @@ FN_INLINE quant_scale scale_of(const quant_panel *p, const int format, const int
 		if (by_place(format)) s.m = v_mul(s.d, v_set((float)(-64 - zero_code(format, 0)))); /* exact */
 	}
 	if (rounding(format, 0) == ROUND_GRID) {
-		const float high = (float)((1 << code_bits(format)) - 1);
 		const float most = b.table ? 127 : zero_code(format, 0);
-		vec largest = v_mul(s.d, v_set(most));
-		if (quant_minimum(format)) largest = _mm512_max_ps(_mm512_abs_ps(s.m), _mm512_abs_ps(v_fma(s.d, v_set(high), s.m)));
-		__m512i power = _mm512_and_si512(_mm512_castps_si512(largest), _mm512_set1_epi32(0x7f800000));
+		__m512i power = _mm512_and_si512(_mm512_castps_si512(v_mul(s.d, v_set(most))), _mm512_set1_epi32(0x7f800000));
 		s.b = _mm512_castsi512_ps(_mm512_add_epi32(power, _mm512_set1_epi32((16 << 23) + 0x400000)));
-		s.m = v_add(s.m, s.b);
 	}
 	return s;
 }
@@ -204,7 +200,7 @@ FN_INLINE vec number_at(const quant_panel *p, const int format, const quant_tabl
 FN_INLINE vec weight_of(const int format, const int outside, vec number, const quant_scale *s, const int whole) {
 	const int kind = rounding(format, outside);
 	if (outside) return number;
-	if (kind == ROUND_GRID) return _mm512_sub_ps(v_fma(number, s->d, s->m), s->b);
+	if (kind == ROUND_GRID) return _mm512_sub_ps(v_fma(number, s->d, s->b), s->b);
 	vec w = quant_minimum(format) || by_place(format) ? v_fma(number, s->d, s->m) : v_mul(number, s->d);
 	if (kind == ROUND_NONE) return w;
 	__m512i bits = _mm512_add_epi32(_mm512_castps_si512(w), _mm512_set1_epi32(0x8000));
