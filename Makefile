@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, wi
 	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|help|up)$$' ./cmd/vapp
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 30m -run TestSuite ./engine/backend/cuda
 	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
+
+numa-check: native ## a machine with two NUMA nodes under qemu: each node has its panels and threads (needs qemu-system-x86, busybox-static, cpio, a kernel)
+	@scripts/numa-check.sh
 
 # The flags of `make test`, so that both share the build cache.
 check: native fmt ## vet, format and the unit tests without the long ones, in two minutes: before each commit
@@ -119,6 +122,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
 	@scripts/bench-real.sh
+	@scripts/numa-check.sh
 	@$(MAKE) release-check
 
 release: native ## binaries, .deb, .rpm, OCI image, SBOM and checksums into OUT (.cache/release); with CUDA where its kernels are, or CUDA=1

@@ -22,11 +22,14 @@ type layout struct {
 	threads      int
 	share        float64 // of CPU time, left to other threads
 	unit         int64   // size of arenas is a multiple of it
+	page         int64   // of the system
 	huge         backend.Choice
+	nodes        []node         // nil: threads and memory are not placed
+	numa         backend.Choice // zero on a machine with one node
 }
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
-	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096), huge: hugePages(f)}
+	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096), page: max(f.PageBytes, 4096), huge: hugePages(f)}
 	have := f.Variants
 	if len(have) == 0 {
 		have = []string{generic}
@@ -57,24 +60,33 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	if l.threads == 0 {
 		l.threads = min(max(1, f.Cores), maxThreads)
 	}
+	if s.NUMA != "" && s.NUMA != backend.NUMAOff {
+		return layout{}, backend.Unsupported(name, "NUMA "+s.NUMA, `it is "off", or "" for nodes of the machine`)
+	}
+	l.spread(f, s.NUMA == backend.NUMAOff)
 	return l, nil
 }
 
 // Choices lists the variant, the activations, the threads, the CPU time left to other
-// threads, and the page size of the arenas.
+// threads, the page size of the arenas, and on a machine with several NUMA nodes what is on
+// which.
 func (l layout) Choices() []backend.Choice {
 	threads := "one for each core"
 	share := "threads rest after a step when others were waiting for a processor"
 	if l.share == 0 {
 		share = "threads never rest"
 	}
-	return []backend.Choice{
+	out := []backend.Choice{
 		{Name: "variant", Value: l.variant, Why: l.why},
 		l.activations(),
 		{Name: "threads", Value: strconv.Itoa(l.threads), Why: threads},
 		{Name: "http share", Value: strconv.FormatFloat(l.share, 'g', -1, 64), Why: share},
 		l.huge,
 	}
+	if l.numa.Name != "" {
+		out = append(out, l.numa)
+	}
+	return out
 }
 
 // hugePages returns the page size of the arenas as a choice. How many bytes the system did
