@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, wi
 
 test-arm64: native ## Linux on ARM, cross-built and emulated: kernels on three processors, goldens, an answer; says what it lacks and is not run
 	@scripts/arm64.sh test
+
+numa-check: native ## a machine with two NUMA nodes under qemu: each node has its panels and threads (needs qemu-system-x86, busybox-static, cpio, a kernel)
+	@scripts/numa-check.sh
 
 # The flags of `make test`, so that both share the build cache.
 check: native fmt ## vet, format and the unit tests without the long ones, in two minutes: before each commit
@@ -123,6 +126,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
 	@scripts/bench-real.sh
 	@$(MAKE) test-arm64
+	@scripts/numa-check.sh
 	@$(MAKE) release-check
 
 release: native ## binaries, .deb, .rpm, OCI image, SBOM and checksums into OUT (.cache/release); with CUDA where its kernels are, or CUDA=1

@@ -84,6 +84,18 @@ func (a *Appliance) compare() {
 	if huge, of, ok := a.engine.Huge(); ok {
 		a.log.Debug("huge pages", "bytes", huge, "of", of)
 	}
+	a.logPlacement(a.engine.Placement())
+}
+
+// logPlacement logs the threads and the memory on each NUMA node, and why memory could not be
+// placed as planned.
+func (a *Appliance) logPlacement(p backend.Placement) {
+	for _, n := range p.Nodes {
+		a.log.Info("NUMA node", "node", n.ID, "threads", n.Threads, "bytes", n.Bytes)
+	}
+	if p.Refused != nil {
+		a.log.Warn("memory is not bound to NUMA nodes", "reason", p.Refused)
+	}
 }
 
 // showUse logs the address of the page and how to use the model: commands that can be pasted

@@ -141,6 +141,15 @@ func (e *Engine) Huge() (huge, of int64, ok bool) {
 	return huge, of, ok
 }
 
+// Placement returns what the device has on the machine's NUMA nodes; nothing if it does not place
+// threads and memory.
+func (e *Engine) Placement() backend.Placement {
+	if d, ok := e.dev.(backend.Placer); ok {
+		return d.Placement()
+	}
+	return backend.Placement{}
+}
+
 // Stats returns the state after the last step.
 func (e *Engine) Stats() Stats { return e.stats.get() }
 

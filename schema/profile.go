@@ -140,6 +140,7 @@ type Parallel struct {
 // CPU mirrors #CPU.
 type CPU struct {
 	Threads   Count   `json:"threads"`   // a number, or Auto
+	NUMA      string  `json:"numa"`      // auto, off
 	HTTPShare float64 `json:"httpShare"` // fraction of CPU time
 	Variant   string  `json:"variant"`   // auto, avx2, avx512, avx512bf16, amx, neon, dotprod, i8mm
 

@@ -199,6 +199,9 @@ func settings(in Inputs) backend.Settings {
 	}
 	if name == "cpu" {
 		s.Cache = cacheOf(p, in.Model.Source.Path)
+		if p.CPU.NUMA == "off" {
+			s.NUMA = backend.NUMAOff
+		}
 	}
 	return s
 }

@@ -51,6 +51,9 @@ type Settings struct {
 	// Linear selects the library for dense products of backend cuda: CUBLASLt; "": its own
 	// kernels.
 	Linear string
+	// NUMA is NUMAOff, or "": weights and threads of backend cpu are spread over the nodes of
+	// Facts.
+	NUMA string
 	// SwapDir is the directory of the file in which a host backend keeps its Swap arena;
 	// "": $TMPDIR or /var/tmp, the system's directory for large temporary files.
 	SwapDir string
@@ -61,6 +64,9 @@ type Settings struct {
 	// TimeOps makes the device measure its ops: see OpTimer.
 	TimeOps bool
 }
+
+// NUMAOff is the value of Settings.NUMA for a device that places neither threads nor memory.
+const NUMAOff = "off"
 
 // Layout is the pure half of a backend: arithmetic on Facts and Settings.
 type Layout interface {

@@ -30,6 +30,16 @@ type Facts struct {
 
 	// Limits are the system's limits on the memory of this process. Only Probe sets them.
 	Limits []ProcessLimit `json:"-"`
+	// Nodes are the NUMA nodes on whose CPUs and in whose memory this process may run, if there
+	// are several. Only Probe sets them.
+	Nodes []Node `json:"-"`
+}
+
+// Node is a NUMA node: CPUs, and the memory that is near to them.
+type Node struct {
+	ID    int
+	CPUs  []int // that this process may use, ascending
+	Bytes int64 // of memory; 0: unknown
 }
 
 // ProcessLimit is a limit on the memory of one process (setrlimit), in bytes.

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"fmt"
 
 	"vapp.dev/kernels"
 )
@@ -99,6 +100,39 @@ type MemoryReporter interface {
 	// any, and what is free now, in bytes.
 	Memory() (total, before, now int64, err error)
 }
+
+// Placer is a Device that places threads and memory on NUMA nodes.
+type Placer interface {
+	// Placement returns what is on which node now. It reads the system's list of this
+	// process's memory, which takes milliseconds.
+	Placement() Placement
+}
+
+// Placement is what a Device has on the NUMA nodes of the machine.
+type Placement struct {
+	Nodes   []NodeUse // empty: the device does not place anything
+	Refused error     // a *PlacementError if the system refused to place memory, else nil
+}
+
+// NodeUse is what a Device has on one NUMA node.
+type NodeUse struct {
+	ID, Threads int
+	Bytes       int64 // of the arenas, resident; 0 if the system does not say
+}
+
+// PlacementError is a system call that the system refused. Nothing fails by it: threads on each
+// node make its memory resident instead.
+type PlacementError struct {
+	Call string
+	Err  error
+}
+
+// Error names the call, the consequence and the remedy.
+func (e *PlacementError) Error() string {
+	return fmt.Sprintf("%s: %v: memory is placed by the threads that touch it first; allow %s in the container's seccomp profile, or set cpu.numa to \"off\"", e.Call, e.Err, e.Call)
+}
+
+func (e *PlacementError) Unwrap() error { return e.Err }
 
 // Inspector is a Device whose values tests can read: backendtest compares ops with it,
 // golden tests read logits with it.

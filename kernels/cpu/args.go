@@ -167,7 +167,7 @@ type Linear struct {
 	SharedBytes   int64
 	Work          uintptr
 	WorkBytes     int64
-	_             uintptr // set by each call
+	_             [3]uintptr // set by each call
 	Kernel        uintptr
 	WorkStride    int64
 	Symbol        int32

@@ -143,10 +143,10 @@ func cores(f facts.Facts) []Finding {
 	switch {
 	case p.Quota > 0 && p.Quota < p.Online:
 		return is(Note, "raise the CPU limit of the container, or set cpu.threads to the quota", "%s, and the control group allows the time of %d: threads beyond it wait", found, p.Quota)
-	case p.Nodes > 1:
-		return is(Note, "bind a server to one node where its model fits: numactl --cpunodebind=0 --membind=0 vapp up …", "%s: weights are read across nodes", found)
 	case p.Online == 1:
 		return is(Note, "give it two or more: one computes, one answers HTTP", "%s", found)
+	case p.Nodes > 1:
+		return is(OK, "", "%s: threads and weights are spread over those that this process may use (cpu.numa)", found)
 	}
 	return is(OK, "", "%s", found)
 }

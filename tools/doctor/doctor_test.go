@@ -19,7 +19,7 @@ func healthy() facts.Facts {
 	return facts.Facts{
 		OS: "linux", Arch: "amd64",
 		Processor: facts.Processor{
-			Name: "EPYC", Online: 16, Nodes: 1, Native: true, Variants: []string{"avx512", "avx2", "generic"},
+			Name: "EPYC", Online: 16, Nodes: 2, Native: true, Variants: []string{"avx512", "avx2", "generic"},
 			Lacks: map[string][]string{"avx512bf16": {"AVX512_BF16"}, "amx": {"AVX512_BF16", "AMX_TILE"}},
 		},
 		Memory:  facts.Memory{Total: 64 * gib, Free: 60 * gib, Limit: "system"},
@@ -50,7 +50,6 @@ var worse = []struct {
 	}},
 	{"AMX refused", "processor", Note, func(f *facts.Facts) { f.Processor.NoAMX = "the system refuses the tile registers of AMX" }},
 	{"CPU quota", "cores", Note, func(f *facts.Facts) { f.Processor.Quota = 2 }},
-	{"NUMA", "cores", Note, func(f *facts.Facts) { f.Processor.Nodes = 2 }},
 	{"one CPU", "cores", Note, func(f *facts.Facts) { f.Processor.Online = 1 }},
 	{"unknown memory", "memory", Problem, func(f *facts.Facts) { f.Memory = facts.Memory{} }},
 	{"no memory", "memory", Problem, func(f *facts.Facts) {

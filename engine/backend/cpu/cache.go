@@ -73,6 +73,9 @@ func (d *device) loadCache(path string) (arena, error) {
 	if err != nil {
 		return arena{}, err
 	}
+	if err := d.place(backend.Weights, m); err != nil {
+		return arena{}, errors.Join(err, m.unmap())
+	}
 	if err := d.share(len(h.sums), func(i int) error { return loadChunk(f, m, int64(i), h.sums[i]) }); err != nil {
 		return arena{}, errors.Join(err, m.unmap()) // unmapped, because Pack needs zeros between weights
 	}

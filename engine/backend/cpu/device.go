@@ -26,8 +26,9 @@ type device struct {
 	steps   [2]*backend.Step
 	sets    [2]set
 	pool    *C.vapp_pool
-	swap    *swapFile     // nil: no Swap arena
-	packing chan struct{} // semaphore of the goroutines that pack
+	refused *backend.PlacementError // the first one
+	swap    *swapFile               // nil: no Swap arena
+	packing chan struct{}           // semaphore of the goroutines that pack
 
 	cacheUse backend.CacheUse
 	cacheKey [32]byte
@@ -48,7 +49,10 @@ type weight struct {
 	off int64
 }
 
-var _ backend.Inspector = (*device)(nil)
+var (
+	_ backend.Inspector = (*device)(nil)
+	_ backend.Placer    = (*device)(nil)
+)
 
 // Open maps the arenas of r and starts the threads. It rejects a variant that this machine
 // lacks, even if the facts list it.
@@ -104,6 +108,9 @@ func (d *device) open(s backend.Settings) error {
 		if d.arenas[a], err = mapArena(backend.Arena(a), n, d.layout.unit); err != nil {
 			return err
 		}
+		if err := d.place(backend.Arena(a), d.arenas[a]); err != nil {
+			return err
+		}
 	}
 	if err := d.populate(); err != nil {
 		return err
@@ -113,12 +120,8 @@ func (d *device) open(s backend.Settings) error {
 	for i := range d.steps {
 		d.steps[i] = d.r.Step.Carve(d.arenas[backend.StepIO].slice(int64(i)*size, size))
 	}
-	pool, err := C.vapp_pool_start(C.int(d.layout.threads), C.double(d.layout.share))
-	if pool == nil {
-		return fmt.Errorf("backend %s: starting %d threads: %w", name, d.layout.threads, err)
-	}
-	d.pool = pool
-	return nil
+	d.pool, err = d.layout.startPool(d.layout.share)
+	return err
 }
 
 // Step returns a set's buffers.

@@ -19,10 +19,11 @@ type favored struct {
 	auto, decode, prefill string
 }
 
-// favors has a row for every format of which a machine has several kernels. Other formats, and
-// all formats on other machines, have the variant's own kernel whatever is favored.
+// favors has rows for the quantized formats on machines with several kernels for some of them; the
+// first row with a format counts. Elsewhere the variant's own kernel is taken whatever is favored.
 var favors = []favored{
 	{amx, outside, amx, amxOutside, amx},
+	{amx, quantized, amx, amx, amx},
 }
 
 // amxOutside multiplies the codes of weights exactly and scales the sums (kcpu.Outside).
@@ -171,8 +172,8 @@ var estimates = []struct {
 	{amxOutside, []kernels.Format{kernels.Q8_0}, 1, 0.22},
 	{amx, []kernels.Format{kernels.Q4_0}, 0.70, 0.40},
 	{amxOutside, []kernels.Format{kernels.Q4_0}, 0.90, 0.22},
-	{amx, []kernels.Format{kernels.Q4_K}, 0.65, 0.40},
-	{amxOutside, []kernels.Format{kernels.Q4_K}, 0.85, 0.18},
+	{amx, []kernels.Format{kernels.Q4_1, kernels.Q4_K}, 0.58, 0.40},
+	{amxOutside, []kernels.Format{kernels.Q4_1, kernels.Q4_K}, 0.85, 0.18},
 }
 
 // estimate returns the estimated rate of a variant's kernel for f; without a Basis if no machine has

@@ -49,7 +49,7 @@ func TestFavors(t *testing.T) {
 		{amx, "prefill", "", kernels.Q4_K, tiled, "linear.amx.q4_k", ""},
 		{amx, "decode", "", kernels.Q4_K, tiled, "linear.amx+outside.q4_k", ""},
 		{amx, "decode", "", kernels.BF16, tiled, "linear.amx.bf16", ""},
-		{amx, "decode", "", kernels.Q6_K, tiled, "", `weight w (q6_k) with favor "decode" and variant amx as set`},
+		{amx, "decode", "", kernels.Q6_K, tiled, "linear.amx.q6_k", ""},
 		{avx512, "prefill", "", kernels.Q8_0, machine, "", `weight w (q8_0) with favor "prefill" and variant avx512 as set`},
 		{avx512bf16, "decode", "", kernels.MXFP4, tiled, "", `weight w (mxfp4) with favor "decode" and variant avx512bf16 as set`},
 		{amx, "prefill", "int8", kernels.Q6_K, tiled, "", `weight w (q6_k) with favor "prefill" and variant amx as set`},

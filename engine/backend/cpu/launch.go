@@ -15,6 +15,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"vapp.dev/engine/backend"
@@ -25,6 +26,29 @@ var _ [C.VAPP_POOL_CHUNKS]struct{} = [backend.MaxChunks]struct{}{}
 
 // errClosed is the error of a closed device.
 var errClosed = errors.New("backend cpu: the device is closed")
+
+// startPool starts the layout's threads on its nodes.
+func (l layout) startPool(share float64) (*C.vapp_pool, error) {
+	nodes := []C.vapp_node{{threads: C.int(l.threads)}}
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	if len(l.nodes) > 0 {
+		nodes = nodes[:0]
+	}
+	for _, n := range l.nodes {
+		cpus := make([]C.int, len(n.CPUs))
+		for i, c := range n.CPUs {
+			cpus[i] = C.int(c)
+		}
+		pins.Pin(&cpus[0])
+		nodes = append(nodes, C.vapp_node{threads: C.int(n.threads), n: C.int(len(cpus)), cpus: &cpus[0]})
+	}
+	pool, err := C.vapp_pool_start(&nodes[0], C.int(len(nodes)), C.double(share))
+	if pool == nil {
+		return nil, fmt.Errorf("backend %s: starting %d threads: %w", name, l.threads, err)
+	}
+	return pool, nil
+}
 
 // set is the state of a set of step buffers.
 type set struct {
@@ -87,6 +111,13 @@ func (d *device) Share() (worked, rested time.Duration) {
 		return 0, 0
 	}
 	return time.Duration(C.vapp_pool_worked(d.pool)), time.Duration(C.vapp_pool_rested(d.pool))
+}
+
+// counts returns how many phases the pool has published, how many sleeping threads it woke for
+// them, and the most threads that spun at a time on a node with fewer CPUs than threads.
+func (d *device) counts() (phases, woken, spinning int64) {
+	c := C.vapp_pool_count(d.pool)
+	return int64(c.phases), int64(c.woken), int64(c.spinning)
 }
 
 // restFor returns how long a pool thread sleeps when other threads want its processor; the

@@ -25,11 +25,14 @@ type layout struct {
 	threads      int
 	share        float64 // of CPU time, left to other threads
 	unit         int64   // size of arenas is a multiple of it
+	page         int64   // of the system
 	huge         backend.Choice
+	nodes        []node         // nil: threads and memory are not placed
+	numa         backend.Choice // zero on a machine with one node
 }
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
-	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096), huge: hugePages(f)}
+	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096), page: max(f.PageBytes, 4096), huge: hugePages(f)}
 	have := f.Variants
 	if len(have) == 0 {
 		have = []string{generic}
@@ -67,11 +70,16 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	if l.threads == 0 {
 		l.threads = min(max(1, f.Cores), maxThreads)
 	}
+	if s.NUMA != "" && s.NUMA != backend.NUMAOff {
+		return layout{}, backend.Unsupported(name, "NUMA "+s.NUMA, `it is "off", or "" for nodes of the machine`)
+	}
+	l.spread(f, s.NUMA == backend.NUMAOff)
 	return l, nil
 }
 
 // Choices lists the variant, what is favored if the machine has a choice, the activations, the
-// threads, the CPU time left to other threads, and the page size of the arenas.
+// threads, the CPU time left to other threads, the page size of the arenas, and on a machine
+// with several NUMA nodes what is on which.
 func (l layout) Choices() []backend.Choice {
 	threads := "one for each core"
 	share := "threads rest after a step when others were waiting for a processor"
@@ -82,12 +90,16 @@ func (l layout) Choices() []backend.Choice {
 	if c, ok := l.favorChoice(); ok {
 		out = append(out, c)
 	}
-	return append(out,
+	out = append(out,
 		l.activations(),
 		backend.Choice{Name: "threads", Value: strconv.Itoa(l.threads), Why: threads},
 		backend.Choice{Name: "http share", Value: strconv.FormatFloat(l.share, 'g', -1, 64), Why: share},
 		l.huge,
 	)
+	if l.numa.Name != "" {
+		out = append(out, l.numa)
+	}
+	return out
 }
 
 // hugePages returns the page size of the arenas as a choice. How many bytes the system did

@@ -13,7 +13,6 @@ static void run_at(vapp_pool *p, uintptr_t list)
 import "C"
 
 import (
-	"fmt"
 	"time"
 	"unsafe"
 
@@ -45,13 +44,14 @@ func MeasureLimits(threads int, d time.Duration) (Limits, error) {
 	defer buffer.unmap()
 	m := meter{l: l, buffer: buffer, mem: &pinned{}}
 	defer m.mem.pins.Unpin()
-	m.fill()
-	pool, err := C.vapp_pool_start(C.int(l.threads), 0)
-	if pool == nil {
-		return Limits{}, fmt.Errorf("backend %s: starting %d threads: %w", name, l.threads, err)
+	if err := m.place(); err != nil {
+		return Limits{}, err
 	}
-	defer C.vapp_pool_stop(pool)
-	m.pool = pool
+	m.fill()
+	if m.pool, err = l.startPool(0); err != nil {
+		return Limits{}, err
+	}
+	defer C.vapp_pool_stop(m.pool)
 	out := Limits{Variant: l.variant, Threads: l.threads}
 	out.Read = m.best(kcpu.OpRead, limitBytes, d/3)
 	out.F32 = m.rate(kcpu.OpFMA, d/3)
@@ -71,6 +71,19 @@ type meter struct {
 	l      layout
 	buffer arena
 	mem    *pinned
+}
+
+// place puts the part of the buffer that each node's threads read in the node's memory.
+func (m meter) place() error {
+	var regions []region
+	for k := range m.l.nodes {
+		from, to := m.l.firstPanel(limitBytes/m.l.page, k)*m.l.page, m.l.firstPanel(limitBytes/m.l.page, k+1)*m.l.page
+		regions = append(regions, region{from, to - from, k})
+	}
+	if err := m.l.bind(m.buffer, regions); err != nil {
+		return m.l.touch(m.buffer, regions)
+	}
+	return nil
 }
 
 // fill writes numbers to the buffer. Without that, all its pages would be one shared page of

@@ -7,11 +7,18 @@
 #define VAPP_POOL_H
 #include <stdint.h>
 
-/* vapp_call and vapp_fn are those of kernels/cpu/native/shared/kernels.h. */
+/* vapp_nodes, VAPP_TAKEN, vapp_call and vapp_fn are those of kernels/cpu/native/shared. */
+typedef struct {
+	int32_t node, nodes;    /* of the part, and how many there are; nodes 0: one */
+	const int32_t *threads; /* [nodes+1]: the threads of the nodes before each */
+} vapp_nodes;
+enum { VAPP_TAKEN = 8 };
+
 typedef struct {
 	int32_t part, parts;
 	const int32_t *rows; /* by symbol */
-	int64_t *taken;      /* counter for the parts of a phase to share work, 0 at its start; or NULL */
+	int64_t *taken;      /* counters for the parts of a phase to share work, one for each node, VAPP_TAKEN apart, 0 at its start; or NULL */
+	vapp_nodes nodes;
 } vapp_call;
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);
@@ -37,10 +44,20 @@ typedef struct {
 
 typedef struct vapp_pool vapp_pool;
 
-/* vapp_pool_start returns a pool of n threads. If the process may run on n or more CPUs,
- * threads are pinned to the first n. On failure it returns NULL and sets errno. share is
- * the part of the time, 0 to below 1, that is left to other threads. */
-vapp_pool *vapp_pool_start(int n, double share);
+/* vapp_node is the threads of a node of the machine's memory and the CPUs that they run on.
+ * n 0: all that the process may run on. */
+typedef struct {
+	int threads, n;
+	const int *cpus;
+} vapp_node;
+
+/* vapp_pool_start returns a pool with the threads of all nodes. A node that has as many CPUs
+ * as threads pins each thread to a CPU of its own. The threads of a node with fewer CPUs run on
+ * all of them; no more of these threads are awake than there are CPUs, and fewer spin. On
+ * failure it returns NULL and sets errno. share is the part of the time, 0 to below 1, that is
+ * left to other threads. */
+enum { VAPP_POOL_NODES = 64 };
+vapp_pool *vapp_pool_start(const vapp_node *nodes, int n, double share);
 
 /* vapp_pool_launch queues a list and returns its number for vapp_pool_wait. At most
  * VAPP_POOL_QUEUE launches may be unfinished. Row counts are tokens, samples, seqs, then
@@ -65,5 +82,13 @@ int64_t vapp_pool_rest(int64_t busy, int64_t wall, double share);
  * vapp_pool_worked those that it had a processor. */
 int64_t vapp_pool_rested(vapp_pool *p);
 int64_t vapp_pool_worked(vapp_pool *p);
+
+/* vapp_pool_counts are sums over the threads since the start: phases that were published,
+ * threads that were woken for one, and the most threads that spun at a time on one node; the
+ * last is counted on nodes with fewer CPUs than threads. */
+typedef struct {
+	int64_t phases, woken, spinning;
+} vapp_pool_counts;
+vapp_pool_counts vapp_pool_count(vapp_pool *p);
 
 #endif

@@ -17,6 +17,8 @@
 /* Nanoseconds that a thread without work spins before it sleeps. Within a launch the other
  * threads are about to finish a phase; between launches the wait is unknown. */
 enum { PHASE_SPIN = 60000, IDLE_SPIN = 30000 };
+/* Rounds after which a thread sleeps, whatever the clock says. */
+enum { MOST_SPINS = 1 << 15 };
 /* Contention is sampled over WINDOW ns; a thread sleeps at most MAX_REST ns after a
  * launch. */
 enum { WINDOW = 50000000, MAX_REST = 100000000 };
@@ -34,54 +36,68 @@ typedef struct {
 	uint32_t number;
 	int32_t rows[3 + VAPP_POOL_CHUNKS];
 	_Atomic int64_t at; /* begin of its first phase, if measured */
-	_Alignas(64) int64_t taken; /* vapp_call's counter for the running phase */
 } launch;
 
 typedef struct {
 	_Alignas(64) vapp_pool *pool;
-	int index, cpu; /* cpu -1: anywhere */
+	int node, cpu; /* cpu -1: on any of the node's */
 	pthread_t thread;
 	int64_t wall, busy; /* clocks at the begin of the window */
 	long switches;
 	_Atomic int64_t rested;
 } worker;
 
-/* The state of the pool is one word: the next or running launch, its phase, the number of
- * parts of that phase, and the next part to take. A thread takes a part by
- * compare-and-swap of the word; the thread that finishes the last part of a phase
- * publishes the next phase. So a thread that sleeps, or that the system preempts between
- * two parts, delays no other: the others take its parts. */
-enum { LAUNCH_BITS = 20, PHASE_BITS = 20, PART_BITS = 12 };
+/* The state of the pool is one word: the next or running launch, its phase, and the number of
+ * parts of that phase. Each node has a share of the parts, in proportion to its threads, and a
+ * word with the next of them to take. A thread takes a part by compare-and-swap of a node's
+ * word: its own node's while that has parts, then another's. The thread that finishes the last
+ * part of a phase publishes the next phase. So a thread that sleeps, or that the system
+ * preempts between two parts, delays no other: the others take its parts. And what the threads
+ * of a node write for each part, they write to lines that only this node writes. */
+enum { PHASE_BITS = 20, PART_BITS = 12 }; /* and 32 for the launch */
 #define IDLE ((1u << PHASE_BITS) - 1) /* a phase: the launch is not posted */
+#define BEGUN (IDLE - 1)              /* a phase: the launch's first phase is about to be published */
 
 typedef struct {
-	uint32_t launch, phase, parts, next;
+	uint32_t launch, phase, parts; /* in a node's word: the next part */
 } place;
 
 static uint64_t pack(place s)
 {
-	return ((uint64_t)(s.launch & ((1u << LAUNCH_BITS) - 1)) << (PHASE_BITS + 2 * PART_BITS)) |
-	       ((uint64_t)s.phase << (2 * PART_BITS)) | ((uint64_t)s.parts << PART_BITS) | s.next;
+	return (uint64_t)s.launch << (PHASE_BITS + PART_BITS) | (uint64_t)s.phase << PART_BITS | s.parts;
 }
 
 static place unpack(uint64_t w)
 {
-	const uint64_t part = (1u << PART_BITS) - 1;
-	return (place){(uint32_t)(w >> (PHASE_BITS + 2 * PART_BITS)), (uint32_t)(w >> (2 * PART_BITS)) & IDLE,
-		(uint32_t)(w >> PART_BITS & part), (uint32_t)(w & part)};
+	return (place){(uint32_t)(w >> (PHASE_BITS + PART_BITS)), (uint32_t)(w >> PART_BITS) & IDLE, (uint32_t)w & ((1u << PART_BITS) - 1)};
 }
 
-struct vapp_pool {
-	event turn, finished; /* turn: the state changed to another phase */
-	_Alignas(64) _Atomic uint64_t state;
+/* node is what the threads of a node share. Another node's threads write it only when they
+ * take parts that its own threads left, or publish a phase. */
+typedef struct {
+	event turn; /* the state changed to another phase */
+	_Alignas(64) _Atomic uint64_t next;
 	_Alignas(64) _Atomic uint32_t done; /* finished parts of the phase */
+	_Alignas(64) _Atomic int spinning, most; /* threads that spin, and the most of them so far; counted if crowded */
+	_Alignas(64) int threads, crowded; /* crowded: more threads than CPUs */
+	int cpus;
+	cpu_set_t set;
+} node;
+
+struct vapp_pool {
+	event finished;
+	_Alignas(64) _Atomic uint64_t state;
+	_Alignas(64) _Atomic uint32_t done; /* nodes whose parts of the phase are finished */
 	_Alignas(64) launch queue[VAPP_POOL_QUEUE];
 	_Atomic uint32_t posted;
-	_Atomic int stop;
-	int n;
-	int64_t spin; /* within a launch */
-	double share;
+	_Alignas(64) _Atomic int64_t phases, woken; /* vapp_pool_counts */
 	int64_t mark; /* when the last measured phase ended */
+	_Alignas(64) _Atomic int stop; /* from here on nothing changes while threads run */
+	int n, started, nodes;
+	int32_t before[VAPP_POOL_NODES + 1]; /* threads of the nodes before each */
+	node *node;
+	int64_t *taken; /* vapp_call's counters for the running phase */
+	double share;
 	worker *workers;
 };
 
@@ -101,33 +117,57 @@ static inline void relax(void)
 #endif
 }
 
-static void advance(event *e)
+/* wake wakes up to `most` of the threads that sleep until the event, and returns how many. */
+static long wake(event *e, int most)
 {
-	atomic_fetch_add(&e->word, 1);
-	if (atomic_load(&e->sleepers))
-		syscall(SYS_futex, &e->word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+	if (most <= 0 || !atomic_load(&e->sleepers))
+		return 0;
+	return syscall(SYS_futex, &e->word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
 }
 
-/* await returns when the word differs from old; it spins first. */
-static void await(event *e, uint32_t old, int64_t spin)
+/* spin returns when the word differs from old, after ns nanoseconds or after MOST_SPINS rounds. */
+static void spin(event *e, uint32_t old, int64_t ns)
 {
 	int64_t until = 0;
-	for (int i = 0; atomic_load_explicit(&e->word, memory_order_acquire) == old; i++) {
+	for (int i = 0; i < MOST_SPINS && atomic_load_explicit(&e->word, memory_order_acquire) == old; i++) {
 		relax();
 		if (i % 64 != 63)
 			continue;
 		int64_t t = now(CLOCK_MONOTONIC);
 		if (!until)
-			until = t + spin;
+			until = t + ns;
 		else if (t > until)
-			break;
+			return;
 	}
+}
+
+/* await sleeps until the word differs from old. */
+static void await(event *e, uint32_t old)
+{
 	if (atomic_load(&e->word) != old)
 		return;
 	atomic_fetch_add(&e->sleepers, 1);
 	while (atomic_load(&e->word) == old)
 		syscall(SYS_futex, &e->word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
 	atomic_fetch_sub(&e->sleepers, 1);
+}
+
+/* await_turn spins, then sleeps, until the node's turn differs from old. Where threads share
+ * CPUs, one less than there are CPUs may spin: the thread that they wait for has the last. */
+static void await_turn(node *d, uint32_t old, int64_t ns)
+{
+	if (!d->crowded) {
+		spin(&d->turn, old, ns);
+	} else {
+		int n = atomic_fetch_add(&d->spinning, 1) + 1, most = atomic_load(&d->most);
+		if (n < d->cpus) {
+			while (n > most && !atomic_compare_exchange_weak(&d->most, &most, n))
+				;
+			spin(&d->turn, old, ns);
+		}
+		atomic_fetch_sub(&d->spinning, 1);
+	}
+	await(&d->turn, old);
 }
 
 /* width returns the number of parts of a phase at these rows; 0: skip it. */
@@ -143,10 +183,39 @@ static int32_t width(const vapp_phase *f, const int32_t *rows, int32_t n)
 
 static launch *launch_of(vapp_pool *p, uint32_t number) { return &p->queue[number % VAPP_POOL_QUEUE]; }
 
+/* first returns the first part of a node, of `parts`; of the number of nodes, parts. */
+static uint32_t first(const vapp_pool *p, int node, uint32_t parts)
+{
+	return (uint32_t)((uint64_t)parts * (uint32_t)p->before[node] / (uint32_t)p->n);
+}
+
+/* asleep returns how many threads of a node a phase of `parts` parts has to wake, at most. All
+ * of them, if each has a CPU; else as many as have CPUs, less those that are awake. It is called
+ * when the turn has changed: threads are counted as sleepers before they compare the turn, so
+ * those that are not counted see the phase. */
+static int asleep(node *d, uint32_t parts)
+{
+	if (!d->crowded)
+		return d->threads;
+	int want = (int)parts < d->cpus ? (int)parts : d->cpus;
+	return want - (d->threads - (int)atomic_load(&d->turn.sleepers));
+}
+
+/* publish makes s the state. If it has parts, no part of another phase is left, and no other
+ * thread publishes. */
 static void publish(vapp_pool *p, place s)
 {
+	for (int k = 0; k < p->nodes && s.parts > 0; k++)
+		atomic_store(&p->node[k].next, pack((place){s.launch, s.phase, 0}));
 	atomic_store(&p->state, pack(s));
-	advance(&p->turn);
+	long woken = 0;
+	for (int k = 0; k < p->nodes; k++) {
+		node *d = &p->node[k];
+		atomic_fetch_add(&d->turn.word, 1);
+		woken += wake(&d->turn, asleep(d, s.parts));
+	}
+	atomic_fetch_add_explicit(&p->woken, woken, memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->phases, s.parts > 0, memory_order_relaxed);
 }
 
 /* begin publishes the first phase of a launch if it is posted and not yet published. Both
@@ -154,23 +223,57 @@ static void publish(vapp_pool *p, place s)
  * one of them succeeds. */
 static void begin(vapp_pool *p, uint32_t number)
 {
-	uint64_t idle = pack((place){number, IDLE, 0, 0});
+	uint64_t idle = pack((place){number, IDLE, 0});
 	if ((int32_t)(atomic_load(&p->posted) - number) <= 0)
+		return;
+	if (!atomic_compare_exchange_strong(&p->state, &idle, pack((place){number, BEGUN, 0})))
 		return;
 	launch *l = launch_of(p, number);
 	int32_t parts = width(&l->list[0], l->rows, p->n);
-	uint64_t first = pack((place){number, 0, parts > 1 ? (uint32_t)parts : 1, 0});
-	if (atomic_compare_exchange_strong(&p->state, &idle, first))
-		advance(&p->turn);
+	memset(p->taken, 0, sizeof *p->taken * VAPP_TAKEN * (size_t)p->nodes);
+	publish(p, (place){number, 0, parts > 1 ? (uint32_t)parts : 1});
+}
+
+/* take returns a part of the phase for a thread of node `from`, and its node in *of; -1: none
+ * is left, or the phase has ended. */
+static int32_t take(vapp_pool *p, place s, int from, int *of)
+{
+	for (int i = 0; i < p->nodes && s.parts > 0; i++) {
+		int k = from + i < p->nodes ? from + i : from + i - p->nodes;
+		uint32_t begin = first(p, k, s.parts), end = first(p, k + 1, s.parts);
+		uint64_t word = atomic_load(&p->node[k].next);
+		for (place n = unpack(word); n.launch == s.launch && n.phase == s.phase && n.parts < end - begin; n = unpack(word))
+			if (atomic_compare_exchange_weak(&p->node[k].next, &word, word + 1)) { /* n.parts + 1 */
+				*of = k;
+				return (int32_t)(begin + n.parts);
+			}
+	}
+	return -1;
+}
+
+/* finished returns whether a part of node k was the last one of its phase. Each node counts its
+ * own parts, then the pool the nodes. */
+static int finished(vapp_pool *p, place s, int k)
+{
+	uint32_t busy = 0;
+	if (atomic_fetch_add(&p->node[k].done, 1) + 1 < first(p, k + 1, s.parts) - first(p, k, s.parts))
+		return 0;
+	atomic_store(&p->node[k].done, 0);
+	for (int j = 0; j < p->nodes; j++)
+		busy += first(p, j + 1, s.parts) > first(p, j, s.parts);
+	if (atomic_fetch_add(&p->done, 1) + 1 < busy)
+		return 0;
+	atomic_store(&p->done, 0);
+	return 1;
 }
 
 /* kind returns the index of a launch in a vapp_time. */
 static int kind(const launch *l) { return l->rows[0] != l->rows[2]; }
 
-static void work_on(launch *l, uint32_t phase, int32_t part, int32_t parts)
+static void work_on(vapp_pool *p, launch *l, uint32_t phase, int32_t part, int32_t parts, int node)
 {
 	const vapp_phase *f = &l->list[phase];
-	vapp_call c = {part, parts, l->rows, &l->taken};
+	vapp_call c = {part, parts, l->rows, p->taken, {node, p->nodes, p->before}};
 	int64_t from = f->time ? now(CLOCK_MONOTONIC) : 0;
 	if (phase == 0 && part == 0)
 		atomic_store(&l->at, from);
@@ -200,24 +303,25 @@ static void clock_phase(vapp_pool *p, launch *l, uint32_t phase)
 
 /* proceed continues after a finished phase. It runs the next phase itself if that has one
  * part, publishes it if it has several, and finishes the launch after the last phase. */
-static void proceed(vapp_pool *p, launch *l, uint32_t phase)
+static void proceed(vapp_pool *p, launch *l, uint32_t phase, int node)
 {
 	clock_phase(p, l, phase);
 	for (phase++; phase < (uint32_t)l->n; phase++) {
 		int32_t parts = width(&l->list[phase], l->rows, p->n);
-		l->taken = 0;
+		memset(p->taken, 0, sizeof *p->taken * VAPP_TAKEN * (size_t)p->nodes);
 		if (parts > 1) {
-			publish(p, (place){l->number, phase, (uint32_t)parts, 0});
+			publish(p, (place){l->number, phase, (uint32_t)parts});
 			return;
 		}
 		if (parts == 0)
 			continue;
-		work_on(l, phase, 0, 1);
+		work_on(p, l, phase, 0, 1, node);
 		clock_phase(p, l, phase);
 	}
 	uint32_t next = l->number + 1;
-	publish(p, (place){next, IDLE, 0, 0});
-	advance(&p->finished);
+	publish(p, (place){next, IDLE, 0});
+	atomic_fetch_add(&p->finished.word, 1);
+	wake(&p->finished, 1 << 30);
 	begin(p, next);
 }
 
@@ -266,51 +370,62 @@ static void *work(void *arg)
 {
 	worker *w = arg;
 	vapp_pool *p = w->pool;
+	node *home = &p->node[w->node];
 	if (w->cpu >= 0) {
 		cpu_set_t set;
 		CPU_ZERO(&set);
 		CPU_SET(w->cpu, &set);
 		sched_setaffinity(0, sizeof set, &set); /* on failure the thread is not pinned */
+	} else if (p->nodes > 1) {
+		sched_setaffinity(0, sizeof home->set, &home->set);
 	}
 	w->wall = now(CLOCK_MONOTONIC), w->busy = now(CLOCK_THREAD_CPUTIME_ID);
 	for (uint32_t last = 0;;) {
-		uint32_t turn = atomic_load(&p->turn.word);
-		uint64_t word = atomic_load(&p->state);
-		place s = unpack(word);
+		uint32_t turn = atomic_load(&home->turn.word);
+		place s = unpack(atomic_load(&p->state));
+		int of;
 		if (s.launch != last) {
 			rest(w, p->share);
 			last = s.launch;
 			continue;
 		}
-		if (s.next >= s.parts) {
+		int32_t part = take(p, s, w->node, &of);
+		if (part < 0) {
 			if (atomic_load(&p->stop))
 				return NULL;
-			await(&p->turn, turn, s.phase == IDLE ? IDLE_SPIN : p->spin);
+			await_turn(home, turn, s.phase == IDLE ? IDLE_SPIN : PHASE_SPIN);
 			continue;
 		}
-		uint64_t taken = word + 1; /* s.next + 1 */
-		if (!atomic_compare_exchange_weak(&p->state, &word, taken))
-			continue;
 		launch *l = launch_of(p, s.launch);
-		work_on(l, s.phase, (int32_t)s.next, (int32_t)s.parts);
-		if (atomic_fetch_add(&p->done, 1) + 1 == s.parts) {
-			atomic_store(&p->done, 0);
-			proceed(p, l, s.phase);
-		}
+		work_on(p, l, s.phase, part, (int32_t)s.parts, of);
+		if (finished(p, s, of))
+			proceed(p, l, s.phase, of);
 	}
 }
 
-/* settle assigns a CPU to each worker if there are enough. */
-static void settle(vapp_pool *p)
+/* settle assigns the threads to nodes, and a CPU to each thread of a node that has enough. */
+static void settle(vapp_pool *p, const vapp_node *nodes)
 {
-	cpu_set_t set;
-	int next = 0, all = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-	p->spin = p->n <= all ? PHASE_SPIN : 0; /* with too few CPUs, a spinning thread may delay the one it waits for */
-	for (int i = 0; i < p->n; i++)
-		p->workers[i].cpu = -1;
-	for (int c = 0; c < CPU_SETSIZE && next < p->n && p->n > 1 && p->n <= all; c++)
-		if (CPU_ISSET(c, &set))
-			p->workers[next++].cpu = c;
+	int next = 0;
+	for (int k = 0; k < p->nodes; k++) {
+		node *d = &p->node[k];
+		CPU_ZERO(&d->set);
+		for (int i = 0; i < nodes[k].n; i++)
+			CPU_SET(nodes[k].cpus[i], &d->set);
+		if (nodes[k].n == 0 && sched_getaffinity(0, sizeof d->set, &d->set) != 0)
+			CPU_SET(0, &d->set); /* more CPUs than a cpu_set_t has: as if there were one, and not pinned */
+		d->threads = nodes[k].threads, d->cpus = CPU_COUNT(&d->set) ? CPU_COUNT(&d->set) : 1;
+		d->crowded = d->threads > d->cpus;
+		p->before[k + 1] = p->before[k] + d->threads;
+		for (int i = 0, c = -1; i < d->threads; i++, next++) {
+			p->workers[next].node = k, p->workers[next].cpu = -1;
+			if (d->crowded || p->n == 1)
+				continue; /* a single thread is not pinned */
+			while (++c < CPU_SETSIZE && !CPU_ISSET(c, &d->set))
+				;
+			p->workers[next].cpu = c < CPU_SETSIZE ? c : -1;
+		}
+	}
 }
 
 static int start(vapp_pool *p)
@@ -326,28 +441,53 @@ static int start(vapp_pool *p)
 		err = pthread_create(&p->workers[i].thread, &attr, work, &p->workers[i]);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
-	if (err)
-		p->n = i - 1;
+	p->started = err ? i - 1 : i;
 	return err;
 }
 
-vapp_pool *vapp_pool_start(int n, double share)
+static void release(vapp_pool *p)
 {
-	vapp_pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
-	worker *w = aligned_alloc(64, sizeof *w * (size_t)n);
-	if (!p || !w) {
-		free(p);
-		free(w);
+	if (p) {
+		free(p->workers);
+		free(p->node);
+		free(p->taken);
+	}
+	free(p);
+}
+
+/* lines returns n zeroed things of size bytes, at a multiple of 64; NULL: no memory. */
+static void *lines(size_t n, size_t size)
+{
+	size_t bytes = (n * size + 63) / 64 * 64;
+	void *at = aligned_alloc(64, bytes);
+	return at ? memset(at, 0, bytes) : NULL;
+}
+
+vapp_pool *vapp_pool_start(const vapp_node *nodes, int n, double share)
+{
+	int threads = 0;
+	for (int k = 0; k < n; k++)
+		threads += nodes[k].threads;
+	if (n < 1 || n > VAPP_POOL_NODES || threads < 1 || threads >= 1 << PART_BITS) {
+		errno = EINVAL;
+		return NULL;
+	}
+	vapp_pool *p = lines(1, sizeof *p);
+	if (p) {
+		p->n = threads, p->nodes = n, p->share = share;
+		p->workers = lines((size_t)threads, sizeof *p->workers);
+		p->node = lines((size_t)n, sizeof *p->node);
+		p->taken = lines((size_t)n * VAPP_TAKEN, sizeof *p->taken);
+	}
+	if (!p || !p->workers || !p->node || !p->taken) {
+		release(p);
 		errno = ENOMEM;
 		return NULL;
 	}
-	memset(p, 0, sizeof *p);
-	memset(w, 0, sizeof *w * (size_t)n);
-	p->n = n, p->share = share, p->workers = w;
-	p->state = pack((place){0, IDLE, 0, 0});
-	for (int i = 0; i < n; i++)
-		w[i].pool = p, w[i].index = i;
-	settle(p);
+	p->state = pack((place){0, IDLE, 0});
+	for (int i = 0; i < threads; i++)
+		p->workers[i].pool = p;
+	settle(p, nodes);
 	int err = start(p);
 	if (err) {
 		vapp_pool_stop(p);
@@ -361,7 +501,7 @@ uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t t
 {
 	uint32_t number = atomic_load(&p->posted);
 	launch *l = launch_of(p, number);
-	l->list = list, l->n = n, l->number = number, l->at = 0, l->taken = 0;
+	l->list = list, l->n = n, l->number = number, l->at = 0;
 	l->rows[0] = tokens, l->rows[1] = samples, l->rows[2] = seqs;
 	for (int i = 0; i < VAPP_POOL_CHUNKS; i++) {
 		int64_t left = tokens - (int64_t)i * chunk;
@@ -381,20 +521,22 @@ void vapp_pool_wait(vapp_pool *p, uint32_t launch)
 {
 	uint32_t now = atomic_load(&p->finished.word);
 	for (; (int32_t)(now - launch) <= 0; now = atomic_load(&p->finished.word))
-		await(&p->finished, now, 0);
+		await(&p->finished, now);
 }
 
 void vapp_pool_stop(vapp_pool *p)
 {
 	uint32_t posted = atomic_load(&p->posted);
-	if (posted > 0 && p->n > 0)
+	if (posted > 0 && p->started > 0)
 		vapp_pool_wait(p, posted - 1);
 	atomic_store(&p->stop, 1);
-	advance(&p->turn);
-	for (int i = 0; i < p->n; i++)
+	for (int k = 0; k < p->nodes; k++) {
+		atomic_fetch_add(&p->node[k].turn.word, 1);
+		wake(&p->node[k].turn, 1 << 30);
+	}
+	for (int i = 0; i < p->started; i++)
 		pthread_join(p->workers[i].thread, NULL);
-	free(p->workers);
-	free(p);
+	release(p);
 }
 
 int64_t vapp_pool_rested(vapp_pool *p) { return atomic_load(&p->workers[0].rested); }
@@ -403,4 +545,12 @@ int64_t vapp_pool_worked(vapp_pool *p)
 {
 	clockid_t c;
 	return pthread_getcpuclockid(p->workers[0].thread, &c) == 0 ? now(c) : 0;
+}
+
+vapp_pool_counts vapp_pool_count(vapp_pool *p)
+{
+	vapp_pool_counts c = {atomic_load(&p->phases), atomic_load(&p->woken), 0};
+	for (int k = 0; k < p->nodes; k++)
+		c.spinning = atomic_load(&p->node[k].most) > c.spinning ? atomic_load(&p->node[k].most) : c.spinning;
+	return c;
 }

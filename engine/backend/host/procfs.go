@@ -32,6 +32,7 @@ func read(root fs.FS) backend.Facts {
 	f.Device = processor(root)
 	f.L2Bytes = cache(root, 2)
 	f.HugeBytes = huge(root)
+	f.Nodes = nodes(root)
 	return f
 }
 

@@ -30,11 +30,23 @@ static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int6
 }
 
 static void vapp_linear_call(const vapp_linear_kernel *k, int prepare, vapp_linear *a, int part, int parts,
-	const void *w, const float *bias, const float *x, float *y, void *shared, void *work, int64_t *taken)
+	const void *w, const float *bias, const float *x, float *y, void *shared, void *work, int64_t *taken, int32_t node, int32_t nodes, const int32_t *threads)
 {
 	a->w = w, a->bias = bias, a->x = x, a->y = y, a->shared = shared, a->work = work, a->taken = taken;
+	a->nodes.node = node, a->nodes.nodes = nodes, a->nodes.threads = threads;
 	if (!prepare) k->run(a, part, parts);
 	else if (k->prepare && a->rows >= k->prepare_rows) k->prepare(a, part, parts);
+}
+
+// vapp_linear_taken writes the units that a part takes, in order, to out [n] and returns how many.
+static int64_t vapp_linear_taken(vapp_linear *a, int64_t *taken, int32_t node, int32_t nodes, const int32_t *threads,
+	int tile, int part, int parts, int64_t *out, int64_t n)
+{
+	a->taken = taken, a->nodes.node = node, a->nodes.nodes = nodes, a->nodes.threads = threads;
+	linear_grid g = grid_of(a, tile, part, parts);
+	int64_t got = 0;
+	for (int64_t u; got < n && (u = linear_unit(a, &g)) >= 0;) out[got++] = u;
+	return got;
 }
 
 static void vapp_linear_row_call(const vapp_linear_kernel *k, const void *w, int format, int in, int out, int r, float *dst)
@@ -287,9 +299,11 @@ func (k Linear) Row(w []byte, code int32, in, out, r int, dst []float32) {
 
 // LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight. Rows of X and Y
 // are LdX and LdY floats apart. Shared and Work are workspaces; they and W are aligned to 64
-// bytes. Parts that run at the same time need a Work each. Bias may be empty. With Taken, a
-// counter that is 0 before the first part, parts take panels from it until none is left;
-// without it each has a fixed share.
+// bytes. Parts that run at the same time need a Work each. Bias may be empty. With Taken,
+// counters that are 0 before the first part, parts take panels from them until none is left;
+// without it each has a fixed share. NodeThreads has the number of threads in the nodes before
+// each node, and behind the last: Node is that of the part, and the counters are TakenStride
+// apart. It is empty for one node.
 type LinearArgs struct {
 	Rows, In, Out int
 	W             []byte
@@ -297,7 +311,12 @@ type LinearArgs struct {
 	LdX, LdY      int
 	Shared, Work  []byte
 	Taken         *int64
+	Node          int
+	NodeThreads   []int32
 }
+
+// TakenStride is the distance between two nodes' counters in LinearArgs.Taken.
+const TakenStride = C.VAPP_TAKEN
 
 // Prepare does part of parts of the preparation. All parts must finish before the first Run.
 func (k Linear) Prepare(a *LinearArgs, code int32, part, parts int) { k.call(a, code, 1, part, parts) }
@@ -311,7 +330,18 @@ func (k Linear) call(a *LinearArgs, code int32, prepare, part, parts int) {
 		format: C.int32_t(code), shared_bytes: C.int64_t(len(a.Shared)), work_bytes: C.int64_t(len(a.Work)),
 	}
 	C.vapp_linear_call(k.c, C.int(prepare), &c, C.int(part), C.int(parts), unsafe.Pointer(&a.W[0]), floats(a.Bias),
-		floats(a.X), floats(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)), (*C.int64_t)(unsafe.Pointer(a.Taken)))
+		floats(a.X), floats(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)), (*C.int64_t)(unsafe.Pointer(a.Taken)),
+		C.int32_t(a.Node), C.int32_t(max(0, len(a.NodeThreads)-1)), (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(a.NodeThreads))))
+}
+
+// Units returns the units of a grid (panels × chunks of row tiles of `tile` rows) that a part
+// takes from a.Taken if no other part runs, at most n, in order.
+func Units(a *LinearArgs, tile, part, parts, n int) []int64 {
+	out := make([]int64, n+1)
+	c := C.vapp_linear{rows: C.int32_t(a.Rows), in: C.int32_t(a.In), out: C.int32_t(a.Out)}
+	got := C.vapp_linear_taken(&c, (*C.int64_t)(unsafe.Pointer(a.Taken)), C.int32_t(a.Node), C.int32_t(max(0, len(a.NodeThreads)-1)),
+		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(a.NodeThreads))), C.int(tile), C.int(part), C.int(parts), (*C.int64_t)(unsafe.Pointer(&out[0])), C.int64_t(n))
+	return out[:got]
 }
 
 // floats returns the address of s, or NULL if s is empty.

@@ -73,15 +73,30 @@ static void prepare(const vapp_experts *a, const vapp_stack *s, const vapp_call 
 /* The cost of reading a panel, in rows. */
 enum { PANEL_COST = 4 };
 
-/* multiply distributes the panels of all experts by their cost: a part computes the panels that
- * begin within its share. */
+/* near limits a call to the parts of its node, and the panels to those in the node's memory, if
+ * every thread has a part. */
+static void near(vapp_call *c, int64_t *first, int64_t *panels)
+{
+	const vapp_nodes *d = &c->nodes;
+	if (d->nodes < 2 || c->parts != d->threads[d->nodes])
+		return;
+	*first = vapp_node_panel(d, *panels, d->node);
+	*panels = vapp_node_panel(d, *panels, d->node + 1) - *first;
+	c->part -= d->threads[d->node];
+	c->parts = d->threads[d->node + 1] - d->threads[d->node];
+}
+
+/* multiply distributes the panels of all experts that are in one node's memory by their cost: a
+ * part computes the panels that begin within its share. */
 static void multiply(const vapp_experts *a, const vapp_stack *s, const vapp_call *c)
 {
-	int64_t panels = (s->out + PANEL - 1) / PANEL, from, to, at = 0;
+	int64_t all = (s->out + PANEL - 1) / PANEL, panels = all, first = 0, from, to, at = 0;
+	vapp_call part = *c;
 	if (rows_of(a, c) == 0)
 		return;
+	near(&part, &first, &panels);
 	int64_t active = a->before[a->experts - 1] + (a->first[a->experts] > a->first[a->experts - 1]);
-	vapp_share(panels * (a->first[a->experts] + active * PANEL_COST), c, &from, &to);
+	vapp_share(panels * (a->first[a->experts] + active * PANEL_COST), &part, &from, &to);
 	for (int32_t e = 0; e < a->experts && at < to; e++) {
 		int32_t rows = a->first[e + 1] - a->first[e];
 		int64_t cost = rows + PANEL_COST, p0 = 0, p1 = panels;
@@ -95,10 +110,11 @@ static void multiply(const vapp_experts *a, const vapp_stack *s, const vapp_call
 		if (p0 >= p1)
 			continue;
 		vapp_linear l = expert_of(a, s, e, c->part);
+		p0 += first, p1 += first;
 		l.w = (const uint8_t *)l.w + p0 * panel_bytes(s->format, s->in);
 		l.y += p0 * PANEL;
 		l.bias = l.bias ? l.bias + p0 * PANEL : NULL;
-		l.out = (int32_t)((p1 == panels ? s->out : p1 * PANEL) - p0 * PANEL);
+		l.out = (int32_t)((p1 == all ? s->out : p1 * PANEL) - p0 * PANEL);
 		s->kernel->run(&l, 0, 1);
 	}
 }

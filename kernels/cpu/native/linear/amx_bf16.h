@@ -274,10 +274,21 @@ FN static void bf16_run(const vapp_linear *a, int part, int parts) {
 	c.grain = bf16_steps(c.ks, least) > 1 ? panels * c.chunks * c.slices / (8 * parts) : 1;
 	c.grain = c.grain < 1 ? 1 : c.grain < BF16_GRAIN ? c.grain : BF16_GRAIN;
 	c.granules = (panels + c.grain - 1) / c.grain;
-	linear_grid g = {.chunks = 1, .units = c.chunks * c.slices * c.granules, .parts = parts};
+	/* Parts of several nodes take granules with all their slices, near the panels; else slices come
+	 * one after the other. */
+	int64_t all = c.chunks * c.slices, near = a->nodes.nodes > 1 ? all : 1;
+	linear_grid g = {.chunks = near, .units = all * c.granules, .parts = parts};
 	if (!a->taken) g.next = g.units * part / parts, g.last = g.units * (part + 1) / parts;
 	tiles_begin_rows(a->rows < TILE_ROWS ? a->rows : TILE_ROWS);
 	while (g.next < g.last || linear_take(a, &g)) {
+		if (near > 1) {
+			for (int64_t s = 0; s < all; s++) {
+				int64_t g0 = (g.next - s + all - 1) / all, g1 = (g.last - s + all - 1) / all;
+				if (g0 < g1) bf16_slice(&c, s, g0, g1);
+			}
+			g.next = g.last;
+			continue;
+		}
 		int64_t slice = g.next / c.granules, end = (slice + 1) * c.granules;
 		if (end > g.last) end = g.last;
 		bf16_slice(&c, slice, g.next - slice * c.granules, end - slice * c.granules);

@@ -233,13 +233,17 @@ FN static void run_tiles(const quant_kernel *q, const vapp_linear *a, int outsid
 	if (quant_tiles(a) > QUANT_SPAN && (g.tiles + chunks - 1) / chunks > 2)
 		while (2 * group <= QUANT_PANELS && chunks * panels >= 8 * group * parts) group *= 2;
 	int64_t groups = (panels + group - 1) / group;
+	/* Parts of several nodes take a group with all its chunks, near the panels; else chunks come one
+	 * after the other. */
+	int near = a->nodes.nodes > 1;
 	g.units = groups * chunks;
+	g.chunks = near ? chunks : 1;
 	if (!a->taken) g.next = g.units * part / parts, g.last = g.units * (part + 1) / parts;
 	unsigned csr = _mm_getcsr();
 	_mm_setcsr(csr | 0x8040); /* denormals are zero, as in tiles */
 	tiles_begin();
 	for (int64_t u; (u = linear_unit(a, &g)) >= 0;) {
-		int64_t c = u / groups, first = u % groups * group;
+		int64_t c = near ? u % chunks : u / groups, first = (near ? u / chunks : u % groups) * group;
 		panels_at(q, a, outside, first, panels - first < group ? panels - first : group, g.tiles * c / chunks, g.tiles * (c + 1) / chunks);
 	}
 	tiles_end();

@@ -149,19 +149,28 @@ INLINE linear_grid grid_of(const vapp_linear *a, int tile, int part, int parts) 
 	return g;
 }
 
-/* linear_take gives a part its next units: half of its equal share of those that are left. So
- * streams of memory are long, and the parts end together even if one of them is slow. */
+/* linear_take gives a part its next units: half of its equal share of those that are left of
+ * its node's, and when these are taken, of the other nodes'. So streams of memory are long and
+ * near, and the parts end together even if one of them is slow. */
 INLINE int linear_take(const vapp_linear *a, linear_grid *g) {
-	if (!a->taken) return 0;
-	int64_t from = __atomic_load_n(a->taken, __ATOMIC_RELAXED), n;
-	do {
-		if (from >= g->units) return 0;
-		n = (g->units - from + 2 * g->parts - 1) / (2 * g->parts);
-		if (n % 2 && from + n < g->units) n++; /* pairs of panels */
-	} while (!__atomic_compare_exchange_n(a->taken, &from, from + n, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	g->next = from;
-	g->last = from + n;
-	return 1;
+	int nodes = a->nodes.nodes > 1 ? a->nodes.nodes : 1;
+	for (int i = 0; a->taken && i < nodes; i++) {
+		int node = nodes > 1 ? (a->nodes.node + i) % nodes : 0;
+		int64_t *taken = a->taken + VAPP_TAKEN * node, panels = g->units / g->chunks;
+		int64_t first = vapp_node_panel(&a->nodes, panels, node) * g->chunks;
+		int64_t units = vapp_node_panel(&a->nodes, panels, node + 1) * g->chunks - first;
+		int64_t from = __atomic_load_n(taken, __ATOMIC_RELAXED), n, parts = g->parts;
+		if (nodes > 1 && i == 0) parts = (parts * (a->nodes.threads[node + 1] - a->nodes.threads[node]) - 1) / a->nodes.threads[nodes] + 1;
+		while (from < units) {
+			n = (units - from + 2 * parts - 1) / (2 * parts);
+			if (n % 2 && from + n < units) n++; /* pairs of panels */
+			if (!__atomic_compare_exchange_n(taken, &from, from + n, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
+			g->next = first + from;
+			g->last = first + from + n;
+			return 1;
+		}
+	}
+	return 0;
 }
 
 /* linear_unit returns a part's next unit, or -1. */

@@ -253,5 +253,6 @@ void vapp_op_linear(const void *args, const vapp_call *c)
 		return;
 	a.work = (uint8_t *)o->a.work + o->work_stride * c->part;
 	a.taken = c->taken;
+	a.nodes = c->nodes;
 	o->kernel->run(&a, c->part, c->parts);
 }

@@ -20,7 +20,8 @@ enum { VAPP_PER_TOKEN = 0, VAPP_PER_SAMPLE = 1, VAPP_SEQS = 2, VAPP_CHUNK = 3 };
 typedef struct {
 	int32_t part, parts;
 	const int32_t *rows; /* by symbol */
-	int64_t *taken;      /* counter that is 0 when a phase begins; its parts take work from it; or NULL */
+	int64_t *taken;      /* for each node, VAPP_TAKEN apart, a counter that is 0 when a phase begins; its parts take work from them; or NULL */
+	vapp_nodes nodes;
 } vapp_call;
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);

@@ -61,6 +61,25 @@ enum {
 	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale for each row, linear/w8a8/w8a8.h */
 };
 
+/* vapp_nodes says which part of a machine's memory is near. A node is some of the threads, and
+ * the memory whose accesses by them cross no link. Of every packed weight, each node's memory
+ * has a range of panels in proportion to its threads: vapp_node_panel. */
+typedef struct {
+	int32_t node, nodes;    /* of the part, and how many there are; nodes 0: one */
+	const int32_t *threads; /* [nodes+1]: the threads of the nodes before each */
+} vapp_nodes;
+
+/* vapp_node_panel returns the first of n panels in the memory of a node; n for the node behind
+ * the last. */
+static inline int64_t vapp_node_panel(const vapp_nodes *d, int64_t n, int32_t node)
+{
+	if (d->nodes < 2)
+		return node > 0 ? n : 0;
+	return n * d->threads[node] / d->threads[d->nodes];
+}
+
+enum { VAPP_TAKEN = 8 /* int64_t from one node's counter to the next: a cache line */ };
+
 /* One call of Linear. w, shared and work are aligned to 64 bytes; ldx and ldy count floats. All
  * parts use the same shared and each part has its own work: LinearWorkspace gives both sizes. */
 typedef struct {
@@ -76,7 +95,8 @@ typedef struct {
 	int64_t shared_bytes;
 	void *work; /* of this part */
 	int64_t work_bytes;
-	int64_t *taken; /* counter of units taken by the parts of run, 0 before the first; NULL: each part has a fixed share */
+	int64_t *taken; /* for each node, VAPP_TAKEN apart, a counter of its units taken by the parts of run, 0 before the first; NULL: each part has a fixed share */
+	vapp_nodes nodes;
 } vapp_linear;
 
 typedef void (*vapp_linear_fn)(const vapp_linear *a, int part, int parts);
