@@ -43,12 +43,6 @@ type device struct {
 	times     []phaseTime // of all phases, if timeOps is set
 }
 
-// weight is a packed weight and its offset in the Weights arena.
-type weight struct {
-	backend.Packed
-	off int64
-}
-
 var (
 	_ backend.Inspector = (*device)(nil)
 	_ backend.Placer    = (*device)(nil)

@@ -9,6 +9,12 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
+// weight is a packed weight and its offset in the Weights arena.
+type weight struct {
+	backend.Packed
+	off int64
+}
+
 // Weight stores vectors as F32, and tables that are only looked up row by row in their own
 // format. Matrices to multiply are packed for the variant: in their own format if Linear has
 // a kernel for it, else converted to BF16. If parts have several formats, each is packed in
