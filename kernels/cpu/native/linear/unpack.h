@@ -43,6 +43,17 @@ FN_INLINE void take(sink *s, const int rows, const int nv, const int keep, const
 	s->x += rows == 1 ? s->stride : TILE;
 }
 
+/* by_twos reports whether a single row takes its vectors two at a time: with 16 registers, scales
+ * and minima of four leave none for the codes. */
+FN_INLINE int by_twos(const int rows, const int nv, const int keep) { return LANES == 8 && rows == 1 && nv == 4 && !keep; }
+
+/* take_two multiplies vectors v and v + 1 of the j-th of the next k's with a single row. */
+FN_INLINE void take_two(sink *s, const int v, int j, vec a, vec b) {
+	vec x = v_set(s->x[j * s->stride]);
+	s->sum[0][v] = v_fma(a, x, s->sum[0][v]);
+	s->sum[0][v + 1] = v_fma(b, x, s->sum[0][v + 1]);
+}
+
 /* ahead prefetches lines, for formats whose unpacking takes longer than reading memory: the
  * processor's own prefetcher is faster for plain loads. */
 FN_INLINE void ahead(const sink *s, const uint8_t *p, const int lines, const int nv) {
@@ -157,6 +168,15 @@ FN_INLINE void each_q4_1(const uint8_t *p, int lane, int64_t n, sink *s, const i
 			ahead(s, p, 2, nv);
 #pragma GCC unroll 4
 			for (int v = 0; v < nv; v++) q[v] = v_dwords(at(p, 4));
+			if (by_twos(rows, nv, keep)) {
+#pragma GCC unroll 2
+				for (int v = 0; v < nv; v += 2)
+#pragma GCC unroll 8
+					for (int j = 0; j < 8; j++)
+						take_two(s, v, j, v_fma(v_nibble(q[v], j, &t), d[v], m[v]), v_fma(v_nibble(q[v + 1], j, &t), d[v + 1], m[v + 1]));
+				s->x += 8 * s->stride;
+				continue;
+			}
 #pragma GCC unroll 8
 			for (int j = 0; j < 8; j++) {
 #pragma GCC unroll 4
@@ -199,6 +219,14 @@ FN_INLINE void heads_of(const blocks b, const uint8_t *heads, const uint8_t *sca
 	}
 }
 
+/* v_weight returns the weights of the j-th of eight k's, whose fields are in q and h. */
+FN_INLINE vec v_weight(const blocks b, dwords q, dwords h, const int j, table16 t, vec scale, vec least) {
+	dwords code = v_field(q, b.low * j, (1 << b.low) - 1);
+	if (b.high) code = v_join(code, v_field(h, b.high * j, (1 << b.high) - 1), b.low);
+	vec w = b.table ? v_pick(code, t) : v_number(code, b.zero);
+	return b.least ? v_fma(w, scale, least) : v_mul(w, scale);
+}
+
 /* Fields of 32 k's, eight at a time. */
 FN_INLINE void each_fields(const blocks b, const uint8_t *heads, const uint8_t *p, int lane, sink *s, const int rows, const int nv, const int keep) {
 	static const float numbers[16] = IQ4_TABLE;
@@ -219,15 +247,19 @@ FN_INLINE void each_fields(const blocks b, const uint8_t *heads, const uint8_t *
 			if (g * b.high % 4 == 0) h[v] = v_dwords(high + g * b.high / 4 * 128 + at);
 			else h[v] = v_down(h[v], 8 * b.high);
 		}
+		if (by_twos(rows, nv, keep)) {
+#pragma GCC unroll 2
+			for (int v = 0; v < nv; v += 2)
+#pragma GCC unroll 8
+				for (int j = 0; j < 8; j++)
+					take_two(s, v, j, v_weight(b, q[v], h[v], j, t, scale[v], least[v]), v_weight(b, q[v + 1], h[v + 1], j, t, scale[v + 1], least[v + 1]));
+			s->x += 8 * s->stride;
+			continue;
+		}
 #pragma GCC unroll 8
 		for (int j = 0; j < 8; j++) {
 #pragma GCC unroll 4
-			for (int v = 0; v < nv; v++) {
-				dwords code = v_field(q[v], b.low * j, (1 << b.low) - 1);
-				if (b.high) code = v_join(code, v_field(h[v], b.high * j, (1 << b.high) - 1), b.low);
-				w[v] = b.table ? v_pick(code, t) : v_number(code, b.zero);
-				w[v] = b.least ? v_fma(w[v], scale[v], least[v]) : v_mul(w[v], scale[v]);
-			}
+			for (int v = 0; v < nv; v++) w[v] = v_weight(b, q[v], h[v], j, t, scale[v], least[v]);
 			take(s, rows, nv, keep, w);
 		}
 	}

@@ -22,7 +22,6 @@
 enum {
 	LANES = 8,
 	ALL_V = PANEL / LANES, /* vectors of a single row at once: a whole panel, one stream of memory */
-	SOME_V = 2,            /* vectors of several rows: with 16 registers 6 sums of integers, 6 of floats */
 	MOST_ROWS = 3,
 	CHUNK = 512 / GROUP    /* groups that all lanes of a panel take before the next groups */
 };
@@ -180,6 +179,18 @@ V void group(const int format, const int8_codes c, int8_place at, const int lane
 	}
 }
 
+/* some_v returns the vectors of several rows at once. Two take 12 of 16 registers for sums, which is
+ * too many for the steps of 8-bit codes without DOT. */
+INLINE int some_v(const int format) { return !DOT && format == VAPP_Q8_0 ? 1 : 2; }
+
+/* lines_of returns the cache lines of a group of a panel. */
+V int lines_of(const int format) { return (int)((panel_k(format, 128) / 4 + 63) / 64); }
+
+/* fetch prefetches lines into the second cache. */
+V void fetch(const uint8_t *p, int from, int to) {
+	for (int i = from; i < to; i++) _mm_prefetch((const char *)p + 64 * i, _MM_HINT_T1);
+}
+
 /* lanes returns the mask of the first n lanes. */
 V __m256i lanes(int64_t n) {
 	__m256i each = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -189,6 +200,10 @@ V __m256i lanes(int64_t n) {
 V void steps_of(const int format, const int8_step *s, const int lane, const int rows, const int nv, const int tile) {
 	const int8_codes c = int8_codes_of(format);
 	const int32_t *x = s->x;
+	/* All passes over a block share the prefetch of the next block. */
+	const uint8_t *next = s->next;
+	const int from = next && rows > 1 ? lines_of(format) * s->tile / s->tiles : 0;
+	const int to = next && rows > 1 ? lines_of(format) * (s->tile + 1) / s->tiles : 0;
 	__m256 y[MOST_ROWS][ALL_V];
 #pragma GCC unroll 3
 	for (int r = 0; r < rows; r++)
@@ -198,8 +213,13 @@ V void steps_of(const int format, const int8_step *s, const int lane, const int 
 			y[r][v] = s->g0 ? _mm256_maskload_ps(s->y + r * s->ldy + at, lanes(s->lanes - at)) : _mm256_setzero_ps();
 		}
 #pragma GCC unroll 1
-	for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile)
-		group(format, c, int8_place_at(format, s->panel, g), lane, x, rows, nv, tile, y);
+	for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile, next += panel_k(format, 128) / 4) {
+		fetch(next, from, to);
+		int8_place at = int8_place_at(format, s->panel, g);
+		/* Q6_K's lines are not read in order, so the processor does not prefetch them. */
+		if (rows == 1 && format == VAPP_Q6_K) fetch(at.codes + INT8_AHEAD, 0, lines_of(format));
+		group(format, c, at, lane, x, rows, nv, tile, y);
+	}
 #pragma GCC unroll 4
 	for (int v = 0; v < nv; v++) {
 		int at = lane + v * LANES;
@@ -211,13 +231,25 @@ V void steps_of(const int format, const int8_step *s, const int lane, const int 
 	}
 }
 
+/* row_steps takes a whole panel, lanes_steps a few lanes after the others; s->tile counts these
+ * passes. */
+V void row_steps(const int format, const int8_step *s, int tile) { steps_of(format, s, 0, 1, ALL_V, tile); }
+
+V void lanes_steps(const int format, const int8_step *s, const int rows) {
+	const int nv = some_v(format);
+	int8_step part = *s;
+	part.tile *= ALL_V / nv;
+	part.tiles *= ALL_V / nv;
+	for (int lane = 0; lane < PANEL && lane < s->lanes; lane += nv * LANES, part.tile++) steps_of(format, &part, lane, rows, nv, INT8_TILE);
+}
+
 /* One function for each format, for up to MOST_ROWS rows. */
 #define STEPS(format) \
-	FN static void steps_##format(const int8_step *s, int lane, int rows, int tile) { \
+	FN static void steps_##format(const int8_step *s, int rows, int tile) { \
 		switch (rows) { \
-		case 1: steps_of(format, s, 0, 1, ALL_V, tile); break; \
-		case 2: steps_of(format, s, lane, 2, SOME_V, INT8_TILE); break; \
-		case 3: steps_of(format, s, lane, 3, SOME_V, INT8_TILE); break; \
+		case 1: row_steps(format, s, tile); break; \
+		case 2: lanes_steps(format, s, 2); break; \
+		case 3: lanes_steps(format, s, 3); break; \
 		} \
 	}
 INT8_FORMATS(STEPS)
@@ -232,23 +264,27 @@ static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *
 	return NULL;
 }
 
-/* A row takes all lanes at once. Several rows take a few lanes after the others, for a CHUNK that
- * stays in the first cache. */
+/* A tile is multiplied in parts of MOST_ROWS rows, all for a CHUNK that stays in the first cache. */
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
-	static void (*const steps[])(const int8_step *, int, int, int) = {INT8_FORMATS(INT8_ENTRY)};
+	static void (*const steps[])(const int8_step *, int, int) = {INT8_FORMATS(INT8_ENTRY)};
 	if (rows == 1) {
-		steps[format](s, 0, 1, tile);
+		steps[format](s, 1, tile);
 		return;
 	}
+	const int parts = (rows + MOST_ROWS - 1) / MOST_ROWS;
+	const int64_t bytes = panel_k(format, 128) / 4;
 	int8_step part = *s;
+	part.tiles = s->tiles * parts;
 	for (; part.g0 < s->g1; part.g0 = part.g1) {
 		part.g1 = part.g0 + CHUNK < s->g1 ? part.g0 + CHUNK : s->g1;
 		part.bias = part.g1 == s->g1 ? s->bias : NULL;
-		for (int r = 0; r < rows; r += MOST_ROWS) {
+		part.next = s->next ? s->next + (part.g0 - s->g0) * bytes : NULL;
+		for (int i = 0; i < parts; i++) {
+			const int r = i * MOST_ROWS;
+			part.tile = s->tile * parts + i;
 			part.x = s->x + (part.g0 - s->g0) * X_DWORDS * tile + r;
 			part.y = s->y + r * s->ldy;
-			const int some = rows - r < MOST_ROWS ? rows - r : MOST_ROWS, width = some == 1 ? PANEL : SOME_V * LANES;
-			for (int lane = 0; lane < PANEL && lane < s->lanes; lane += width) steps[format](&part, lane, some, tile);
+			steps[format](&part, rows - r < MOST_ROWS ? rows - r : MOST_ROWS, tile);
 		}
 	}
 }
