@@ -26,8 +26,7 @@ enum { STACK = 1 << 20 };
 
 /* event is a number that only grows, and the count of threads that sleep until it does. */
 typedef struct {
-	_Alignas(64) _Atomic uint32_t word;
-	_Atomic uint32_t sleepers;
+	_Atomic uint32_t word, sleepers;
 } event;
 
 typedef struct {
@@ -75,8 +74,8 @@ static place unpack(uint64_t w)
 /* node is what the threads of a node share. Another node's threads write it only when they
  * take parts that its own threads left, or publish a phase. */
 typedef struct {
-	event turn; /* the state changed to another phase */
-	_Alignas(64) _Atomic uint64_t next;
+	_Alignas(64) event turn; /* the state changed to another phase; in the line of next, which changes with it */
+	_Atomic uint64_t next;
 	_Alignas(64) _Atomic uint32_t done; /* finished parts of the phase */
 	_Alignas(64) _Atomic int spinning, most; /* threads that spin, and the most of them so far; counted if crowded */
 	_Alignas(64) int threads, crowded; /* crowded: more threads than CPUs */
@@ -87,11 +86,11 @@ typedef struct {
 struct vapp_pool {
 	event finished;
 	_Alignas(64) _Atomic uint64_t state;
+	_Atomic int64_t phases, woken; /* vapp_pool_counts, in the line that a publisher writes anyway */
+	int64_t mark;                  /* when the last measured phase ended */
 	_Alignas(64) _Atomic uint32_t done; /* nodes whose parts of the phase are finished */
 	_Alignas(64) launch queue[VAPP_POOL_QUEUE];
 	_Atomic uint32_t posted;
-	_Alignas(64) _Atomic int64_t phases, woken; /* vapp_pool_counts */
-	int64_t mark; /* when the last measured phase ended */
 	_Alignas(64) _Atomic int stop; /* from here on nothing changes while threads run */
 	int n, started, nodes;
 	int32_t before[VAPP_POOL_NODES + 1]; /* threads of the nodes before each */
@@ -186,6 +185,8 @@ static launch *launch_of(vapp_pool *p, uint32_t number) { return &p->queue[numbe
 /* first returns the first part of a node, of `parts`; of the number of nodes, parts. */
 static uint32_t first(const vapp_pool *p, int node, uint32_t parts)
 {
+	if (p->nodes == 1)
+		return node ? parts : 0;
 	return (uint32_t)((uint64_t)parts * (uint32_t)p->before[node] / (uint32_t)p->n);
 }
 
@@ -207,6 +208,7 @@ static void publish(vapp_pool *p, place s)
 {
 	for (int k = 0; k < p->nodes && s.parts > 0; k++)
 		atomic_store(&p->node[k].next, pack((place){s.launch, s.phase, 0}));
+	atomic_store_explicit(&p->phases, atomic_load_explicit(&p->phases, memory_order_relaxed) + (s.parts > 0), memory_order_relaxed);
 	atomic_store(&p->state, pack(s));
 	long woken = 0;
 	for (int k = 0; k < p->nodes; k++) {
@@ -214,8 +216,8 @@ static void publish(vapp_pool *p, place s)
 		atomic_fetch_add(&d->turn.word, 1);
 		woken += wake(&d->turn, asleep(d, s.parts));
 	}
-	atomic_fetch_add_explicit(&p->woken, woken, memory_order_relaxed);
-	atomic_fetch_add_explicit(&p->phases, s.parts > 0, memory_order_relaxed);
+	if (woken > 0)
+		atomic_fetch_add_explicit(&p->woken, woken, memory_order_relaxed);
 }
 
 /* begin publishes the first phase of a launch if it is posted and not yet published. Both
@@ -258,7 +260,9 @@ static int finished(vapp_pool *p, place s, int k)
 	uint32_t busy = 0;
 	if (atomic_fetch_add(&p->node[k].done, 1) + 1 < first(p, k + 1, s.parts) - first(p, k, s.parts))
 		return 0;
-	atomic_store(&p->node[k].done, 0);
+	atomic_store_explicit(&p->node[k].done, 0, memory_order_relaxed); /* publish orders it */
+	if (p->nodes == 1)
+		return 1;
 	for (int j = 0; j < p->nodes; j++)
 		busy += first(p, j + 1, s.parts) > first(p, j, s.parts);
 	if (atomic_fetch_add(&p->done, 1) + 1 < busy)
