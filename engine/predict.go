@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -46,8 +47,15 @@ type Predictor struct {
 }
 
 // NewPredictor returns a predictor with the rates of a machine. It opens no device. It fails with a
-// *speed.UnknownOpError for a model with an op that has no rate.
+// *speed.UnknownOpError for a model with an op that has no rate, and refuses pooling models and
+// speculation, whose speed depends on the text.
 func NewPredictor(o Options, a *Account, r *speed.Rates) (*Predictor, error) {
+	switch {
+	case a.Reservation.Step.OutputCols > 0:
+		return nil, errors.New("a pooling model generates no tokens")
+	case o.Drafts > 0:
+		return nil, errors.New("with speculation it depends on the text")
+	}
 	m, err := speed.New(a.Layout, a.Reservation.Programs[0], r)
 	if err != nil {
 		return nil, err
@@ -111,7 +119,7 @@ func (p *Predictor) Load(l Load) (Forecast, error) {
 		if limiter != nil {
 			limiter.Learn(done.Work, took)
 		}
-		for _, o := range s.Commit(done, noTokens(done, p.options.Drafts)) {
+		for _, o := range s.Commit(done, noTokens(done)) {
 			if o.Token < 0 {
 				continue
 			}
@@ -142,15 +150,7 @@ func rowsOf(s *sched.Step) []speed.Row {
 	return rows
 }
 
-// noTokens returns a result in which every row sampled token 0 and no proposal is accepted.
-func noTokens(s *sched.Step, drafts int) sched.Result {
-	r := sched.Result{Tokens: make([]int32, s.Samples), Status: make([]int32, s.Samples)}
-	if drafts > 0 {
-		r.Accepted = make([]int32, len(s.Rows))
-		for i := range r.Accepted {
-			r.Accepted[i] = 1
-		}
-		r.Drafts = make([]int32, len(s.Rows)*drafts)
-	}
-	return r
+// noTokens returns a result in which every row sampled token 0.
+func noTokens(s *sched.Step) sched.Result {
+	return sched.Result{Tokens: make([]int32, s.Samples), Status: make([]int32, s.Samples)}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -187,6 +188,13 @@ func (p *Plan) bytesPerWeight(kernel string) float64 {
 		}
 	}
 	return 1
+}
+
+// String returns the predicted speed as text.
+func (s *Speed) String() string {
+	t := &text{width: TextWidth}
+	s.write(t)
+	return strings.TrimPrefix(t.b.String(), "\n")
 }
 
 // write prints the predicted speed.

@@ -126,6 +126,9 @@ func writePage(path string, p *plan.Plan, a *answer) error {
 	if a != nil {
 		sections = append(sections, picture.Section{Title: strings.ToUpper(a.title[:1]) + a.title[1:], Text: a.text})
 	}
+	if p.Speed != nil {
+		sections = append(sections, picture.Section{Title: "Predicted speed", Text: p.Speed.String()})
+	}
 	var page bytes.Buffer
 	if err := picture.HTML(&page, p, sections...); err != nil {
 		return err
