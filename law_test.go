@@ -119,7 +119,7 @@ var rules = map[string]rule{
 	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "kernels", "kernels/cuda", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
 	// Types are in every build, calls of the driver need the build tag cuda.
 	"engine/backend/cuda/driver": {parts: []string{"kernels/cuda"}, modules: []string{"gorgonia.org/cu"}, not: noHTTP},
-	"engine/backend/measure":     {parts: []string{"engine/backend", "engine/backend/dry", "kernels"}, not: noHTTP},
+	"engine/backend/measure":     {parts: []string{"engine/backend", "engine/backend/dry", "engine/speed", "kernels"}, not: noHTTP},
 	"engine/backend/backendtest": {parts: []string{"engine/backend", "kernels", "kernels/ref"}, not: noHTTP},
 
 	// kernels/ref is the only Go decoder of the block formats.
@@ -133,6 +133,7 @@ var rules = map[string]rule{
 	"engine/sample":    {parts: []string{"engine/backend"}, not: pure},
 	"engine/speculate": {not: pure},
 	"engine/steptime":  {not: pure},
+	"engine/speed":     {parts: []string{"engine/backend", "kernels"}, not: pure},
 	"engine/sched":     {parts: []string{"engine/kv", "engine/steptime", "engine/sample", "engine/speculate"}, not: pure},
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
@@ -141,7 +142,7 @@ var rules = map[string]rule{
 	"engine": {
 		parts: []string{
 			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
-			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels", "nearest",
+			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels", "nearest",
 		},
 		not: noHTTP,
 	},
@@ -149,7 +150,7 @@ var rules = map[string]rule{
 	// appliance
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels"}, not: value,
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/chat/dialect": {not: functions},
@@ -175,8 +176,10 @@ var rules = map[string]rule{
 		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
 	},
-	"appliance/responses":   {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
-	"appliance/page":        {},
+	"appliance/responses": {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
+	"appliance/page":      {},
+	// The file of measured rates in the user's cache folder.
+	"appliance/ratefile":    {parts: []string{"engine/backend", "engine/speed"}, not: noHTTP},
 	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
 	"appliance/hub":         {modules: []string{"golang.org/x/sys"}},
 	"appliance/hub/hubtest": {},
@@ -187,7 +190,7 @@ var rules = map[string]rule{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// Types of the engine's options, which a profile is translated to.
-			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/sample", "engine/sched", "engine/tokenizer",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

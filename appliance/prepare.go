@@ -12,6 +12,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/devices"
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/speed"
 	"vapp.dev/schema"
 )
 
@@ -46,6 +47,9 @@ type Machine struct {
 	Text []byte
 	// Set replaces values of the profile.
 	Set []schema.Override
+	// Rates returns the measured rates of a machine with these facts, or why there are none; nil: it is
+	// not looked for.
+	Rates func(backend.Facts) (*speed.Rates, string)
 	// Hub is the cache of the Hugging Face hub; the zero Settings have none.
 	Hub hub.Settings
 }
@@ -128,7 +132,11 @@ func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
 	if err != nil {
 		return plan.Inputs{}, err
 	}
-	return plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts}, nil
+	in := plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts}
+	if m.Rates != nil && op.Name() == "cpu" && facts.Measured {
+		in.Rates, in.NoRates = m.Rates(facts)
+	}
+	return in, nil
 }
 
 // Close closes the model's files.

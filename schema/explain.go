@@ -385,6 +385,9 @@ func (x *explainer) quantity(f *field, v cue.Value, text string) string {
 	case f.refers("#Duration"):
 		_, err = ParseDuration(text)
 		bound = cue.Value{}
+	case f.refers("#Latency"):
+		_, err = ParseLatency(text)
+		bound = cue.Value{}
 	case f.refers("#Size"):
 		var b Bytes
 		b, err = ParseBytes(text)

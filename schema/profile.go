@@ -182,4 +182,6 @@ type Reload struct {
 // Require mirrors #Require. Concurrency maps ">=N" to a length in tokens.
 type Require struct {
 	Concurrency map[string]Count `json:"concurrency,omitempty"`
+	ITL         *Latency         `json:"itl,omitempty"`
+	TTFT        *Latency         `json:"ttft,omitempty"`
 }

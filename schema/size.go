@@ -157,6 +157,68 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()
 // UnmarshalJSON accepts a string for ParseDuration.
 func (d *Duration) UnmarshalJSON(text []byte) error { return fromString(text, d, ParseDuration) }
 
+// Latency is a bound of a time at a load of sequences of a length in tokens; in a profile a string
+// such as "<40ms @ 16x2K".
+type Latency struct {
+	Below     Duration
+	Sequences int
+	Tokens    int
+}
+
+const latencyAllowed = `"<TIME @ LENGTH" or "<TIME @ SEQUENCESxLENGTH", such as "<2s @ 4K" or "<40ms @ 16x2K"`
+
+// The largest load of a Latency.
+const mostSequences, mostTokens = 1 << 16, 1 << 30
+
+// ParseLatency parses a bound in the notation of #Latency. The error is a *SizeError.
+func ParseLatency(s string) (Latency, error) {
+	refuse := func(reason string, args ...any) (Latency, error) {
+		return Latency{}, &SizeError{s, fmt.Sprintf(reason, args...), latencyAllowed}
+	}
+	bound, load, both := strings.Cut(s, "@")
+	bound, less := strings.CutPrefix(strings.TrimSpace(bound), "<")
+	if len(s) > 64 || !both || !less {
+		return refuse("not a bound at a load")
+	}
+	bound, load = strings.TrimSpace(bound), strings.TrimSpace(load)
+	d, err := time.ParseDuration(bound)
+	if err != nil || d <= 0 {
+		return refuse("%q is no time in ms, s or m", bound)
+	}
+	out := Latency{Below: Duration(d), Sequences: 1}
+	length := load
+	if n, of, several := strings.Cut(load, "x"); several {
+		if _, err := fmt.Sscanf(n+" ", "%d ", &out.Sequences); err != nil || fmt.Sprint(out.Sequences) != n || out.Sequences < 1 || out.Sequences > mostSequences {
+			return refuse("%q is no number of sequences", n)
+		}
+		length = of
+	}
+	tokens, err := ParseCount(length)
+	if err != nil || tokens < 1 || tokens > mostTokens {
+		return refuse("%q is no length in tokens", length)
+	}
+	out.Tokens = int(tokens)
+	return out, nil
+}
+
+// String returns l in the notation of #Latency.
+func (l Latency) String() string {
+	load := fmt.Sprint(l.Tokens)
+	if l.Tokens%1024 == 0 {
+		load = fmt.Sprintf("%dK", l.Tokens/1024)
+	}
+	if l.Sequences > 1 {
+		load = fmt.Sprintf("%dx%s", l.Sequences, load)
+	}
+	return fmt.Sprintf("<%v @ %s", l.Below, load)
+}
+
+// MarshalJSON writes String.
+func (l Latency) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
+
+// UnmarshalJSON accepts a string for ParseLatency.
+func (l *Latency) UnmarshalJSON(text []byte) error { return fromString(text, l, ParseLatency) }
+
 func fromString[T any](text []byte, into *T, parse func(string) (T, error)) error {
 	var s string
 	if err := json.Unmarshal(text, &s); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/speed"
 	"vapp.dev/kernels"
 )
 
@@ -57,7 +58,7 @@ func (w resolved) favored() []Favored {
 			seen = append(seen, f)
 			list := l.Favored(f)
 			for i := range list {
-				if r, ok := w.measured(list[i].Kernel); ok {
+				if r, ok := w.measured(list[i].Kernel, f); ok {
 					list[i].Rate = r
 				}
 			}
@@ -69,11 +70,16 @@ func (w resolved) favored() []Favored {
 	return out
 }
 
-func (w resolved) measured(kernel string) (backend.KernelRate, bool) {
-	if w.in.Rates == nil {
+// measured returns the rate of a kernel for weights stored as f as shares of the machine's limits;
+// false if it was not measured.
+func (w resolved) measured(kernel string, f kernels.Format) (backend.KernelRate, bool) {
+	r := w.in.Rates
+	if r == nil {
 		return backend.KernelRate{}, false
 	}
-	return w.in.Rates(kernel)
+	elems, bytes := f.Block()
+	k := r.Kernel(kernel, float64(bytes)/float64(elems))
+	return backend.KernelRate{Decode: k.Decode / r.Read, Prefill: k.Prefill / r.BF16, Basis: string(k.Basis)}, k.Basis == speed.Measured
 }
 
 // storedFormats returns the formats in which the parts of a matrix are stored.

@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/plan"
-	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/backend/devices"
+	"vapp.dev/engine/speed"
+	"vapp.dev/kernels"
 	"vapp.dev/schema"
 )
 
@@ -28,17 +29,18 @@ func onCPU(t *testing.T, fields, machine string) plan.Inputs {
 // TestFavor: the plan has the kernel of each format that cpu.favor selects, the other one, and their
 // rates; measured ones where there are.
 func TestFavor(t *testing.T) {
-	const tiles, vectors = "linear.amx.mxfp4", "linear.avx512bf16.mxfp4"
+	const tiles, exact = "linear.amx.mxfp4", "linear.amx+outside.mxfp4"
 	for fields, want := range map[string][]string{
-		"":                       {"takes " + vectors + " (auto, decode)", "not " + tiles + " (prefill)", `"favor": "",`},
-		`cpu: favor: "decode"`:   {"takes " + vectors + " (auto, decode)", "not " + tiles + " (prefill)", `"favor": "decode"`},
-		`cpu: favor: "prefill"`:  {"takes " + tiles + " (prefill)", "not " + vectors + " (auto, decode)", `"favor": "prefill"`},
+		"":                       {"takes " + tiles + " (auto, prefill)", "not " + exact + " (decode)", `"favor": "",`},
+		`cpu: favor: "decode"`:   {"takes " + exact + " (decode)", "not " + tiles + " (auto, prefill)", `"favor": "decode"`},
+		`cpu: favor: "prefill"`:  {"takes " + tiles + " (auto, prefill)", "not " + exact + " (decode)", `"favor": "prefill"`},
 		`cpu: variant: "avx512"`: {`"favored": []`},
 	} {
 		i := onCPU(t, fields, "cpu-16c-64g-amx")
-		i.Rates = func(kernel string) (backend.KernelRate, bool) {
-			return backend.KernelRate{Decode: 0.5, Prefill: 0.25, Basis: "measured"}, kernel == tiles
-		}
+		elems, size := kernels.MXFP4.Block()
+		weight := float64(size) / float64(elems) // bytes
+		i.Rates = &speed.Rates{Read: 1e9, BF16: 1e12, F32: 1e11, Int8: 1e12,
+			Linear: []speed.Linear{{Kernel: tiles, Bytes: weight, Rows: speed.Curve{X: []float64{1, 512}, Y: []float64{weight / 0.5e9, 2 * 512 / 0.25e12}}}}}
 		p := made(t, i)
 		var text, json bytes.Buffer
 		if err := errors.Join(p.TextAs(&text, plan.Form{Verbose: true}), p.JSON(&json)); err != nil {
@@ -50,7 +52,7 @@ func TestFavor(t *testing.T) {
 				t.Errorf("%q: the plan does not have %q:\n%s", fields, s, &text)
 			}
 		}
-		rates := strings.Contains(both, "decodes at 0.50 of the bandwidth, prompts at 0.25 of the matrix rate, measured") && strings.Contains(both, vectors+" (auto, decode): its rate was not measured")
+		rates := strings.Contains(both, "decodes at 0.50 of the bandwidth, prompts at 0.25 of the matrix rate, measured") && strings.Contains(both, exact+" (decode): its rate was not measured")
 		if rates != (len(want) > 1) {
 			t.Errorf("%q: rates are in the plan: %v\n%s", fields, rates, &text)
 		}
@@ -69,8 +71,8 @@ func TestFavorWithoutEffect(t *testing.T) {
 		t.Errorf("with a choice: warnings %q", p.Warnings)
 	}
 	for fields, want := range map[string]string{
-		`cpu: {variant: "avx512", favor: "prefill"}`: `(mxfp4) with favor "prefill" and variant avx512 as set`,
-		`cpu: {variant: "amx", favor: "decode"}`:     `(mxfp4) with favor "decode" and variant amx as set`,
+		`cpu: {variant: "avx512", favor: "prefill"}`:    `(mxfp4) with favor "prefill" and variant avx512 as set`,
+		`cpu: {variant: "avx512bf16", favor: "decode"}`: `(mxfp4) with favor "decode" and variant avx512bf16 as set`,
 	} {
 		_, err := plan.Make(onCPU(t, fields, "cpu-16c-64g-amx"))
 		var placed *schema.Error

@@ -36,6 +36,7 @@ type document struct {
 	Warnings      []string               `json:"warnings"`
 	PlanOnly      []string               `json:"plan_only"`
 	GoMemoryLimit int64                  `json:"go_memory_limit"`
+	Speed         *Speed                 `json:"speed,omitempty"`
 }
 
 // refusal is the JSON form of a plan that is refused: it does not fit, or misses a contract.
@@ -107,7 +108,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		Devices: p.Ranks, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
 		Kernels: p.Kernels, Favored: append([]Favored{}, p.Favored...), Shapes: append([]backend.KernelChoice{}, p.Shapes...), Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
 		PlanOnly:      append([]string{}, p.PlanOnly...),
-		GoMemoryLimit: p.GoMemoryLimit,
+		GoMemoryLimit: p.GoMemoryLimit, Speed: p.Speed,
 	}
 	for _, c := range p.Choices {
 		d.Choices = append(d.Choices, choice(c))

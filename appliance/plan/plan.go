@@ -17,6 +17,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/models"
+	"vapp.dev/engine/speed"
 	"vapp.dev/kernels"
 	"vapp.dev/schema"
 )
@@ -27,9 +28,9 @@ type Inputs struct {
 	Model   *engine.Model
 	Opener  backend.Opener // only Name and Layout are called
 	Facts   backend.Facts
-	// Rates returns the measured rate of a kernel of Linear by its name, false if it was not
-	// measured; nil: none was.
-	Rates func(kernel string) (backend.KernelRate, bool)
+	// Rates are what vapp doctor --measure found on this machine; nil: NoRates is why there are none.
+	Rates   *speed.Rates
+	NoRates string
 }
 
 // Plan is the memory and the capacity of a server. It is immutable.
@@ -65,6 +66,8 @@ type Plan struct {
 	GoMemoryLimit int64
 	// BodyBytes is the memory limit of request bodies, a part of the Go heap.
 	BodyBytes int64
+	// Speed is the predicted speed, of a plan of WithSpeed; nil: it was not asked for.
+	Speed *Speed
 
 	// What the verdict needs in addition.
 	utilization float64 // memory.utilization; 0 if memory.kvCache is given
@@ -72,6 +75,9 @@ type Plan struct {
 	absent      string  // why the weights cannot be loaded
 	contracts   []metContract
 	offer       *offer
+	// What speed is predicted from.
+	rates   *speed.Rates
+	noRates string
 }
 
 // Model holds the facts of the model that a plan prints.
@@ -107,8 +113,8 @@ type Kernel struct {
 // Make plans in three stages: resolve (resolve.go) resolves the profile against the model and
 // the backend, solve (solve.go) finds the options that fit, and plan writes the ledger
 // (memory.go). The error is a *schema.Error for a field that cannot be satisfied, a
-// *DoesNotFitError if memory is too small, a *ContractError if the plan does not meet the
-// profile's requirements, or names what the backend or the model family does not support.
+// *DoesNotFitError if memory is too small, a *ContractError or a *LatencyError if the plan does not
+// meet the profile's requirements, or names what the backend or the model family does not support.
 func Make(in Inputs) (*Plan, error) {
 	w, err := resolve(in)
 	if err != nil {
@@ -123,6 +129,9 @@ func Make(in Inputs) (*Plan, error) {
 		return nil, err
 	}
 	if err := w.checkContracts(p); err != nil {
+		return p, err
+	}
+	if err := w.checkLatencies(p); err != nil {
 		return p, err
 	}
 	p.offer = w.findOffer(p)
@@ -142,7 +151,7 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
 		Options: s.options, Account: &acct, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
 		Ranks: ranks(w.in.Model.Source.Build), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
-		InMemory: w.in.Profile.InMemory(),
+		InMemory: w.in.Profile.InMemory(), rates: w.in.Rates, noRates: w.in.NoRates,
 	}
 	for _, o := range w.in.Profile.Overrides() {
 		p.Overridden = append(p.Overridden, o.From)

@@ -51,6 +51,9 @@ func (p *Plan) TextAs(w io.Writer, f Form) error {
 		p.writeDecisions(t)
 	}
 	p.notes(t, v, f.Verbose)
+	if p.Speed != nil {
+		p.Speed.write(t)
+	}
 	_, err := io.WriteString(w, t.b.String())
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 // localMachine describes this host and its model cache.
 func localMachine() appliance.Machine {
-	return appliance.Machine{Backends: backends(), Hub: hub.FromEnv(os.Getenv)}
+	return appliance.Machine{Backends: backends(), Hub: hub.FromEnv(os.Getenv), Rates: measuredRates}
 }
 
 // driverLine returns a line about the devices of this host that need a driver.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"vapp.dev/appliance"
@@ -24,7 +25,7 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var json, offline bool
+	var json, offline, rates bool
 	var backend string
 	c := &cobra.Command{
 		Use:   "doctor [PROFILE|MODEL]",
@@ -38,9 +39,16 @@ MODEL it also looks at the model, plan, disk and port.
 
 Each row is ok, a note (worth knowing) or a problem, with what to do. It changes
 nothing, reads at most 64 MiB of the model, and takes at most ten seconds. The
-exit code is 1 if there is a problem.`,
+exit code is 1 if there is a problem.
+
+--measure measures the CPU kernels of this machine instead, in about a minute, and
+keeps their rates in the user's cache folder for vapp plan --speed. Measure on a
+quiet machine.`,
 		Args: needArgs(0, 1, "at most one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if rates {
+				return measureOnly(c, args)
+			}
 			m, err := withBackend(c, backend)
 			if err != nil {
 				return err
@@ -85,9 +93,29 @@ exit code is 1 if there is a problem.`,
 	}
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	c.Flags().BoolVar(&offline, "offline", false, "do not use the network")
+	c.Flags().BoolVar(&rates, "measure", false, "measure the rates of this machine's CPU kernels, for vapp plan --speed")
 	backendFlag(c, &backend)
 	profileFlags(c, true)
 	return c
+}
+
+// measureOnly runs doctor --measure, which looks at nothing else.
+func measureOnly(c *cobra.Command, args []string) error {
+	others := ""
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "measure" {
+			others = "--" + f.Name
+		}
+	})
+	if len(args) > 0 {
+		others = args[0]
+	}
+	if others != "" {
+		return &usageError{fmt.Errorf("--measure: it measures the CPU of this machine alone; leave out %s", others), c.CommandPath()}
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return measureRates(ctx, c)
 }
 
 // readingTime bounds the reading of a profile and of the headers of its model.

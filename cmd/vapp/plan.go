@@ -10,7 +10,7 @@ import (
 
 // planFlags select the output of plan.
 type planFlags struct {
-	json, verbose         bool
+	json, verbose, speed  bool
 	html, whyNot, explain string
 	compat                string
 }
@@ -32,7 +32,8 @@ model family. --gpu and --memory plan for another machine (vapp devices).
 On a terminal the memory is drawn below the verdict (without colors if NO_COLOR is
 set). --why-not 16x32K shows what would make 16 sequences of 32K tokens fit,
 --explain ITEM how a figure was computed (kv, weights.attention, concurrency, …),
---compat RELEASE what vLLM would log. --html writes the plan, with the answer to
+--compat RELEASE what vLLM would log. --speed predicts tokens a second, from rates
+that vapp doctor --measure found here or from a table of processors. --html writes the plan, with the answer to
 one of these, to a page in place of the text.
 
 ` + argHelp,
@@ -54,6 +55,11 @@ one of these, to a page in place of the text.
 				return show.refused(c, err)
 			}
 			defer p.Close()
+			if show.speed {
+				if p.Plan, err = p.Plan.WithSpeed(); err != nil {
+					return err
+				}
+			}
 			return show.print(c, p)
 		},
 	}
@@ -62,6 +68,7 @@ one of these, to a page in place of the text.
 	c.Flags().BoolVarP(&show.verbose, "verbose", "v", false, "also print the ledger of the memory, byte by byte, and every decision")
 	c.Flags().StringVar(&show.whyNot, "why-not", "", "show what would make this many sequences of a length fit, such as 16x32K")
 	c.Flags().StringVar(&show.explain, "explain", "", "show how an item of the plan was computed, such as kv or weights.attention")
+	c.Flags().BoolVar(&show.speed, "speed", false, "predict the speed: decode, prefill, 16 and 64 streams")
 	c.Flags().StringVar(&show.compat, "compat", "", "also print what a vLLM release would log: vllm-0.7, vllm-2025-08, vllm-0.17, vllm-0.19")
 	target.flags(c)
 	target.configFlag(c)

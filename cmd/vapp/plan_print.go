@@ -32,6 +32,8 @@ func (f planFlags) check(c *cobra.Command) error {
 		}
 	}
 	switch {
+	case f.speed && asked > 0:
+		return &usageError{errors.New("--speed adds the predicted speed to the plan; leave out --why-not, --explain and --compat"), c.CommandPath()}
 	case asked > 1:
 		return &usageError{errors.New("--why-not, --explain and --compat: give one of them"), c.CommandPath()}
 	case f.verbose && f.whyNot+f.explain != "":
@@ -99,12 +101,15 @@ func (f planFlags) text(w io.Writer, p *plan.Plan) error {
 func (f planFlags) refused(c *cobra.Command, err error) error {
 	var short *plan.DoesNotFitError
 	var contract *plan.ContractError
+	var late *plan.LatencyError
 	write := func(io.Writer) error { return nil }
 	switch {
 	case errors.As(err, &short):
 		short.Verbose, write = f.verbose, short.JSON
 	case errors.As(err, &contract):
 		contract.Verbose, write = f.verbose, contract.JSON
+	case errors.As(err, &late):
+		write = late.JSON
 	}
 	if f.html != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "vapp: --html: no page was written, because the plan is refused\n")
@@ -120,6 +125,9 @@ func writePage(path string, p *plan.Plan, a *answer) error {
 	var sections []picture.Section
 	if a != nil {
 		sections = append(sections, picture.Section{Title: strings.ToUpper(a.title[:1]) + a.title[1:], Text: a.text})
+	}
+	if p.Speed != nil {
+		sections = append(sections, picture.Section{Title: "Predicted speed", Text: p.Speed.String()})
 	}
 	var page bytes.Buffer
 	if err := picture.HTML(&page, p, sections...); err != nil {

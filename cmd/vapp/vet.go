@@ -28,7 +28,8 @@ module's root (cue.mod), constrains the profile; a violation is reported with bo
 positions. Vet of a policy.cue checks it and every profile that it constrains.
 
 Vet checks the names of parsers and of the target's device. It does not look at
-the model: "vapp plan" does.`,
+the model: "vapp plan" does. A profile with require.itl or require.ttft is planned,
+because its predicted speed has to meet them.`,
 		Args: needArgs(1, -1, "files or folders"),
 		RunE: func(c *cobra.Command, args []string) error {
 			files, err := profileFiles(args)
@@ -63,7 +64,24 @@ func vetProfile(file string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(appliance.CheckTarget(p), appliance.CheckParsers(p))
+	if err := errors.Join(appliance.CheckTarget(p), appliance.CheckParsers(p)); err != nil {
+		return err
+	}
+	return vetLatencies(p)
+}
+
+// vetLatencies plans a profile that requires latencies, for its target or for this machine.
+func vetLatencies(p *schema.Profile) error {
+	if p.Require == nil || p.Require.ITL == nil && p.Require.TTFT == nil {
+		return nil
+	}
+	m := localMachine()
+	m.UseTarget = true
+	planned, err := appliance.PrepareProfile(p, m)
+	if err != nil {
+		return err
+	}
+	return planned.Close()
 }
 
 // problemLines splits an error into lines; none where err is nil.

@@ -37,7 +37,7 @@ func (c *compiler) experts(o backend.Experts) error {
 		}
 		at := put(c.mem, a)
 		for p := kcpu.ExpertsSort; p <= kcpu.ExpertsSum; p++ {
-			ph := phase{fn: p.Address(), args: at, symbol: int32(x.Rows), units: 1}
+			ph := phase{fn: p.Address(), args: at, symbol: int32(x.Rows), units: 1, time: c.clock()}
 			switch p {
 			case kcpu.ExpertsSort:
 				ph.units, ph.grain = 0, 1 // one part

@@ -137,8 +137,9 @@ type noise struct{}
 func (noise) ReadRows(name string, row0, rows int, dst []byte) error {
 	r := rand.New(rand.NewPCG(uint64(len(name)), uint64(row0)))
 	for i := 0; i+4 <= len(dst); i += 4 {
-		// Two numbers: a sign, an exponent of 2⁻¹ to 2⁻⁴, a fraction.
-		x := r.Uint32()&0x81ff81ff | 0x3d803d80
+		// Two numbers: a sign, an exponent of 2⁻¹ to 2⁻⁴, a fraction. No byte is a NaN as an 8-bit
+		// float or as an exponent of MXFP4.
+		x := r.Uint32()&0x81be81be | 0x3d803d80
 		dst[i], dst[i+1], dst[i+2], dst[i+3] = byte(x), byte(x>>8), byte(x>>16), byte(x>>24)
 	}
 	return nil

@@ -1,0 +1,13 @@
+//go:build !linux || !cgo
+
+package main
+
+import (
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/speed"
+)
+
+// measureBase refuses: the CPU kernels need cgo and Linux.
+func measureBase(backend.Facts) (speed.Rates, error) {
+	return speed.Rates{}, backend.Unsupported("cpu", "measured rates", "this binary has no CPU kernels: they need Linux and cgo")
+}

@@ -1,0 +1,273 @@
+package speed
+
+import (
+	"fmt"
+	"math"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// Row is one sequence's part of a step: positions From to From+Count−1. Draw means that its last
+// position samples a token.
+type Row struct {
+	From, Count int
+	Draw        bool
+}
+
+// UnknownOpError reports an op whose time cannot be predicted.
+type UnknownOpError struct{ Op string }
+
+func (e *UnknownOpError) Error() string {
+	return fmt.Sprintf("speed: no rate of op %s: it was not measured and no table has it", e.Op)
+}
+
+// Model predicts the time of a program's steps.
+type Model struct {
+	bucket backend.Bucket
+	terms  []term
+	bases  map[string]Basis // by kernel
+}
+
+// term returns the seconds of one op. b has the rows of the step.
+type term func(b backend.Bucket, rows []Row) float64
+
+// New returns the model of a program on a layout, with the rates of a machine. It fails with an
+// *UnknownOpError for an op without a rate.
+func New(l backend.Layout, p *backend.Program, r *Rates) (*Model, error) {
+	c := counter{layout: l, p: p, r: r, m: &Model{bucket: p.Bucket, bases: map[string]Basis{}}}
+	for _, op := range p.Ops {
+		t, err := c.op(op)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			c.m.terms = append(c.m.terms, t)
+		}
+	}
+	return c.m, nil
+}
+
+// Bases returns the basis of each Linear kernel's rate, by the kernel's name.
+func (m *Model) Bases() map[string]Basis { return m.bases }
+
+// Step returns the predicted seconds of a step: the ops run one after the other.
+func (m *Model) Step(rows []Row) float64 {
+	b := backend.Bucket{Chunk: m.bucket.Chunk, Seqs: len(rows)}
+	for _, r := range rows {
+		b.Tokens += r.Count
+		if r.Draw {
+			b.Samples++
+		}
+	}
+	seconds := StepFixed + StepSequence*float64(len(rows))
+	for _, t := range m.terms {
+		seconds += t(b, rows)
+	}
+	return seconds
+}
+
+// What a step takes beyond its ops, in seconds: the scheduler, the step buffers and the hand-over
+// of tokens, for a step and for each of its sequences. They were fitted (docs/speed.md).
+const (
+	StepFixed    = 60e-6
+	StepSequence = 90e-6
+)
+
+// counter counts the work of a program's ops.
+type counter struct {
+	layout backend.Layout
+	p      *backend.Program
+	r      *Rates
+	m      *Model
+}
+
+func (c *counter) op(op backend.Op) (term, error) {
+	switch o := op.(type) {
+	case backend.Linear:
+		return c.linear(o)
+	case backend.Attention:
+		return c.attention(o)
+	case backend.Experts:
+		return c.experts(o)
+	case backend.AllReduce:
+		return nil, nil // of one rank: nothing is added
+	}
+	w, ok := WorkOf(c.p, op)
+	if !ok {
+		return nil, &UnknownOpError{backend.OpName(op)}
+	}
+	curve, ok := c.r.Ops[w.Op]
+	if !ok {
+		return nil, &UnknownOpError{w.Op}
+	}
+	return func(b backend.Bucket, _ []Row) float64 {
+		n := b.Rows(w.Rows)
+		if n == 0 {
+			return 0
+		}
+		return curve.At(float64(n) * float64(w.Each))
+	}, nil
+}
+
+func (c *counter) rows(v backend.Value) backend.Rows { return c.p.Values[v].Rows }
+
+// matrix is a weight, or a part of it in a format of its own.
+type matrix struct {
+	weights float64
+	at      func(rows float64) float64
+}
+
+// matrices returns the products that one multiplication with a weight takes: one, or one for each run of
+// parts in the same format.
+func (c *counter) matrices(id backend.WeightID) ([]matrix, error) {
+	var out []matrix
+	for _, w := range runs(c.p.Weights[id]) {
+		p, err := c.layout.Weight(w)
+		if err != nil {
+			return nil, err
+		}
+		n := float64(w.Elems())
+		at, basis := c.r.linear(p.Kernel, float64(p.Bytes)/n)
+		c.m.bases[p.Kernel] = basis
+		out = append(out, matrix{n, at})
+	}
+	return out, nil
+}
+
+// runs splits a matrix whose parts have several formats into runs of parts of one format, as
+// backends do.
+func runs(w backend.WeightSpec) []backend.WeightSpec {
+	if w.Stored() != kernels.Invalid || w.Use != backend.Multiply || w.Experts > 0 {
+		return []backend.WeightSpec{w}
+	}
+	var out []backend.WeightSpec
+	for _, p := range w.Parts {
+		if n := len(out); n == 0 || out[n-1].Source != p.Format {
+			s := w
+			s.Source, s.Rows, s.Parts = p.Format, 0, nil
+			out = append(out, s)
+		}
+		s := &out[len(out)-1]
+		s.Rows += p.Rows
+		s.Parts = append(s.Parts, p)
+	}
+	return out
+}
+
+func (c *counter) linear(o backend.Linear) (term, error) {
+	list, err := c.matrices(o.W)
+	if err != nil {
+		return nil, err
+	}
+	rows := c.rows(o.Y)
+	return func(b backend.Bucket, _ []Row) float64 {
+		n := b.Rows(rows)
+		if n == 0 {
+			return 0
+		}
+		t := 0.0
+		for _, m := range list {
+			t += c.r.Product + m.weights*m.at(float64(n))
+		}
+		return t
+	}, nil
+}
+
+// experts counts the experts that a step's tokens reach if routing is uniform and independent, each
+// with its share of the rows. Ops["experts"] is the factor, by rows, of what the op takes beyond
+// the same products of Linear.
+func (c *counter) experts(o backend.Experts) (term, error) {
+	factor, ok := c.r.Ops["experts"]
+	if !ok {
+		return nil, &UnknownOpError{"experts"}
+	}
+	plain, err := c.expertProducts(o)
+	if err != nil {
+		return nil, err
+	}
+	rows := c.rows(o.Y)
+	return func(b backend.Bucket, _ []Row) float64 {
+		n := float64(b.Rows(rows))
+		if n == 0 {
+			return 0
+		}
+		return plain(n) * factor.At(n)
+	}, nil
+}
+
+// expertProducts returns the seconds of the products of a mixture of experts, by rows.
+func (c *counter) expertProducts(o backend.Experts) (func(n float64) float64, error) {
+	var list []matrix
+	for _, id := range []backend.WeightID{o.GateUp, o.Down} {
+		m, err := c.matrices(id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m...)
+	}
+	experts, top := float64(c.p.Weights[o.GateUp].Experts), float64(o.Top)
+	return func(n float64) float64 {
+		reached := experts * (1 - math.Pow(1-top/experts, n))
+		t := 0.0
+		for _, m := range list {
+			t += reached * (c.r.Product + m.weights/experts*m.at(n*top/reached))
+		}
+		return t
+	}, nil
+}
+
+// ExpertsTime returns the seconds of the products alone of a mixture of experts with n rows. Package
+// measure compares the op with it.
+func ExpertsTime(l backend.Layout, p *backend.Program, o backend.Experts, r *Rates, n int) (float64, error) {
+	c := counter{layout: l, p: p, r: r, m: &Model{bases: map[string]Basis{}}}
+	t, err := c.expertProducts(o)
+	if err != nil {
+		return 0, err
+	}
+	return t(float64(n)), nil
+}
+
+// few is the most tokens of a sequence that attention computes as decoding ones.
+const few = 8
+
+func (c *counter) attention(o backend.Attention) (term, error) {
+	a, ok := c.r.attention(c.p.Values[o.K].Format.String(), o.HeadDim, max(1, o.Heads/max(1, o.KVHeads)))
+	if !ok {
+		return nil, &UnknownOpError{"attention"}
+	}
+	heads, kv := float64(o.Heads), float64(o.KVHeads)
+	return func(_ backend.Bucket, rows []Row) float64 {
+		t, decoding, keys := a.Fixed, 0, 0.0
+		for _, r := range rows {
+			if r.Count <= few {
+				decoding++
+				keys += float64(r.Count) * float64(seen(r.From, o.Window)) // each token reads its keys
+				continue
+			}
+			t += heads * (a.Row*float64(r.Count) + a.Pair*pairs(r, o.Window))
+		}
+		return t + heads*a.Seq*float64(decoding) + kv*keys*a.Keys.At(float64(decoding))
+	}, nil
+}
+
+// seen returns how many positions the token at position p sees.
+func seen(p, window int) int {
+	if window > 0 {
+		return min(p+1, window)
+	}
+	return p + 1
+}
+
+// pairs returns the number of pairs of a token of r and a position that it sees.
+func pairs(r Row, window int) float64 {
+	first, last := r.From+1, r.From+r.Count
+	if window == 0 || last <= window {
+		return float64(first+last) / 2 * float64(r.Count)
+	}
+	if first >= window {
+		return float64(window) * float64(r.Count)
+	}
+	grow := window - first
+	return float64(first+window-1)/2*float64(grow) + float64(window)*float64(r.Count-grow)
+}

@@ -1,0 +1,74 @@
+package speed
+
+import "vapp.dev/engine/backend"
+
+// Work is the work of an op whose time depends on the number of its elements alone: Each for
+// each of its Rows. Op is the op whose rate it has.
+type Work struct {
+	Op   string
+	Rows backend.Rows
+	Each int
+}
+
+// WorkOf returns the work of an op of p. ok is false for products, experts and attention, and for ops
+// that no CPU runs.
+func WorkOf(p *backend.Program, op backend.Op) (w Work, ok bool) {
+	on := func(v backend.Value, each int) (Work, bool) {
+		return Work{backend.OpName(op), p.Values[v].Rows, each}, true
+	}
+	cols := func(v backend.Value) int { return p.Values[v].Cols }
+	as := func(name string, v backend.Value, each int) (Work, bool) {
+		return Work{name, p.Values[v].Rows, each}, true
+	}
+	switch o := op.(type) {
+	case backend.Tokens:
+		return on(o.Out, 1)
+	case backend.StoreTokens:
+		return on(o.Ids, 1)
+	case backend.Embed:
+		return on(o.Y, cols(o.Y))
+	case backend.Angles:
+		return on(o.Y, cols(o.Y))
+	case backend.Norm:
+		return on(o.Y, cols(o.Y))
+	case backend.Rope:
+		return on(o.QKV, (o.Heads+2*o.KVHeads)*o.HeadDim)
+	case backend.StoreKV:
+		return on(o.K, 2*cols(o.K))
+	case backend.GLU:
+		return on(o.Y, cols(o.Y))
+	case backend.Add:
+		return on(o.Into, cols(o.Into))
+	case backend.Gate:
+		return on(o.X, cols(o.X))
+	case backend.Activate:
+		return on(o.X, cols(o.X))
+	case backend.Softcap:
+		return on(o.X, cols(o.X))
+	case backend.Concat:
+		return on(o.Y, cols(o.Y))
+	case backend.Route:
+		return on(o.Logits, cols(o.Logits))
+	case backend.Conv:
+		return on(o.X, cols(o.X)*o.Kernel)
+	case backend.DeltaNet:
+		return on(o.QKV, o.ValueHeads*o.KeyDim*o.ValueDim)
+	case backend.Gather:
+		return on(o.Y, cols(o.Y))
+	case backend.GatherLast:
+		return as("gather", o.Y, cols(o.Y))
+	case backend.GatherAccepted:
+		return as("gather", o.Y, cols(o.Y))
+	case backend.OutputRows:
+		return as("gather", o.X, cols(o.X))
+	case backend.Sample:
+		return on(o.Logits, p.Vocab)
+	case backend.Propose:
+		return as("sample", o.Logits, p.Vocab)
+	case backend.DraftInput:
+		return as("tokens", o.Out, 1)
+	case backend.Verify:
+		return as("tokens", o.Ids, 1)
+	}
+	return Work{}, false
+}
