@@ -25,7 +25,7 @@ targets() {
 	case $1 in
 	attention/bf16_common.h | attention/pairs.h | attention/decode.h | attention/fp8.h) echo avx512bf16 amx amx_soft ;;
 	attention/bf16.h) echo avx512bf16 ;;
-	attention/dot.h) echo generic avx2 avx512 ;;
+	attention/dot.h) echo generic neon avx2 avx512 ;;
 	attention/amx.h) echo amx amx_soft ;;
 	attention/*.h) echo generic neon avx2 avx512 avx512bf16 amx amx_soft ;;
 	activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic neon avx2 avx512 ;;
@@ -47,6 +47,7 @@ targets() {
 	linear/int8/body.h | linear/w8a8/amx.h | linear/w8a8/w8a8.h) echo generic ;;
 	linear/int8/int8.h) echo generic planes2 ;;
 	linear/int8/vnni.h) echo x86 planes2 ;;
+	linear/int8/avx2.h) echo avx2_pairs avx2_dot ;;
 	linear/w8a8/body.h) echo w8_tile ;;
 	esac
 }
@@ -66,6 +67,8 @@ flags() {
 	x86) ;;
 	soft) echo -DVAPP_SOFT_TILES ;;
 	planes2) echo -DPLANES=2 ;;
+	avx2_pairs) echo -DDOT=0 ;;
+	avx2_dot) echo -DDOT=1 ;;
 	w8_tile) echo -DW8_TILE=4 ;;
 	linear_*) echo -include "linear/target_${1#linear_}.h" ;;
 	esac
