@@ -63,7 +63,7 @@ archive() {
 
 # Linux on x86-64: everything is linked in, glibc too; names and users are looked up in Go.
 # shellcheck disable=SC2086
-CGO_CFLAGS="${CGO_CFLAGS:--g -O2} -fno-asynchronous-unwind-tables" CGO_ENABLED=1 go build $flags $slim -tags netgo,osusergo \
+CGO_CFLAGS="${CGO_CFLAGS:--g -O2} -fno-asynchronous-unwind-tables -DVAPP_NO_SOFT_TILES" CGO_ENABLED=1 go build $flags $slim -tags netgo,osusergo \
 	-ldflags "$small -X main.version=$version -extldflags '-static -Wl,--gc-sections,-O1,--build-id=none'" -o "$work/vapp" ./cmd/vapp
 needs=$(objdump -p "$work/vapp" | awk '$1 == "NEEDED" { print $2 }')
 [ -z "$needs" ] || fail "the binary needs shared libraries: $needs"

@@ -73,10 +73,12 @@ static vapp_fn bf16_attention(int op, int variant)
 	const vapp_fn attention[][2] = {
 		{vapp_attention_avx512bf16, vapp_attention_join_avx512bf16},
 		{vapp_attention_amx, vapp_attention_join_amx},
+#if !defined(VAPP_NO_SOFT_TILES)
 		{vapp_attention_amx_soft, vapp_attention_join_amx_soft},
+#endif
 	};
 	int i = variant == VAPP_AVX512_BF16 ? 0 : variant == VAPP_AMX ? 1 : variant == VAPP_AMX_SOFT ? 2 : -1;
-	if (i < 0 || (op != VAPP_OP_ATTENTION && op != VAPP_OP_ATTENTION_JOIN))
+	if (i < 0 || i >= (int)(sizeof attention / sizeof *attention) || (op != VAPP_OP_ATTENTION && op != VAPP_OP_ATTENTION_JOIN))
 		return NULL;
 	return attention[i][op == VAPP_OP_ATTENTION_JOIN];
 }

@@ -32,9 +32,11 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	case VAPP_AVX512: return vapp_linear_avx512(format);
 	case VAPP_AVX512_BF16: return int8_format(format) ? vapp_linear_int15(format) : vapp_linear_bf16(format);
 	case VAPP_AMX: return vapp_linear_amx(format);
-	case VAPP_AMX_SOFT: return vapp_linear_amx_soft(format);
 	case VAPP_AMX_OUTSIDE: return vapp_linear_amx_quant(format, 1);
+#if !defined(VAPP_NO_SOFT_TILES)
+	case VAPP_AMX_SOFT: return vapp_linear_amx_soft(format);
 	case VAPP_AMX_OUTSIDE_SOFT: return vapp_linear_amx_quant_soft(format, 1);
+#endif
 	case VAPP_INT8 + VAPP_AVX2: return vapp_linear_int8_avx2(format);
 	case VAPP_INT8 + VAPP_AVX2_PAIRS: return vapp_linear_int8_pairs(format);
 	case VAPP_INT8 + VAPP_AVX512:

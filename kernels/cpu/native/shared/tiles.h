@@ -1,5 +1,6 @@
 /* tiles.h: the eight tile registers of AMX, each 16 rows of 64 bytes. With VAPP_SOFT_TILES they
- * are arrays in memory, for machines without AMX, and tiles_count.h counts their use.
+ * are arrays in memory, for tests on machines without AMX, and tiles_count.h counts their use.
+ * VAPP_NO_SOFT_TILES leaves these kernels out of a binary.
  *
  * Tile numbers must be constants. tile_products adds to c [16 rows][16 outputs] float the
  * products of a [16 rows][32 k] bf16 and b [16 pairs of k][16 outputs][2] bf16. tile_codes does

@@ -51,7 +51,9 @@ const vapp_linear_kernel *vapp_linear_w8a8(int variant, int format) {
 	case VAPP_AVX512:
 	case VAPP_AVX512_BF16: return vapp_linear_w8a8_avx512();
 	case VAPP_AMX: return __builtin_cpu_supports("avx512vnni") ? vapp_linear_w8a8_amx() : vapp_linear_w8a8_avx512();
+#if !defined(VAPP_NO_SOFT_TILES)
 	case VAPP_AMX_SOFT: return vapp_linear_w8a8_amx_soft();
+#endif
 #elif defined(__aarch64__)
 	case VAPP_NEON: return vapp_linear_w8a8_neon();
 	case VAPP_DOTPROD: return vapp_linear_w8a8_dotprod();
