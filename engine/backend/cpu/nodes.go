@@ -99,8 +99,10 @@ const everywhere = -1
 const wholeUnits = 8
 
 // regions returns where the memory of the weights is, with nothing between two regions. Each
-// node has the panels that its threads take first. Tables of which steps read single rows
-// alternate between nodes; vectors are where the weight before them ends.
+// node has the panels that its threads take first. Tables of which steps read single rows, and
+// stacks of small experts, alternate between nodes: each region is a mapping of its own, of which
+// Linux has 65,530 for a process, and its ends are in small pages. Vectors are where the weight
+// before them ends.
 func (l layout) regions(specs []backend.WeightSpec, weights []weight, bytes int64) []region {
 	var out []region
 	from := func(at int64, node int, grain int64) {
@@ -125,6 +127,9 @@ func (l layout) regions(specs []backend.WeightSpec, weights []weight, bytes int6
 				grain := l.page
 				if m.bytes/int64(len(l.nodes)) >= wholeUnits*l.unit {
 					grain = l.unit
+				} else if spec.Experts > 0 {
+					from(at, everywhere, l.page)
+					break
 				}
 				for k := range l.nodes {
 					from(at+m.bytes/m.panels*l.firstPanel(m.panels, k), k, grain)

@@ -112,8 +112,6 @@ func far(l layout, specs []backend.WeightSpec, list []weight, regions []region) 
 // TestRegions: regions cover the arena in whole pages, without gaps, and what a node's threads
 // take first is in the node's memory but for half a page at each cut.
 func TestRegions(t *testing.T) {
-	experts := product("experts", 1536, 512, kernels.BF16)
-	experts.Experts = 5
 	mixed := product("qkv", 3072, 2048, kernels.Invalid)
 	mixed.Parts = []backend.Part{{Tensor: "q", Rows: 2048, Format: kernels.Q4_K}, {Tensor: "k", Rows: 512, Format: kernels.Q4_K}, {Tensor: "v", Rows: 512, Format: kernels.Q6_K}}
 	table := backend.WeightSpec{Name: "table", Rows: 32000, Cols: 64, Source: kernels.BF16, Use: backend.Lookup, Parts: []backend.Part{{Tensor: "table", Rows: 32000, Format: kernels.BF16}}}
@@ -126,7 +124,7 @@ func TestRegions(t *testing.T) {
 		cuts  int64
 	}{
 		{[]backend.WeightSpec{norm, product("a", 2048, 2048, kernels.BF16), norm, product("b", 2080, 4096, kernels.BF16)}, 4096, 4},
-		{[]backend.WeightSpec{table, experts, norm, mixed, small, small}, 4096, 2 * (5 + 2 + 2)},
+		{[]backend.WeightSpec{table, norm, mixed, small, small}, 4096, 2 * (2 + 2)},
 		{[]backend.WeightSpec{table, norm}, 4096, 0},
 		{[]backend.WeightSpec{small, big, norm, big}, 2 << 20, 6},
 		{nil, 4096, 0},
@@ -159,6 +157,24 @@ func TestRegions(t *testing.T) {
 			if _, other := placed(t, off, c.specs); other != bytes {
 				t.Errorf("an arena of %d bytes with nodes, %d without", bytes, other)
 			}
+		}
+	}
+}
+
+// TestRegionsOfExperts: a stack of small experts is one region, whose pages alternate; experts of
+// many huge pages are cut.
+func TestRegionsOfExperts(t *testing.T) {
+	for rows, want := range map[int]int{1536: 1, 1 << 16: 2 * 3} {
+		experts := product("experts", rows, 512, kernels.BF16)
+		experts.Experts = 3
+		l, err := newLayout(nodesOf(4, 4), backend.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs := []backend.WeightSpec{experts}
+		list, bytes := placed(t, l, specs)
+		if got := l.regions(specs, list, bytes); len(got) != want || (want == 1) != (got[0].node == everywhere) {
+			t.Errorf("experts of %d rows: regions %+v, want %d", rows, got, want)
 		}
 	}
 }

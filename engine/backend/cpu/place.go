@@ -66,6 +66,7 @@ func (l layout) bind(m arena, regions []region) *backend.PlacementError {
 			continue
 		}
 		if err := mbind(m.slice(r.at, r.bytes), mode, mask); err != nil {
+			_ = mbind(m.slice(0, m.bytes), unix.MPOL_DEFAULT, 0) // one mapping again: touch needs new ones
 			return &backend.PlacementError{Call: "mbind", Err: err}
 		}
 	}

@@ -78,6 +78,7 @@ typedef struct {
 	_Atomic uint64_t next;
 	_Alignas(64) _Atomic uint32_t done; /* finished parts of the phase */
 	_Alignas(64) _Atomic int spinning, most; /* threads that spin, and the most of them so far; counted if crowded */
+	_Atomic int resting;                     /* threads in rest's sleep */
 	_Alignas(64) int threads, crowded; /* crowded: more threads than CPUs */
 	int cpus;
 	cpu_set_t set;
@@ -199,7 +200,7 @@ static int asleep(node *d, uint32_t parts)
 	if (!d->crowded)
 		return d->threads;
 	int want = (int)parts < d->cpus ? (int)parts : d->cpus;
-	return want - (d->threads - (int)atomic_load(&d->turn.sleepers));
+	return want - (d->threads - (int)atomic_load(&d->turn.sleepers) - atomic_load(&d->resting));
 }
 
 /* publish makes s the state. If it has parts, no part of another phase is left, and no other
@@ -348,9 +349,11 @@ int64_t vapp_pool_rest(int64_t busy, int64_t wall, double share)
 }
 
 /* rest sleeps for vapp_pool_rest if another thread wants this processor: the system
- * preempted this thread since the window began, and does so again when it yields. */
+ * preempted this thread since the window began, and does so again when it yields. The phase that
+ * it saw was published for an awake thread: it wakes another for it. */
 static void rest(worker *w, double share)
 {
+	node *d = &w->pool->node[w->node];
 	struct rusage u;
 	if (share <= 0)
 		return;
@@ -362,7 +365,11 @@ static void rest(worker *w, double share)
 		int64_t left = vapp_pool_rest(busy - w->busy, wall - w->wall, share);
 		if (left > 0) {
 			struct timespec t = {left / 1000000000, left % 1000000000};
+			atomic_fetch_add(&d->resting, 1);
+			if (d->crowded)
+				wake(&d->turn, 1);
 			nanosleep(&t, NULL);
+			atomic_fetch_sub(&d->resting, 1);
 			atomic_fetch_add(&w->rested, left);
 			wall += left;
 		}
@@ -417,15 +424,16 @@ static void settle(vapp_pool *p, const vapp_node *nodes)
 		for (int i = 0; i < nodes[k].n; i++)
 			CPU_SET(nodes[k].cpus[i], &d->set);
 		if (nodes[k].n == 0 && sched_getaffinity(0, sizeof d->set, &d->set) != 0)
-			CPU_SET(0, &d->set); /* more CPUs than a cpu_set_t has: as if there were one, and not pinned */
-		d->threads = nodes[k].threads, d->cpus = CPU_COUNT(&d->set) ? CPU_COUNT(&d->set) : 1;
+			CPU_ZERO(&d->set);
+		/* A cpu_set_t has no CPU from 1024 on: threads of such a node are not pinned. */
+		d->threads = nodes[k].threads, d->cpus = CPU_COUNT(&d->set) ? CPU_COUNT(&d->set) : d->threads;
 		d->crowded = d->threads > d->cpus;
 		p->before[k + 1] = p->before[k] + d->threads;
 		for (int i = 0, c = -1; i < d->threads; i++, next++) {
 			p->workers[next].node = k, p->workers[next].cpu = -1;
 			if (d->crowded || p->n == 1)
 				continue; /* a single thread is not pinned */
-			while (++c < CPU_SETSIZE && !CPU_ISSET(c, &d->set))
+			for (c++; c < CPU_SETSIZE && !CPU_ISSET(c, &d->set); c++)
 				;
 			p->workers[next].cpu = c < CPU_SETSIZE ? c : -1;
 		}

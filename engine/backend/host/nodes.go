@@ -13,22 +13,50 @@ import (
 const nodesDir = "sys/devices/system/node"
 
 // nodes returns the NUMA nodes that have CPUs and memory which this process may use, ascending;
-// nil if there are fewer than two, so that there is nothing to place.
+// nil if there are fewer than two, so that there is nothing to place. CPUs of a node without such
+// memory are counted to the nearest node that has both.
 func nodes(root fs.FS) []backend.Node {
 	status := text(root, "proc/self/status")
 	cpus, mems := list(field(status, "Cpus_allowed_list")), list(field(status, "Mems_allowed_list"))
 	var out []backend.Node
-	for _, id := range nodeIDs(root) {
+	far := map[int][]int{} // CPUs of nodes without memory
+	ids := nodeIDs(root)
+	for _, id := range ids {
 		at := nodesDir + "/node" + strconv.Itoa(id) + "/"
 		n := backend.Node{ID: id, CPUs: both(list(text(root, at+"cpulist")), cpus), Bytes: nodeMemory(text(root, at+"meminfo"))}
-		if len(n.CPUs) > 0 && n.Bytes > 0 && slices.Contains(mems, id) {
+		switch {
+		case len(n.CPUs) > 0 && n.Bytes > 0 && slices.Contains(mems, id):
 			out = append(out, n)
+		case len(n.CPUs) > 0:
+			far[id] = n.CPUs
 		}
 	}
 	if len(out) < 2 {
 		return nil
 	}
+	for _, id := range ids {
+		if cpus := far[id]; cpus != nil {
+			n := &out[nearest(root, id, ids, out)]
+			n.CPUs = append(n.CPUs, cpus...)
+			slices.Sort(n.CPUs)
+		}
+	}
 	return out
+}
+
+// nearest returns the index of the node with the smallest distance from node id, the first of
+// equals. Its distance file has a number for each of ids.
+func nearest(root fs.FS, id int, ids []int, nodes []backend.Node) int {
+	distances := strings.Fields(text(root, nodesDir+"/node"+strconv.Itoa(id)+"/distance"))
+	best, at := int64(unlimited), 0
+	for k, n := range nodes {
+		if i := slices.Index(ids, n.ID); i < len(distances) {
+			if d := number(distances[i]); d < best {
+				best, at = d, k
+			}
+		}
+	}
+	return at
 }
 
 // nodeIDs returns the numbers of the system's NUMA nodes, ascending.

@@ -51,6 +51,11 @@ func TestNodes(t *testing.T) {
 			m[status] = file("Cpus_allowed_list:\t0-7\nMems_allowed_list:\t0-2\n")
 		}, []backend.Node{a, b}},
 		{"a node of CPUs only", func(m fstest.MapFS) { m[at+"node1/meminfo"] = file("Node 1 MemTotal: 0 kB\n") }, nil},
+		{"memory of two of three", func(m fstest.MapFS) {
+			m[at+"node2/cpulist"], m[at+"node2/meminfo"] = file("8,10\n"), file("Node 2 MemTotal: 0 kB\n")
+			m[at+"node2/distance"] = file("32 12 10\n")
+			m[status] = file("Cpus_allowed_list:\t0-9\nMems_allowed_list:\t0-2\n")
+		}, []backend.Node{a, {ID: 1, CPUs: []int{2, 3, 6, 7, 8}, Bytes: b.Bytes}}},
 		{"numbers with a gap", func(m fstest.MapFS) {
 			m[at+"node10/cpulist"], m[at+"node10/meminfo"] = m[at+"node1/cpulist"], m[at+"node1/meminfo"]
 			delete(m, at+"node1/cpulist")
