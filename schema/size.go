@@ -181,11 +181,11 @@ func ParseLatency(s string) (Latency, error) {
 		return refuse("not a bound at a load")
 	}
 	bound, load = strings.TrimSpace(bound), strings.TrimSpace(load)
-	d, err := time.ParseDuration(bound)
-	if err != nil || d <= 0 {
+	d, err := ParseDuration(bound)
+	if err != nil || d <= 0 || strings.Trim(bound, "0123456789.ms") != "" {
 		return refuse("%q is no time in ms, s or m", bound)
 	}
-	out := Latency{Below: Duration(d), Sequences: 1}
+	out := Latency{Below: d, Sequences: 1}
 	length := load
 	if n, of, several := strings.Cut(load, "x"); several {
 		if _, err := fmt.Sscanf(n+" ", "%d ", &out.Sequences); err != nil || fmt.Sprint(out.Sequences) != n || out.Sequences < 1 || out.Sequences > mostSequences {
@@ -210,7 +210,13 @@ func (l Latency) String() string {
 	if l.Sequences > 1 {
 		load = fmt.Sprintf("%dx%s", l.Sequences, load)
 	}
-	return fmt.Sprintf("<%v @ %s", l.Below, load)
+	unit, name := time.Second, "s"
+	if l.Below.Time() < unit {
+		unit, name = time.Millisecond, "ms"
+	}
+	whole, part := l.Below.Time()/unit, l.Below.Time()%unit*(time.Second/unit)
+	below := strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%09d", whole, part), "0"), ".")
+	return fmt.Sprintf("<%s%s @ %s", below, name, load)
 }
 
 // MarshalJSON writes String.

@@ -81,3 +81,35 @@ func TestFavorWithoutEffect(t *testing.T) {
 		}
 	}
 }
+
+// TestSpeedBand: rates that were measured have the narrow band where the plan's kernels were among them, with
+// its threads; otherwise the table's band and the reason.
+func TestSpeedBand(t *testing.T) {
+	for fields, want := range map[string]struct {
+		band float64
+		why  string
+	}{
+		`cpu: threads: 4`:                    {0.35, ""},
+		`cpu: {threads: 4, variant: "avx2"}`: {0.50, "was not measured, its rate is estimated"},
+		`cpu: threads: 2`:                    {0.50, "measured with 4 threads, predicted with 2: scaled"},
+		`cpu: threads: 9`:                    {0.35, "9 threads share 4 cores: predicted with 4"},
+	} {
+		i := onCPU(t, fields, "cpu-16c-64g")
+		i.Facts.Measured, i.Facts.Cores, i.Facts.Variants = true, 4, []string{"avx512bf16", "avx512", "avx2", "generic"}
+		var err error
+		if i.Rates, _, err = speed.Estimate(i.Facts, "avx512bf16", 4); err != nil {
+			t.Fatal(err)
+		}
+		p, err := made(t, i).WithSpeed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := p.Speed
+		if s.Band != want.band || !strings.Contains(s.Why, want.why) || want.why == "" && s.Why != "" || s.Threads > 4 {
+			t.Errorf("%s: band %g, %q, %d threads", fields, s.Band, s.Why, s.Threads)
+		}
+		if basis := s.Kernels[0].Basis; (basis == "measured") != (want.band == 0.35) {
+			t.Errorf("%s: kernel %s is %s", fields, s.Kernels[0].Kernel, basis)
+		}
+	}
+}

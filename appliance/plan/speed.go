@@ -25,6 +25,7 @@ type Speed struct {
 	Threads int           `json:"threads"`
 	Band    float64       `json:"band"` // relative error to expect, on both sides
 	Loads   []LoadSpeed   `json:"loads"`
+	TooLong []string      `json:"too_long,omitempty"` // loads that are longer than maxModelLen
 	Kernels []KernelSpeed `json:"kernels"`
 }
 
@@ -74,6 +75,7 @@ type rates struct {
 	*speed.Rates
 	basis, from, why string
 	band             float64
+	scaled           bool // from another number of threads than was measured
 }
 
 // words returns how a prediction was made.
@@ -111,11 +113,18 @@ func (p *Plan) ratesOf() (rates, error) {
 			fmt.Sscan(c.Value, &threads)
 		}
 	}
+	var why []string
+	if cores := p.Facts.Cores; cores > 0 && threads > cores {
+		why = append(why, fmt.Sprintf("%d threads share %s: predicted with %d", threads, numberOf(cores, "core"), cores))
+		threads = cores
+	}
 	if r := p.rates; r != nil && p.Backend == "cpu" && p.Facts.Measured {
 		out := rates{Rates: r.With(threads), basis: "measured", from: fmt.Sprintf("%s, %s", p.Facts.Device, numberOf(r.Threads, "thread")), band: measuredBand}
 		if threads != r.Threads {
-			out.why, out.band = fmt.Sprintf("measured with %d threads, the plan has %d: scaled", r.Threads, threads), tableBand
+			why = append(why, fmt.Sprintf("measured with %d threads, predicted with %d: scaled", r.Threads, threads))
+			out.band, out.scaled = tableBand, true
 		}
+		out.why = strings.Join(why, "; ")
 		return out, nil
 	}
 	f := p.Facts
@@ -124,11 +133,12 @@ func (p *Plan) ratesOf() (rates, error) {
 	if err != nil {
 		return rates{}, err
 	}
-	why := "the plan is for another machine"
 	if p.Facts.Measured {
-		why = p.noRates
+		why = append(why, p.noRates)
+	} else {
+		why = append(why, "the plan is for another machine")
 	}
-	return rates{r, "table", row, why, tableBand}, nil
+	return rates{Rates: r, basis: "table", from: row, why: strings.Join(why, "; "), band: tableBand}, nil
 }
 
 // predictor returns the predictor of the plan and the rates that it uses.
@@ -140,6 +150,9 @@ func (p *Plan) predictor() (*engine.Predictor, rates, error) {
 	pr, err := engine.NewPredictor(p.Options, p.Account, r.Rates)
 	if err != nil {
 		return nil, r, &SpeedError{p.Profile, err}
+	}
+	if name, ok := unmeasured(pr.Bases()); ok && r.basis == "measured" && !r.scaled {
+		r.why, r.band = strings.TrimPrefix(fmt.Sprintf("%s; %s was not measured, its rate is %s", r.why, name, pr.Bases()[name]), "; "), tableBand
 	}
 	return pr, r, nil
 }
@@ -154,6 +167,7 @@ func (p *Plan) WithSpeed() (*Plan, error) {
 	s := &Speed{Basis: r.basis, Rates: r.from, Why: r.why, Threads: r.Threads, Band: r.band, Loads: []LoadSpeed{}, Kernels: []KernelSpeed{}}
 	for _, l := range speedLoads {
 		if l.Prompt+l.Output > p.Options.MaxModelLen {
+			s.TooLong = append(s.TooLong, l.name)
 			continue
 		}
 		f, err := pr.Load(l.Load)
@@ -162,14 +176,14 @@ func (p *Plan) WithSpeed() (*Plan, error) {
 		}
 		s.Loads = append(s.Loads, LoadSpeed{
 			Name: l.name, Streams: l.Streams, Prompt: l.Prompt, Output: l.Output, First: f.First, Seconds: f.Last,
-			Prefill: f.Prefill(), Decode: f.Decode(), Total: f.Total(), Running: min(l.Streams, p.Options.MaxNumSeqs),
+			Prefill: f.Prefill(), Decode: f.Decode(), Total: f.Total(), Running: min(l.Streams, p.Options.MaxNumSeqs, p.admitted(l.Prompt+l.Output)),
 		})
 	}
 	bases := pr.Bases()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
 		k := r.Kernel(name, p.bytesPerWeight(name))
 		basis := string(k.Basis)
-		if r.basis != "measured" {
+		if r.basis != "measured" || r.scaled {
 			basis = string(speed.Estimated)
 		}
 		s.Kernels = append(s.Kernels, KernelSpeed{name, basis, k.Decode, k.Prefill})
@@ -177,6 +191,21 @@ func (p *Plan) WithSpeed() (*Plan, error) {
 	out := *p
 	out.Speed = s
 	return &out, nil
+}
+
+// admitted returns how many sequences of that many tokens the KV cache holds at once.
+func (p *Plan) admitted(tokens int) int {
+	return maxAdmitted(p.Account.KV, p.Capacity.Slabs, tokens, p.Options.MaxModelLen)
+}
+
+// unmeasured returns the first kernel by name whose rate was not measured; ok is false if all were.
+func unmeasured(bases map[string]speed.Basis) (name string, ok bool) {
+	for _, name := range slices.Sorted(maps.Keys(bases)) {
+		if bases[name] != speed.Measured {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // bytesPerWeight returns what a weight takes that a kernel reads.
@@ -201,26 +230,29 @@ func (s *Speed) String() string {
 func (s *Speed) write(t *text) {
 	t.line("")
 	t.line("predicted speed, tokens a second ± %.0f %%", 100*s.Band)
-	t.pair("rates", rates{basis: s.Basis, from: s.Rates}.words())
+	t.wide(13, "rates", rates{basis: s.Basis, from: s.Rates}.words())
 	if s.Why != "" {
-		t.pair("", s.Why)
+		t.wide(13, "", s.Why)
 	}
 	for _, l := range s.Loads {
 		switch {
 		case l.Streams > 1:
 			line := fmt.Sprintf("%s together with %d + %d tokens each; decode %s; the last first token after %s", speedOf(l.Total), l.Prompt, l.Output, speedOf(l.Decode), timeOf(l.First))
 			if l.Running < l.Streams {
-				line += fmt.Sprintf("; %d run at once (maxNumSeqs)", l.Running)
+				line += fmt.Sprintf("; %d run at once (maxNumSeqs, memory.kvCache)", l.Running)
 			}
-			t.pair(l.Name, line)
+			t.wide(13, l.Name, line)
 		case l.Output > 1:
-			t.pair(l.Name, fmt.Sprintf("%s after %d tokens; %s a token", speedOf(l.Decode), l.Prompt, timeOf(1/l.Decode)))
+			t.wide(13, l.Name, fmt.Sprintf("%s after %d tokens; %s a token", speedOf(l.Decode), l.Prompt, timeOf(1/l.Decode)))
 		default:
-			t.pair(l.Name, fmt.Sprintf("%s; first token after %s", speedOf(l.Prefill), timeOf(l.First)))
+			t.wide(13, l.Name, fmt.Sprintf("%s; first token after %s", speedOf(l.Prefill), timeOf(l.First)))
 		}
 	}
+	for _, name := range s.TooLong {
+		t.wide(13, name, "longer than maxModelLen")
+	}
 	for _, k := range s.Kernels {
-		t.pair("kernel", fmt.Sprintf("%s: one row %.1f GB/s, 512 rows %.0f GOP/s (%s)", k.Kernel, k.Decode/1e9, k.Prefill/1e9, k.Basis))
+		t.wide(13, "kernel", fmt.Sprintf("%s: one row %.1f GB/s, 512 rows %.0f GOP/s (%s)", k.Kernel, k.Decode/1e9, k.Prefill/1e9, k.Basis))
 	}
 }
 
@@ -283,7 +315,11 @@ func (w resolved) checkLatencies(p *Plan) error {
 		if q.ITL == nil {
 			path = "require.ttft"
 		}
-		return w.in.Profile.Reject(path, "%v; leave it out, or plan for a CPU", err)
+		remedy := "leave it out"
+		if none := (*speed.NoRowError)(nil); errors.As(err, &none) && p.Backend != "cpu" {
+			remedy += ", or plan for a CPU"
+		}
+		return w.in.Profile.Reject(path, "%v; %s", err, remedy)
 	}
 	check := func(path string, l *schema.Latency, predict func(streams int) (float64, error)) error {
 		if l == nil {
@@ -294,6 +330,9 @@ func (w resolved) checkLatencies(p *Plan) error {
 		}
 		if l.Sequences > p.Options.MaxNumSeqs {
 			return w.in.Profile.Reject(path, "%v: at most %d sequences run at once (scheduler.maxNumSeqs)", *l, p.Options.MaxNumSeqs)
+		}
+		if n := p.admitted(l.Tokens + 1); l.Sequences > n {
+			return w.in.Profile.Reject(path, "%v: the KV cache holds %s of that length; raise memory.kvCache, or require fewer or shorter ones", *l, numberOf(n, "sequence"))
 		}
 		have, err := predict(l.Sequences)
 		if err != nil {

@@ -13,5 +13,5 @@ import (
 // measureBase measures the rates of memory and registers with a thread for each core.
 func measureBase(backend.Facts) (speed.Rates, error) {
 	l, err := cpu.MeasureLimits(0, 3*time.Second)
-	return speed.Rates{Threads: l.Threads, Read: l.Read, F32: l.F32, BF16: l.BF16, Int8: l.Int8}, err
+	return speed.Rates{Threads: l.Threads, Read: l.Read, F32: l.F32, Variant: l.Variant, BF16: l.BF16, Int8: l.Int8}, err
 }

@@ -17,13 +17,14 @@ import (
 
 // Version is the version of what is measured. Rates of another version are stale: raise it when a
 // kernel becomes faster or slower, or when a field of Rates changes its meaning.
-const Version = 1
+const Version = 2
 
 // Rates are the rates of a machine's kernels with a number of threads. Times are seconds.
 type Rates struct {
 	Threads   int              `json:"threads"`
 	Read      float64          `json:"read_bytes_per_second"` // in order, from memory
-	F32       float64          `json:"f32_flop_per_second"`   // fused multiply-adds, from registers
+	F32       float64          `json:"f32_flop_per_second"`   // fused multiply-adds, from registers, by the instructions of Variant
+	Variant   string           `json:"f32_variant"`
 	BF16      float64          `json:"bf16_flop_per_second"`  // by the widest bf16 instruction; F32 without one
 	Int8      float64          `json:"int8_op_per_second"`    // by AVX-512 VNNI; 0 without it
 	Product   float64          `json:"product_fixed_seconds"` // of one Linear, whatever its size
@@ -53,14 +54,14 @@ type Attention struct {
 	Pair    float64 `json:"seconds_per_prompt_pair_head"` // of a prompt's token, key and query head
 }
 
-// Curve is a function given by points, linear between them and beyond the last. Below the first
-// point it has that point's value.
+// Curve is a function given by points, linear between them. Below the first point it has that point's
+// value. Beyond the last one At goes on at the slope before it, Held keeps its value.
 type Curve struct {
 	X []float64 `json:"x"`
 	Y []float64 `json:"y"`
 }
 
-// At returns the curve's value at x.
+// At returns the curve's value at x, of a time: beyond the last point it does not fall.
 func (c Curve) At(x float64) float64 {
 	n := len(c.X)
 	switch {
@@ -72,7 +73,19 @@ func (c Curve) At(x float64) float64 {
 	i, _ := slices.BinarySearch(c.X, x)
 	i = min(max(i, 1), n-1)
 	part := (x - c.X[i-1]) / (c.X[i] - c.X[i-1])
-	return max(0, c.Y[i-1]+part*(c.Y[i]-c.Y[i-1]))
+	if part > 1 && c.Y[i] < c.Y[i-1] {
+		return c.Y[i]
+	}
+	return c.Y[i-1] + part*(c.Y[i]-c.Y[i-1])
+}
+
+// Held returns the curve's value at x, of a factor or of a time for one of x: beyond the last point it
+// has that point's value.
+func (c Curve) Held(x float64) float64 {
+	if n := len(c.X); n > 0 {
+		x = min(x, c.X[n-1])
+	}
+	return c.At(x)
 }
 
 // Rising returns the curve without values above those of later points: more rows take no less time
@@ -217,10 +230,8 @@ func (r *Rates) roof(name string, bytes float64) func(rows float64) float64 {
 		flops, tile = r.BF16, 16
 	case base == "avx512bf16":
 		flops = r.BF16
-	case base == "avx2":
-		flops = r.F32 / 2
-	case base == "generic":
-		flops = r.F32 / 16
+	default:
+		flops = r.F32 * min(1, lanes(base)/lanes(r.Variant))
 	}
 	if f, ok := kernels.Parse(strings.SplitN(format, "+", 2)[0]); ok && f.Quantized() && bytes < 0.75 {
 		s.read *= narrow
@@ -231,6 +242,19 @@ func (r *Rates) roof(name string, bytes float64) func(rows float64) float64 {
 		}
 		return max(bytes/(r.Read*s.read), 2*rows/(flops*s.rate))
 	}
+}
+
+// lanes returns how many numbers an f32 instruction of a variant multiplies.
+func lanes(variant string) float64 {
+	switch variant {
+	case "generic":
+		return 1
+	case "neon", "dotprod", "i8mm":
+		return 4
+	case "avx2":
+		return 8
+	}
+	return 16
 }
 
 // attention returns the rate for a format, head size and group: the nearest in that order, scaled by
@@ -287,7 +311,7 @@ func mix(a, b Attention, group int) Attention {
 	out.Fixed, out.Seq, out.Row, out.Pair = at(a.Fixed, b.Fixed), at(a.Seq, b.Seq), at(a.Row, b.Row), at(a.Pair, b.Pair)
 	out.Keys = Curve{X: a.Keys.X, Y: make([]float64, len(a.Keys.X))}
 	for i, x := range a.Keys.X {
-		out.Keys.Y[i] = at(a.Keys.Y[i], b.Keys.At(x))
+		out.Keys.Y[i] = at(a.Keys.Y[i], b.Keys.Held(x))
 	}
 	return out
 }

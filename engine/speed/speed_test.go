@@ -3,6 +3,7 @@ package speed
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,9 @@ func TestCurve(t *testing.T) {
 		if got := c.At(x); got != want {
 			t.Errorf("at %g: %g, want %g", x, got, want)
 		}
+	}
+	if fall := (Curve{X: []float64{1, 2}, Y: []float64{5, 4}}); fall.At(9) != 4 || fall.Held(9) != 4 || c.Held(6) != 80 || c.Held(3) != 50 {
+		t.Errorf("beyond the last point: %g, %g, %g", fall.At(9), fall.Held(9), c.Held(6))
 	}
 	if got := (Curve{X: []float64{1, 2, 4}, Y: []float64{5, 3, 4}}).Rising().Y; got[0] != 3 || got[1] != 3 || got[2] != 4 {
 		t.Error(got)
@@ -112,6 +116,61 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// TestMoreIsSlower: more sequences and more rows take longer, with the reference's rates.
+func TestMoreIsSlower(t *testing.T) {
+	p := &backend.Program{Name: "step", Bucket: backend.Bucket{Tokens: 4096, Seqs: 1024, Samples: 1024}, Vocab: 64}
+	for _, rows := range []int{2 * 256, 64} { // of an expert: gate and up, down
+		cols := 64
+		if rows == 64 {
+			cols = 256
+		}
+		p.Weights = append(p.Weights, backend.WeightSpec{Name: "w", Rows: rows, Cols: cols, Source: kernels.BF16, Use: backend.Multiply, Experts: 32,
+			Parts: []backend.Part{{Tensor: "w", Format: kernels.BF16, Rows: rows, Stride: rows}}})
+	}
+	rec := backend.Record(p)
+	q, k := rec.New("q", kernels.F32, backend.PerToken, 8*128), rec.New("k", kernels.BF16, backend.PerToken, 128)
+	x, routed := rec.New("x", kernels.F32, backend.PerToken, 64), rec.New("routed", kernels.I32, backend.PerToken, 4)
+	share := rec.New("share", kernels.F32, backend.PerToken, 4)
+	rec.Do(backend.Attention{Q: q, K: k, V: k, Y: q, Heads: 8, KVHeads: 1, HeadDim: 128})
+	rec.Do(backend.Experts{X: x, Ids: routed, Weights: share, Y: x, GateUp: 0, Down: 1, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: 4, Width: 256})
+	rec.Free(q, k, x, routed, share)
+	p, err := rec.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := backend.Facts{Backend: "cpu", Variants: []string{"avx512bf16"}, Cores: 2}
+	l, err := cpu.Opener{}.Layout(f, backend.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reference()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Ops["experts"] = Curve{X: []float64{1, 512}, Y: []float64{2, 1.5}}
+	m, err := New(l, p, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, chunk := 0.0, 0.0
+	for n := 1; n <= 2048; n++ {
+		if n <= 256 {
+			now := m.Step(slices.Repeat([]Row{{From: 4095, Count: 1, Draw: true}}, n))
+			if now <= before {
+				t.Fatalf("%d sequences take %g s, one fewer %g s", n, now, before)
+			}
+			before = now
+		}
+		if n > few {
+			now := m.Step([]Row{{Count: n}})
+			if now <= chunk {
+				t.Fatalf("%d rows take %g s, one fewer %g s", n, now, chunk)
+			}
+			chunk = now
+		}
+	}
+}
+
 // TestKernel: a measured kernel, one whose variant was measured, and one that is estimated: it is never faster than
 // reading, and more rows take longer.
 func TestKernel(t *testing.T) {
@@ -180,8 +239,21 @@ func TestEstimate(t *testing.T) {
 			t.Error(f, err)
 		}
 	}
-	if _, _, err := Estimate(backend.Facts{Backend: "cpu"}, "vliw", 2); !errors.As(err, &none) {
+	if _, _, err := Estimate(backend.Facts{Backend: "cpu"}, "avx2", 0); !errors.As(err, &none) || !strings.Contains(err.Error(), "vapp doctor --measure") {
 		t.Error(err)
+	}
+	if r, row, err := Estimate(backend.Facts{Backend: "cpu"}, "neon", 2); err != nil || !strings.HasPrefix(row, "any other processor") || r.Kernel("linear.neon.bf16", 2).Prefill <= 0 {
+		t.Error(row, err)
+	}
+	// A row's rate of f32 is that of its own instructions.
+	for variant, share := range map[string]float64{"avx2": 0.70, "generic": 0.40} {
+		r, _, err := Estimate(backend.Facts{Backend: "cpu"}, variant, 2)
+		if err != nil || !close2(r.Kernel("linear."+variant+".f32", 4).Prefill, share*r.F32) {
+			t.Errorf("%s: %+v of %g, %v", variant, r.Kernel("linear."+variant+".f32", 4), r.F32, err)
+		}
+	}
+	if r := flat(); !close2(r.Kernel("linear.generic.f32", 4).Prefill, 0.40*r.F32/16) {
+		t.Error("the generic kernel is as fast as vectors")
 	}
 }
 

@@ -192,7 +192,7 @@ func (c *counter) experts(o backend.Experts) (term, error) {
 		if n == 0 {
 			return 0
 		}
-		return plain(n) * factor.At(n)
+		return plain(n) * factor.Held(n)
 	}, nil
 }
 
@@ -247,7 +247,7 @@ func (c *counter) attention(o backend.Attention) (term, error) {
 			}
 			t += heads * (a.Row*float64(r.Count) + a.Pair*pairs(r, o.Window))
 		}
-		return t + heads*a.Seq*float64(decoding) + kv*keys*a.Keys.At(float64(decoding))
+		return t + heads*a.Seq*float64(decoding) + kv*keys*a.Keys.Held(float64(decoding))
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package speed
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,7 @@ type processor struct {
 	pair float64
 }
 
-// table has a row for each variant; docs/speed.md has the sources.
+// table has a row for each variant of x86-64, and one for all others; docs/speed.md has the sources.
 var table = []processor{
 	{variant: "amx", name: "Xeon with AMX (Sapphire Rapids class)", from: "figures of two cores", read: 16.5e9, most: 307.2e9, f32: 0.22e12, bf16: 3.5e12, int8: 0.6e12, pair: 0.09},
 	{variant: "avx512bf16", name: "EPYC with AVX-512 BF16 (Zen 4 and 5)", from: "measured with two cores", read: 20e9, most: 307.2e9, f32: 0.115e12, bf16: 0.235e12, int8: 0.45e12},
@@ -57,20 +58,21 @@ func (e *NoRowError) Error() string {
 }
 
 // Estimate returns the rates of a machine that was not measured, with a number of threads, and the row of the
-// table of processors that they come from. The error is a *NoRowError for a machine without a row.
+// table of processors that they come from: the last one for a variant without a row. The error is a
+// *NoRowError for a machine without rates, such as a GPU.
 func Estimate(f backend.Facts, variant string, threads int) (*Rates, string, error) {
 	if f.Backend != "cpu" || f.SMs > 0 {
 		return nil, "", &NoRowError{f.Device, "speed is predicted for backend cpu only; nothing was measured on a GPU or with ref"}
 	}
 	base, _, _ := strings.Cut(variant, "+")
-	var row *processor
+	if threads < 1 {
+		return nil, "", &NoRowError{f.Device, fmt.Sprintf("the plan has %d threads; measure the machine: vapp doctor --measure", threads)}
+	}
+	row := &table[len(table)-1] // any other processor
 	for i := range table {
 		if table[i].variant == base {
 			row = &table[i]
 		}
-	}
-	if row == nil || threads < 1 {
-		return nil, "", &NoRowError{f.Device, fmt.Sprintf("the table of processors has no row for variant %q with %d threads", variant, threads)}
 	}
 	r, err := reference()
 	if err != nil {
@@ -90,7 +92,7 @@ func (r *Rates) scaled(threads int, read, f32, bf16, int8 float64, row processor
 	if row.pair > 0 {
 		product = vector
 	}
-	out := &Rates{Threads: threads, Read: read, F32: f32, BF16: bf16, Int8: int8, Product: r.Product, Ops: map[string]Curve{}}
+	out := &Rates{Threads: threads, Read: read, F32: f32, Variant: cmp.Or(row.variant, r.Variant), BF16: bf16, Int8: int8, Product: r.Product, Ops: map[string]Curve{}}
 	for _, l := range r.Linear {
 		if v, _ := variantOf(l.Kernel); row.variant != "" && strings.SplitN(v, "+", 2)[0] != row.variant {
 			continue // its shape is that of other instructions: roof estimates it
