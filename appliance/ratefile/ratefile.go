@@ -142,6 +142,23 @@ func sumOf(text json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Writable returns why Write could not keep a file at path. It creates the folder.
+func Writable(path string) error {
+	f, err := temporary(path)
+	if err != nil {
+		return fmt.Errorf("measured rates: %w; set XDG_CACHE_HOME to a folder that can be written", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// temporary creates a file in the folder of path, and the folder.
+func temporary(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+}
+
 // Write replaces the file atomically: a reader sees the old one or the whole new one.
 func Write(path string, k Key, r *speed.Rates, at time.Time) (err error) {
 	text, err := json.Marshal(r)
@@ -152,10 +169,7 @@ func Write(path string, k Key, r *speed.Rates, at time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	f, err := temporary(path)
 	if err != nil {
 		return err
 	}

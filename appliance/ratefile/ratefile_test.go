@@ -31,6 +31,12 @@ func TestFile(t *testing.T) {
 	if _, _, err := Read(path, k); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
+	if err := Writable(path); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 0 {
+		t.Error(names, err)
+	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for range 2 {
 		if err := Write(path, k, rates(t), at); err != nil {
@@ -43,6 +49,9 @@ func TestFile(t *testing.T) {
 	}
 	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
 		t.Error(names, err)
+	}
+	if err := Writable(filepath.Join(path, "speed.json")); err == nil || !strings.Contains(err.Error(), "set XDG_CACHE_HOME") {
+		t.Error(err)
 	}
 }
 

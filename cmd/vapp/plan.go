@@ -33,8 +33,8 @@ On a terminal the memory is drawn below the verdict (without colors if NO_COLOR 
 set). --why-not 16x32K shows what would make 16 sequences of 32K tokens fit,
 --explain ITEM how a figure was computed (kv, weights.attention, concurrency, …),
 --compat RELEASE what vLLM would log. --speed predicts tokens a second, from rates
-that vapp doctor --measure found here or from a table of processors. --html writes the plan, with the answer to
-one of these, to a page in place of the text.
+that vapp doctor --measure found here or from a table of processors. --html writes
+the plan, with the answer to one of these, to a page in place of the text.
 
 ` + argHelp,
 		Args: needArgs(1, 1, "one profile or model"),

@@ -7,6 +7,7 @@
 package speed
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -98,42 +99,60 @@ func (c Curve) Rising() Curve {
 	return out
 }
 
-// check returns why the curve is no function of positive seconds.
-func (c Curve) check() error {
+// check returns why the curve is no function of positive numbers up to most.
+func (c Curve) check(most float64) error {
 	if len(c.X) == 0 || len(c.X) != len(c.Y) {
 		return fmt.Errorf("%d points with %d values", len(c.X), len(c.Y))
 	}
 	for i := range c.X {
-		if !rate(c.X[i]) || !rate(c.Y[i]) || i > 0 && c.X[i] <= c.X[i-1] {
+		if !rate(c.X[i]) || !rate(c.Y[i]) || c.Y[i] > most || i > 0 && c.X[i] <= c.X[i-1] {
 			return fmt.Errorf("point %d is %g, %g", i, c.X[i], c.Y[i])
 		}
 	}
 	return nil
 }
 
-// rate reports whether x is a positive finite number.
-func rate(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
+// The largest numbers that Check accepts: of seconds, of the factor of experts, and of rates.
+const mostSeconds, mostFactor, mostRate = 10, 1000, 1e18
 
-// Check returns an error if a rate is missing or no positive number.
+// rate reports whether x is a positive number of a possible size.
+func rate(x float64) bool { return x > 0 && x <= mostRate }
+
+// seconds reports whether all of list are positive times of a possible size.
+func seconds(list ...float64) bool {
+	return !slices.ContainsFunc(list, func(x float64) bool { return !rate(x) || x > mostSeconds })
+}
+
+// Check returns an error if a rate is missing, no positive number, or beyond what machines take.
 func (r *Rates) Check() error {
-	if r.Threads < 1 || !rate(r.Read) || !rate(r.F32) || !rate(r.BF16) || !(r.Int8 == 0 || rate(r.Int8)) || !rate(r.Product) {
+	if r.Threads < 1 || !rate(r.Read) || !rate(r.F32) || !rate(r.BF16) || !(r.Int8 == 0 || rate(r.Int8)) || !seconds(r.Product) {
 		return fmt.Errorf("speed: rates of %d threads: read %g, f32 %g, bf16 %g, int8 %g, product %g", r.Threads, r.Read, r.F32, r.BF16, r.Int8, r.Product)
 	}
-	if len(r.Attention) == 0 || len(r.Ops) == 0 {
-		return fmt.Errorf("speed: rates of %d kinds of attention and %d ops", len(r.Attention), len(r.Ops))
+	if len(r.Attention) == 0 {
+		return errors.New("speed: no rate of attention")
 	}
 	for _, l := range r.Linear {
-		if err := l.Rows.check(); err != nil || !rate(l.Bytes) || l.Kernel == "" {
+		if !rate(l.Bytes) || l.Kernel == "" {
+			return fmt.Errorf("speed: kernel %q, %g bytes a weight", l.Kernel, l.Bytes)
+		}
+		if err := l.Rows.check(mostSeconds); err != nil {
 			return fmt.Errorf("speed: kernel %q, %g bytes a weight: %w", l.Kernel, l.Bytes, err)
 		}
 	}
 	for _, a := range r.Attention {
-		if err := a.Keys.check(); err != nil || a.HeadDim < 1 || a.Group < 1 || !rate(a.Fixed) || !rate(a.Seq) || !rate(a.Row) || !rate(a.Pair) {
+		if a.HeadDim < 1 || a.Group < 1 || !seconds(a.Fixed, a.Seq, a.Row, a.Pair) {
+			return fmt.Errorf("speed: attention of %s, %d × %d: %g, %g, %g and %g seconds", a.Format, a.Group, a.HeadDim, a.Fixed, a.Seq, a.Row, a.Pair)
+		}
+		if err := a.Keys.check(mostSeconds); err != nil {
 			return fmt.Errorf("speed: attention of %s, %d × %d: %w", a.Format, a.Group, a.HeadDim, err)
 		}
 	}
-	for name, c := range r.Ops {
-		if err := c.check(); err != nil {
+	for _, name := range ops {
+		most := float64(mostSeconds)
+		if name == "experts" {
+			most = mostFactor
+		}
+		if err := r.Ops[name].check(most); err != nil {
 			return fmt.Errorf("speed: op %s: %w", name, err)
 		}
 	}

@@ -28,8 +28,8 @@ func TestCurve(t *testing.T) {
 	if got := (Curve{X: []float64{1, 2, 4}, Y: []float64{5, 3, 4}}).Rising().Y; got[0] != 3 || got[1] != 3 || got[2] != 4 {
 		t.Error(got)
 	}
-	for _, bad := range []Curve{{}, {X: []float64{1}}, {X: []float64{1, 1}, Y: []float64{1, 1}}, {X: []float64{1}, Y: []float64{math.NaN()}}, {X: []float64{1}, Y: []float64{-1}}} {
-		if bad.check() == nil {
+	for _, bad := range []Curve{{}, {X: []float64{1}}, {X: []float64{1, 1}, Y: []float64{1, 1}}, {X: []float64{1}, Y: []float64{math.NaN()}}, {X: []float64{1}, Y: []float64{-1}}, {X: []float64{1}, Y: []float64{11}}, {X: []float64{1e19}, Y: []float64{1}}} {
+		if bad.check(mostSeconds) == nil {
 			t.Errorf("%v is accepted", bad)
 		}
 	}
@@ -254,6 +254,30 @@ func TestEstimate(t *testing.T) {
 	}
 	if r := flat(); !close2(r.Kernel("linear.generic.f32", 4).Prefill, 0.40*r.F32/16) {
 		t.Error("the generic kernel is as fast as vectors")
+	}
+}
+
+// TestCheck: rates with an impossible number, or without one that steps need, are refused in one line.
+func TestCheck(t *testing.T) {
+	for name, change := range map[string]func(*Rates){
+		"read":    func(r *Rates) { r.Read = 1e300 },
+		"product": func(r *Rates) { r.Product = 1e9 },
+		"bytes":   func(r *Rates) { r.Linear[0].Bytes = 0 },
+		"weight":  func(r *Rates) { r.Linear[0].Rows.Y[0] = 1e6 },
+		"pair":    func(r *Rates) { r.Attention[0].Pair = 1e6 },
+		"keys":    func(r *Rates) { r.Attention[0].Keys.Y[0] = 1e6 },
+		"heads":   func(r *Rates) { r.Attention = nil },
+		"norm":    func(r *Rates) { delete(r.Ops, "norm") },
+		"experts": func(r *Rates) { r.Ops["experts"] = Curve{X: []float64{1}, Y: []float64{1e6}} },
+	} {
+		r, err := reference()
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(r)
+		if err := r.Check(); err == nil || strings.ContainsAny(err.Error(), "!\n") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -10,6 +10,12 @@ type Work struct {
 	Each int
 }
 
+// ops lists the ops that rates have: those of WorkOf, and experts.
+var ops = []string{
+	"tokens", "store_tokens", "embed", "angles", "norm", "rope", "store_kv", "glu", "add", "gate", "activate", "softcap", "concat", "route",
+	"conv", "delta_net", "gather", "sample", "experts",
+}
+
 // WorkOf returns the work of an op of p. ok is false for products, experts and attention, and for ops
 // that no CPU runs.
 func WorkOf(p *backend.Program, op backend.Op) (w Work, ok bool) {

@@ -17,7 +17,7 @@ type Options struct {
 	Facts  backend.Facts
 	// Base has the threads, and the rates of memory and registers.
 	Base speed.Rates
-	// Cache is the size of the last-level cache in bytes; 0: unknown. Weights are read from beyond it.
+	// Cache is the size of all last-level caches in bytes; 0: unknown. Weights are read from beyond them.
 	Cache int64
 	// Progress is called before each part; it may be nil.
 	Progress func(done, of int, what string)
@@ -158,11 +158,21 @@ func weight(p *backend.Program, w backend.WeightSpec) backend.WeightID {
 	return id
 }
 
+// beyondCache returns the bytes of weights that are read in turn: caches hold a third at most, unless that
+// took more than a quarter of the free memory.
+func (o Options) beyondCache() int64 {
+	n := max(160<<20, 3*o.Cache)
+	if o.Facts.FreeBytes > 0 {
+		n = min(n, o.Facts.FreeBytes/4)
+	}
+	return n
+}
+
 // product measures the products with weights stored as f.
 func (o Options) product(m machine, r *speed.Rates, f stored) error {
 	const each = probeCols * probeCols
 	bytes := float64(f.format.Bytes(each)) / each
-	n := int(float64(max(160<<20, 3*o.Cache))/bytes/each) + 1
+	n := int(float64(o.beyondCache())/bytes/each) + 1
 	if o.Quick {
 		n = 2
 	}

@@ -55,3 +55,12 @@ func TestKernelsFail(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestBeyondCache: weights take three times the caches, and no more than a quarter of the free memory.
+func TestBeyondCache(t *testing.T) {
+	for o, want := range map[[2]int64]int64{{0, 0}: 160 << 20, {384 << 20, 0}: 1152 << 20, {384 << 20, 2 << 30}: 512 << 20, {32 << 20, 64 << 30}: 160 << 20} {
+		if got := (Options{Cache: o[0], Facts: backend.Facts{FreeBytes: o[1]}}).beyondCache(); got != want {
+			t.Errorf("caches of %d, %d free: %d, want %d", o[0], o[1], got, want)
+		}
+	}
+}
