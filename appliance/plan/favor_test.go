@@ -3,10 +3,12 @@ package plan_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
 	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/backend/devices"
 	"vapp.dev/engine/speed"
@@ -111,5 +113,27 @@ func TestSpeedBand(t *testing.T) {
 		if basis := s.Kernels[0].Basis; (basis == "measured") != (want.band == 0.35) {
 			t.Errorf("%s: kernel %s is %s", fields, s.Kernels[0].Kernel, basis)
 		}
+	}
+}
+
+// TestSpeedOfFavored: a prediction has the estimates that the plan has of kernels that were not measured.
+func TestSpeedOfFavored(t *testing.T) {
+	p := made(t, onCPU(t, "", "cpu-16c-64g-amx"))
+	rate := func(prefill float64) float64 {
+		p.Favored[0].Kernels[0].Rate = backend.KernelRate{Decode: 0.5, Prefill: prefill, Basis: "estimated"}
+		with, err := p.WithSpeed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range with.Speed.Kernels {
+			if k.Kernel == p.Favored[0].Kernels[0].Kernel {
+				return k.Prefill
+			}
+		}
+		t.Fatalf("no rate of %s", p.Favored[0].Kernels[0].Kernel)
+		return 0
+	}
+	if a, b := rate(0.1), rate(0.05); math.Abs(a/b-2) > 1e-9 {
+		t.Errorf("0.10 of the rate is %g, 0.05 is %g", a, b)
 	}
 }

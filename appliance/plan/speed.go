@@ -147,6 +147,8 @@ func (p *Plan) predictor() (*engine.Predictor, rates, error) {
 	if err != nil {
 		return nil, r, &SpeedError{p.Profile, err}
 	}
+	with := *r.Rates
+	with.Estimates, r.Rates = p.estimates(), &with
 	pr, err := engine.NewPredictor(p.Options, p.Account, r.Rates)
 	if err != nil {
 		return nil, r, &SpeedError{p.Profile, err}
@@ -191,6 +193,19 @@ func (p *Plan) WithSpeed() (*Plan, error) {
 	out := *p
 	out.Speed = s
 	return &out, nil
+}
+
+// estimates returns the rates that the layout estimates of its kernels, by kernel: those that the plan prints.
+func (p *Plan) estimates() map[string]backend.KernelRate {
+	out := map[string]backend.KernelRate{}
+	for _, f := range p.Favored {
+		for _, k := range f.Kernels {
+			if k.Rate.Basis == "estimated" {
+				out[k.Kernel] = k.Rate
+			}
+		}
+	}
+	return out
 }
 
 // admitted returns how many sequences of that many tokens the KV cache holds at once.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
 )
 
@@ -32,6 +33,9 @@ type Rates struct {
 	Linear    []Linear         `json:"linear"`                // by kernel
 	Attention []Attention      `json:"attention"`             // by format, head size and group
 	Ops       map[string]Curve `json:"ops"`                   // of one op by its elements, by backend.OpName
+	// Estimates has what a layout estimates of its kernels (backend.Favored), by kernel: it counts where a
+	// kernel's variant was not measured.
+	Estimates map[string]backend.KernelRate `json:"-"`
 }
 
 // Linear is the rate of a kernel that multiplies with weights in memory: the seconds for one
@@ -217,7 +221,7 @@ func variantOf(kernel string) (variant, format string) {
 // many.
 type share struct{ read, rate float64 }
 
-// Shares of the limits where a kernel was not measured. docs/speed.md has their sources.
+// Shares of the limits where a kernel was not measured and Rates.Estimates has none. docs/speed.md has their sources.
 var shares = map[string]share{
 	"amx": {0.80, 0.20}, "amx+outside": {0.90, 0.12}, "amx+int8": {0.80, 0.60}, "amx+w8a8": {0.80, 0.40},
 	"avx512bf16": {0.80, 0.70}, "avx512": {0.80, 0.75}, "avx2": {0.70, 0.70}, "generic": {0.40, 0.40},
@@ -254,6 +258,9 @@ func (r *Rates) roof(name string, bytes float64) func(rows float64) float64 {
 	}
 	if f, ok := kernels.Parse(strings.SplitN(format, "+", 2)[0]); ok && f.Quantized() && bytes < 0.75 {
 		s.read *= narrow
+	}
+	if e, ok := r.Estimates[name]; ok {
+		s, flops = share{e.Decode, e.Prefill}, r.BF16
 	}
 	return func(rows float64) float64 {
 		if rows > 2 {

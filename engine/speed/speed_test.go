@@ -195,6 +195,19 @@ func TestKernel(t *testing.T) {
 	}
 }
 
+// TestEstimates: what a layout estimates of a kernel counts in place of the shares of all kernels.
+func TestEstimates(t *testing.T) {
+	r := flat()
+	r.BF16 = 1e12
+	r.Estimates = map[string]backend.KernelRate{"linear.amx.q4_0": {Decode: 0.70, Prefill: 0.40, Basis: "estimated"}}
+	if k := r.Kernel("linear.amx.q4_0", 0.5625); k.Basis != Estimated || !close2(k.Decode, 0.70*r.Read) || !close2(k.Prefill, 0.40*r.BF16) {
+		t.Errorf("%+v", k)
+	}
+	if k := r.Kernel("linear.amx.q4_k", 0.5625); close2(k.Decode, 0.70*r.Read) || close2(k.Prefill, 0.40*r.BF16) {
+		t.Errorf("another kernel: %+v", k)
+	}
+}
+
 // TestAttentionRates: the nearest format and head size, between two groups.
 func TestAttentionRates(t *testing.T) {
 	c := func(y float64) Curve { return Curve{X: []float64{1, 16}, Y: []float64{y, y}} }
