@@ -81,10 +81,10 @@ var integers = []stored{
 // parts lists the measurements; the small ops come first, because products need what one costs at least.
 func (o Options) parts() []part {
 	out := []part{{"small ops", smallOps}, {"recurrent layers", recurrent}}
-	products := func(list []stored, activations string) {
+	products := func(list []stored, activations, favor string) {
 		for _, f := range list {
 			name := f.format.String()
-			for _, s := range []string{f.scaling.String(), activations} {
+			for _, s := range []string{f.scaling.String(), activations, favor} {
 				if s != "" {
 					name += ", " + s
 				}
@@ -93,16 +93,17 @@ func (o Options) parts() []part {
 				name += ", rounded inputs"
 			}
 			out = append(out, part{"products with " + name, func(m machine, r *speed.Rates) error {
-				m.settings.Activations = activations
+				m.settings.Activations, m.settings.Favor = activations, favor
 				return o.product(m, r, f)
 			}})
 		}
 	}
 	if o.Quick {
-		products(plain[:1], "")
+		products(plain[:1], "", "")
 	} else {
-		products(plain, "")
-		products(integers, backend.Int8Activations)
+		products(plain, "", "")
+		products(integers, backend.Int8Activations, "")
+		products(plain, "", backend.FavorDecode) // auto takes those of prompts
 	}
 	out = append(out, part{"experts", o.experts})
 	heads := func(f kernels.Format, dim, group int) {

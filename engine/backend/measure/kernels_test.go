@@ -5,6 +5,7 @@ package measure
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -61,6 +62,19 @@ func TestBeyondCache(t *testing.T) {
 	for o, want := range map[[2]int64]int64{{0, 0}: 160 << 20, {384 << 20, 0}: 1152 << 20, {384 << 20, 2 << 30}: 512 << 20, {32 << 20, 64 << 30}: 160 << 20} {
 		if got := (Options{Cache: o[0], Facts: backend.Facts{FreeBytes: o[1]}}).beyondCache(); got != want {
 			t.Errorf("caches of %d, %d free: %d, want %d", o[0], o[1], got, want)
+		}
+	}
+}
+
+// TestParts: each format is measured with every kernel that settings select.
+func TestParts(t *testing.T) {
+	var names []string
+	for _, p := range (Options{}).parts() {
+		names = append(names, p.what)
+	}
+	for _, want := range []string{"products with q8_0", "products with q8_0, int8", "products with q8_0, decode", "products with mxfp4, decode"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no part %q in %q", want, names)
 		}
 	}
 }
