@@ -119,20 +119,17 @@ func TestStep(t *testing.T) {
 // TestMoreIsSlower: more sequences and more rows take longer, with the reference's rates.
 func TestMoreIsSlower(t *testing.T) {
 	p := &backend.Program{Name: "step", Bucket: backend.Bucket{Tokens: 4096, Seqs: 1024, Samples: 1024}, Vocab: 64}
-	for _, rows := range []int{2 * 256, 64} { // of an expert: gate and up, down
-		cols := 64
-		if rows == 64 {
-			cols = 256
-		}
+	const cols = 4096
+	for _, rows := range []int{2 * cols, cols} { // of an expert: gate and up, down
 		p.Weights = append(p.Weights, backend.WeightSpec{Name: "w", Rows: rows, Cols: cols, Source: kernels.BF16, Use: backend.Multiply, Experts: 32,
 			Parts: []backend.Part{{Tensor: "w", Format: kernels.BF16, Rows: rows, Stride: rows}}})
 	}
 	rec := backend.Record(p)
-	q, k := rec.New("q", kernels.F32, backend.PerToken, 8*128), rec.New("k", kernels.BF16, backend.PerToken, 128)
-	x, routed := rec.New("x", kernels.F32, backend.PerToken, 64), rec.New("routed", kernels.I32, backend.PerToken, 4)
+	q, k := rec.New("q", kernels.F32, backend.PerToken, 64*128), rec.New("k", kernels.BF16, backend.PerToken, 8*128)
+	x, routed := rec.New("x", kernels.F32, backend.PerToken, cols), rec.New("routed", kernels.I32, backend.PerToken, 4)
 	share := rec.New("share", kernels.F32, backend.PerToken, 4)
-	rec.Do(backend.Attention{Q: q, K: k, V: k, Y: q, Heads: 8, KVHeads: 1, HeadDim: 128})
-	rec.Do(backend.Experts{X: x, Ids: routed, Weights: share, Y: x, GateUp: 0, Down: 1, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: 4, Width: 256})
+	rec.Do(backend.Attention{Q: q, K: k, V: k, Y: q, Heads: 64, KVHeads: 8, HeadDim: 128})
+	rec.Do(backend.Experts{X: x, Ids: routed, Weights: share, Y: x, GateUp: 0, Down: 1, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: 4, Width: cols})
 	rec.Free(q, k, x, routed, share)
 	p, err := rec.Program()
 	if err != nil {
@@ -147,7 +144,7 @@ func TestMoreIsSlower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Ops["experts"] = Curve{X: []float64{1, 512}, Y: []float64{2, 1.5}}
+	r.Ops["experts"] = Curve{X: []float64{1, 256, 512}, Y: []float64{2, 2, 1.5}}
 	m, err := New(l, p, r)
 	if err != nil {
 		t.Fatal(err)
