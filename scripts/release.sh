@@ -45,7 +45,7 @@ cold="cuelang.org cuelabs.dev google.golang.org/protobuf github.com/swaggest go.
 	github.com/reeflective github.com/rivo github.com/cockroachdb github.com/vbauerster github.com/mattn github.com/labstack
 	github.com/fsnotify go.etcd.io
 	vapp.dev/tools vapp.dev/cmd vapp.dev/schema vapp.dev/foreign vapp.dev/appliance/starter vapp.dev/appliance/hub
-	vapp.dev/appliance/plan vapp.dev/engine/models vapp.dev/engine/backend/cuda vapp.dev/engine/backend/ref
+	vapp.dev/appliance/plan vapp.dev/appliance/ratefile vapp.dev/engine/speed vapp.dev/engine/backend/measure vapp.dev/engine/models vapp.dev/engine/backend/cuda vapp.dev/engine/backend/ref
 	vapp.dev/engine/backend/devices"
 slim=$(for p in $cold; do printf -- '-gcflags=%s/...=-l ' "$p"; done)
 flags="-trimpath -buildvcs=false"
