@@ -32,7 +32,7 @@ targets() {
 	shared/vec.h | shared/act.h) echo generic neon avx2 avx512 avx512bf16 amx ;;
 	shared/experts.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
 	shared/tiles.h | linear/amx_bf16.h | linear/amx_quant_tiles.h | linear/w8a8/amx_body.h) echo x86 soft ;;
-	shared/vec_neon.h | shared/target_neon.h) echo neon ;;
+	shared/vec_neon.h | shared/target_neon.h | linear/some_neon.h) echo neon ;;
 	linear/target_neon.h | linear/vec128.h) echo linear_neon ;;
 	linear/int8/dots.h | linear/w8a8/neon.h) echo dots0 dots1 dots2 ;;
 	linear/int8/neon.h) echo dots0 dots1 dots2 dots1_planes2 dots2_planes2 ;;

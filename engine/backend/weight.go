@@ -59,6 +59,28 @@ func (w WeightSpec) Stored() kernels.Format {
 	return w.Source
 }
 
+// Segments splits a matrix whose parts have several formats, as Q, K and V in GGUF files may
+// have, into runs of parts of one format. Each segment is packed and multiplied separately,
+// into its own outputs. It returns nil if all parts have one format, or if the matrix has
+// other uses than Multiply.
+func (w WeightSpec) Segments() []WeightSpec {
+	if w.Stored() != kernels.Invalid || w.Use != Multiply || w.Experts > 0 {
+		return nil
+	}
+	var out []WeightSpec
+	for _, p := range w.Parts {
+		if n := len(out); n == 0 || out[n-1].Source != p.Format {
+			s := w
+			s.Source, s.Rows, s.Parts = p.Format, 0, nil
+			out = append(out, s)
+		}
+		s := &out[len(out)-1]
+		s.Rows += p.Rows
+		s.Parts = append(s.Parts, p)
+	}
+	return out
+}
+
 // Formats returns the checkpoint formats of the parts: "q4_k", "q4_k+q6_k".
 func (w WeightSpec) Formats() string {
 	var names []string

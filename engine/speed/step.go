@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/kernels"
 )
 
 // Row is one sequence's part of a step: positions From to From+Count−1. Draw means that its last
@@ -122,7 +121,11 @@ type matrix struct {
 // parts in the same format.
 func (c *counter) matrices(id backend.WeightID) ([]matrix, error) {
 	var out []matrix
-	for _, w := range runs(c.p.Weights[id]) {
+	list := c.p.Weights[id].Segments()
+	if list == nil {
+		list = []backend.WeightSpec{c.p.Weights[id]}
+	}
+	for _, w := range list {
 		p, err := c.layout.Weight(w)
 		if err != nil {
 			return nil, err
@@ -133,26 +136,6 @@ func (c *counter) matrices(id backend.WeightID) ([]matrix, error) {
 		out = append(out, matrix{n, at})
 	}
 	return out, nil
-}
-
-// runs splits a matrix whose parts have several formats into runs of parts of one format, as
-// backends do.
-func runs(w backend.WeightSpec) []backend.WeightSpec {
-	if w.Stored() != kernels.Invalid || w.Use != backend.Multiply || w.Experts > 0 {
-		return []backend.WeightSpec{w}
-	}
-	var out []backend.WeightSpec
-	for _, p := range w.Parts {
-		if n := len(out); n == 0 || out[n-1].Source != p.Format {
-			s := w
-			s.Source, s.Rows, s.Parts = p.Format, 0, nil
-			out = append(out, s)
-		}
-		s := &out[len(out)-1]
-		s.Rows += p.Rows
-		s.Parts = append(s.Parts, p)
-	}
-	return out
 }
 
 func (c *counter) linear(o backend.Linear) (term, error) {

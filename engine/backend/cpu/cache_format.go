@@ -116,7 +116,7 @@ func (l layout) cacheKey(c backend.Cache, r backend.Reservation) [32]byte {
 	}
 	for i, p := range r.Packed {
 		version(p.Format)
-		for _, s := range segments(r.Weights[i]) {
+		for _, s := range r.Weights[i].Segments() {
 			version(s.Source)
 		}
 	}

@@ -145,7 +145,7 @@ func (c *compiler) linear(o backend.Linear) error {
 		W: c.weight(o.W), Bias: c.weight(o.Bias), X: c.value(o.X), LdX: int64(x.Cols), Y: c.value(o.Y), LdY: int64(y.Cols),
 		In: int32(x.Cols), Symbol: int32(y.Rows),
 	}
-	list := segments(c.p.Weights[o.W])
+	list := c.p.Weights[o.W].Segments()
 	if list == nil {
 		return c.multiply(a, c.p.Weights[o.W], c.d.weights[o.W].Format)
 	}

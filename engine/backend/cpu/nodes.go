@@ -155,7 +155,7 @@ type packedMatrix struct{ bytes, panels int64 }
 // those of its experts.
 func (l layout) matrices(spec backend.WeightSpec, p backend.Packed) []packedMatrix {
 	var out []packedMatrix
-	list := segments(spec)
+	list := spec.Segments()
 	if list == nil {
 		list = []backend.WeightSpec{spec}
 	}

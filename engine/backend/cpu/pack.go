@@ -32,7 +32,7 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 	}
 	spec, w := d.r.Weights[i], d.weights[i]
 	out := d.arenas[backend.Weights].slice(w.off, w.Bytes)
-	for _, s := range segments(spec) {
+	for _, s := range spec.Segments() {
 		p, err := d.layout.Weight(s)
 		if err == nil {
 			err = d.pack(s, p.Format, out[:p.Bytes], src)

@@ -26,7 +26,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if w.Use&backend.Vector != 0 {
 		return backend.Packed{Format: kernels.F32, Bytes: align(4 * w.Elems()), Kernel: "vector"}, nil
 	}
-	if list := segments(w); list != nil {
+	if list := w.Segments(); list != nil {
 		return l.segmented(list)
 	}
 	p := backend.Packed{Format: w.Stored()}

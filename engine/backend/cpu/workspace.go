@@ -114,7 +114,7 @@ func (l layout) linearWorkspace(p *backend.Program, o backend.Linear) (workspace
 // weightWorkspace returns the workspace for rows times a weight. Segments run one after the
 // other.
 func (l layout) weightWorkspace(w backend.WeightSpec, rows int) (most workspaceSize, err error) {
-	if list := segments(w); list != nil {
+	if list := w.Segments(); list != nil {
 		for _, s := range list {
 			r, err := l.weightWorkspace(s, rows)
 			if err != nil {

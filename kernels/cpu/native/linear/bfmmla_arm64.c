@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "panel.h"
+#include "some_neon.h"
 
 #define FN __attribute__((target("arch=armv8.2-a+bf16")))
 #define V static inline __attribute__((always_inline)) FN
@@ -43,23 +44,6 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 	int64_t pairs = ((int64_t)a->rows + 1) / 2;
 	for (int64_t p = pairs * part / parts; p < pairs * (part + 1) / parts; p++)
 		pair_x(a, 2 * p, (uint16_t *)((uint8_t *)a->shared + p * bfmmla_pair_bytes(a->in)));
-}
-
-V float32x4_t load_some(const float *p, int64_t n) {
-	if (n >= LANES) return vld1q_f32(p);
-	float f[LANES] = {0};
-	for (int64_t i = 0; i < n; i++) f[i] = p[i];
-	return vld1q_f32(f);
-}
-
-V void store_some(float *p, int64_t n, float32x4_t v) {
-	if (n >= LANES) {
-		vst1q_f32(p, v);
-		return;
-	}
-	float f[LANES];
-	vst1q_f32(f, v);
-	for (int64_t i = 0; i < n; i++) p[i] = f[i];
 }
 
 V float32x4_t first_of(float32x4_t a, float32x4_t b) {

@@ -11,6 +11,7 @@
 
 #include "../blocks.h"
 #include "../panel.h"
+#include "../some_neon.h"
 #include "dots.h"
 #include "int8.h"
 
@@ -243,23 +244,6 @@ V void group(const int format, const int8_codes c, int8_place at, const int lane
 #pragma GCC unroll 6
 		for (int r = 0; r < rows; r++) y[r][v] = vfmaq_f32(y[r][v], m, dword_floats(x + X_SUM * tile + r));
 	}
-}
-
-V float32x4_t load_some(const float *p, int64_t n) {
-	if (n >= LANES) return vld1q_f32(p);
-	float f[LANES] = {0};
-	for (int64_t i = 0; i < n; i++) f[i] = p[i];
-	return vld1q_f32(f);
-}
-
-V void store_some(float *p, int64_t n, float32x4_t v) {
-	if (n >= LANES) {
-		vst1q_f32(p, v);
-		return;
-	}
-	float f[LANES];
-	vst1q_f32(f, v);
-	for (int64_t i = 0; i < n; i++) p[i] = f[i];
 }
 
 V void steps_of(const int format, const int8_step *s, const int lane, const int rows, const int nv, const int tile) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../int8/dots.h"
+#include "../some_neon.h"
 #include "w8a8.h"
 
 enum { LANES = 4, HALF_V = 4 /* vectors of half a panel */ };
@@ -41,23 +42,6 @@ FN static void w8_quantize(const float *x, int64_t in, int8_t *to) {
 }
 
 V int8x16_t codes(const uint8_t *p) { return vreinterpretq_s8_u8(vld1q_u8(p) ^ vdupq_n_u8(128)); }
-
-V float32x4_t load_some(const float *p, int64_t n) {
-	if (n >= LANES) return vld1q_f32(p);
-	float f[LANES] = {0};
-	for (int64_t i = 0; i < n; i++) f[i] = p[i];
-	return vld1q_f32(f);
-}
-
-V void store_some(float *p, int64_t n, float32x4_t v) {
-	if (n >= LANES) {
-		vst1q_f32(p, v);
-		return;
-	}
-	float f[LANES];
-	vst1q_f32(f, v);
-	for (int64_t i = 0; i < n; i++) p[i] = f[i];
-}
 
 #if MATRICES
 /* sums_of sums the products of 16 outputs from `lane` on. */
