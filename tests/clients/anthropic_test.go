@@ -242,11 +242,7 @@ func messageCancel(t *testing.T) {
 	before := aborts(t)
 	p := question(endless)
 	p.MaxTokens = 3000
-	// The protocol has no ignore_eos; a long list of numbers gives a long reply.
-	numbers := map[string]any{"type": "array", "items": map[string]any{"type": "integer"}, "minItems": 900}
-	p.OutputConfig.Format = anthropic.JSONOutputFormatParam{Schema: map[string]any{
-		"type": "object", "properties": map[string]any{"numbers": numbers}, "required": []string{"numbers"}, "additionalProperties": false,
-	}}
+	p.OutputConfig.Format = anthropic.JSONOutputFormatParam{Schema: longList}
 	c := anthropicClient(base, "none", 0)
 	s := c.Messages.NewStreaming(context.Background(), p)
 	for range 4 {

@@ -98,6 +98,19 @@ func set(id, value string) chromedp.Action {
 	return chromedp.Evaluate(fmt.Sprintf(`{ const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event('change')); }`, id, value), nil)
 }
 
+// withoutEnd makes the page's next requests ignore the end-of-sequence token, so that a reply
+// goes on until it is stopped.
+func withoutEnd() chromedp.Action {
+	return chromedp.Evaluate(`{
+		const plain = window.fetch;
+		window.fetch = (path, options) => plain(path, options?.body ? {...options, body: JSON.stringify({...JSON.parse(options.body), ignore_eos: true})} : options);
+		window.fetchPlain = () => { window.fetch = plain; };
+	}`, nil)
+}
+
+// withEnd undoes withoutEnd.
+func withEnd() chromedp.Action { return chromedp.Evaluate(`window.fetchPlain()`, nil) }
+
 func look(dark bool) chromedp.Action {
 	value := map[bool]string{true: "dark", false: "light"}[dark]
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}})
@@ -147,9 +160,9 @@ func TestPage(t *testing.T) {
 	do(t, ctx, "the key /", chromedp.Evaluate(`document.activeElement.blur()`, nil), press("/", "Slash"), until(`document.activeElement.id === 'text' && document.activeElement.value === ''`))
 
 	do(t, ctx, "an endless one", set("max_tokens", "3000"), press("n", "KeyN", input.ModifierAlt), until(`!document.querySelector('.message')`),
-		send(endless), says("#running", "1"), until(`parseFloat(document.querySelector('#kv-text').textContent) > 0 && parseFloat(document.querySelector('#rate').textContent) > 0`))
+		withoutEnd(), send(endless), says("#running", "1"), until(`parseFloat(document.querySelector('#kv-text').textContent) > 0 && parseFloat(document.querySelector('#rate').textContent) > 0`))
 	shoot(t, ctx, "3-running")
-	do(t, ctx, "Esc", press("Escape", "Escape"), says(".facts", "stopped"), says("#running", "0"), says("#kv-text", "0 %"))
+	do(t, ctx, "Esc", press("Escape", "Escape"), says(".facts", "stopped"), says("#running", "0"), says("#kv-text", "0 %"), withEnd())
 	for at := time.Now(); metric(t, s.url, "vllm:num_requests_running") != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Since(at) > pagePatience {
 			t.Fatal("the engine goes on")

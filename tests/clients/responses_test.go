@@ -186,7 +186,10 @@ func responsesSchema(t *testing.T, c openai.Client) {
 
 func responsesBackground(t *testing.T, c openai.Client) {
 	ctx := context.Background()
-	r := respond(t, c, responses.ResponseNewParams{Input: say(endless), Background: openai.Bool(true)})
+	r := respond(t, c, responses.ResponseNewParams{
+		Input: say(endless), Background: openai.Bool(true),
+		Text: responses.ResponseTextConfigParam{Format: responses.ResponseFormatTextConfigParamOfJSONSchema("long", longList)},
+	})
 	if r.Status != responses.ResponseStatusQueued {
 		t.Errorf("%s", r.RawJSON())
 	}
