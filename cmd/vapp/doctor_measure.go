@@ -77,20 +77,20 @@ func measureRates(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	reads, done, err := readMeter()
+	if err != nil {
+		return err
+	}
+	defer done()
 	start := time.Now()
 	show, end := partProgress(log)
-	r, err := measure.Kernels(ctx, measure.Options{Opener: o, Facts: f, Base: base, Cache: lastCache(os.DirFS("/")), Progress: show})
+	r, err := measure.Kernels(ctx, measure.Options{Opener: o, Facts: f, Base: base, Cache: lastCache(os.DirFS("/")), Reads: reads, Progress: show})
 	end()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: nothing was kept")
 	} else if err != nil {
 		return err
 	}
-	again, err := measureBase(f)
-	if err != nil {
-		return err
-	}
-	r.Read = max(r.Read, again.Read)
 	if err := ratefile.Write(path, k, r, time.Now()); err != nil {
 		return err
 	}

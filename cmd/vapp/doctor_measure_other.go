@@ -11,3 +11,8 @@ import (
 func measureBase(backend.Facts) (speed.Rates, error) {
 	return speed.Rates{}, backend.Unsupported("cpu", "measured rates", "this binary has no CPU kernels: they need Linux and cgo")
 }
+
+// readMeter returns the same error.
+func readMeter() (read func() float64, done func(), err error) {
+	return nil, nil, backend.Unsupported("cpu", "measured rates", "this binary has no CPU kernels: they need Linux and cgo")
+}

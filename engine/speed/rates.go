@@ -19,7 +19,7 @@ import (
 
 // Version is the version of what is measured. Rates of another version are stale: raise it when a
 // kernel becomes faster or slower, or when a field of Rates changes its meaning.
-const Version = 2
+const Version = 3
 
 // Rates are the rates of a machine's kernels with a number of threads. Times are seconds.
 type Rates struct {
@@ -91,6 +91,29 @@ func (c Curve) Held(x float64) float64 {
 		x = min(x, c.X[n-1])
 	}
 	return c.At(x)
+}
+
+// AtRead returns the seconds of work that reads bytes from memory, measured as t seconds where memory read
+// at from bytes per second, where it reads at to. The part of t in which the bytes are read changes with
+// the rate, the rest does not.
+func AtRead(t, bytes, from, to float64) float64 {
+	reading := min(t, bytes/from)
+	return t - reading + reading*from/to
+}
+
+// AtRead returns the rates of the machine where memory reads at read bytes per second.
+func (r Rates) AtRead(read float64) Rates {
+	linear := make([]Linear, len(r.Linear))
+	for i, l := range r.Linear {
+		curve := Curve{X: l.Rows.X, Y: make([]float64, len(l.Rows.Y))}
+		for j, t := range l.Rows.Y {
+			curve.Y[j] = AtRead(t, l.Bytes, r.Read, read)
+		}
+		l.Rows = curve.Rising()
+		linear[i] = l
+	}
+	r.Read, r.Linear = read, linear
+	return r
 }
 
 // Rising returns the curve without values above those of later points: more rows take no less time

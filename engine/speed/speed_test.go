@@ -309,3 +309,23 @@ func TestWith(t *testing.T) {
 		t.Error("the rates of the same threads are others")
 	}
 }
+
+// TestAtRead: where memory reads at half the rate, the seconds of reading double and the rest stays.
+func TestAtRead(t *testing.T) {
+	for _, c := range []struct{ t, bytes, from, to, want float64 }{
+		{10, 10, 1, 0.5, 20}, // reads only
+		{10, 4, 1, 0.5, 14},
+		{10, 4, 1, 2, 8},
+		{10, 40, 1, 0.5, 20}, // faster than memory: from a cache, or the rate rose meanwhile
+		{10, 0, 1, 0.5, 10},
+	} {
+		if got := AtRead(c.t, c.bytes, c.from, c.to); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v seconds, %v bytes, from %v to %v: %v, want %v", c.t, c.bytes, c.from, c.to, got, c.want)
+		}
+	}
+	r := Rates{Read: 1, Linear: []Linear{{Bytes: 1, Rows: Curve{X: []float64{1, 8}, Y: []float64{1, 4}}}}}
+	half := r.AtRead(0.5)
+	if y := half.Linear[0].Rows.Y; half.Read != 0.5 || y[0] != 2 || y[1] != 5 || r.Linear[0].Rows.Y[0] != 1 {
+		t.Errorf("at half the rate %v", half)
+	}
+}

@@ -67,10 +67,11 @@ func (m *Model) Step(rows []Row) float64 {
 }
 
 // What a step takes beyond its ops, in seconds: the scheduler, the step buffers and the hand-over
-// of tokens, for a step and for each of its sequences. They were fitted (docs/speed.md).
+// of tokens, for a step and for each of its sequences. StepFixed is assumed, StepSequence was fitted
+// (docs/speed.md).
 const (
 	StepFixed    = 60e-6
-	StepSequence = 90e-6
+	StepSequence = 20e-6
 )
 
 // counter counts the work of a program's ops.
@@ -209,6 +210,19 @@ func ExpertsTime(l backend.Layout, p *backend.Program, o backend.Experts, r *Rat
 		return 0, err
 	}
 	return t(float64(n)), nil
+}
+
+// ExpertsBytes returns the bytes of weights that a mixture of experts reads for n rows, stored as their
+// source is.
+func ExpertsBytes(p *backend.Program, o backend.Experts, n int) float64 {
+	experts := float64(p.Weights[o.GateUp].Experts)
+	reached := 1 - math.Pow(1-float64(o.Top)/experts, float64(n))
+	bytes := 0.0
+	for _, id := range []backend.WeightID{o.GateUp, o.Down} {
+		w := p.Weights[id]
+		bytes += float64(w.Source.Bytes(w.Elems()))
+	}
+	return reached * bytes
 }
 
 // few is the most tokens of a sequence that attention computes as decoding ones.

@@ -19,6 +19,10 @@ type Options struct {
 	Base speed.Rates
 	// Cache is the size of all last-level caches in bytes; 0: unknown. Weights are read from beyond them.
 	Cache int64
+	// Reads measures the present rate of reading memory, in bytes per second; nil: it is Base.Read all the time.
+	// Shared memory changes its rate within seconds: times of reading weights are stated at the median of what
+	// Reads returns.
+	Reads func() float64
 	// Progress is called before each part; it may be nil.
 	Progress func(done, of int, what string)
 	// Quick measures few kernels with small weights, for tests.
@@ -37,11 +41,12 @@ func Kernels(ctx context.Context, o Options) (*speed.Rates, error) {
 	r := o.Base
 	r.Ops, r.Linear, r.Attention = map[string]speed.Curve{}, nil, nil
 	list := o.parts()
+	present := reading{probe: o.Reads, base: o.Base.Read}
 	for i, p := range list {
 		if o.Progress != nil {
 			o.Progress(i, len(list), p.what)
 		}
-		m := machine{ctx, o.Opener, o.Facts, backend.Settings{Threads: o.Base.Threads}, rounds}
+		m := machine{ctx, o.Opener, o.Facts, backend.Settings{Threads: o.Base.Threads}, rounds, &present}
 		if o.Quick {
 			m.rounds = 1
 		}
@@ -55,6 +60,7 @@ func Kernels(ctx context.Context, o Options) (*speed.Rates, error) {
 	if o.Progress != nil {
 		o.Progress(len(list), len(list), "")
 	}
+	r = r.AtRead(present.median())
 	return &r, r.Check()
 }
 
@@ -235,7 +241,7 @@ func (o Options) product(m machine, r *speed.Rates, f stored) error {
 		if n >= manyRows[0] {
 			e = g.exes[1]
 		}
-		shapes = append(shapes, shape{e, []speed.Row{{Count: n}}})
+		shapes = append(shapes, shape{e, []speed.Row{{Count: n}}, out.Bytes * each * matrices(n)})
 	}
 	times, err := g.time(m.ctx, shapes)
 	if err = errors.Join(err, g.close()); err != nil {
@@ -280,7 +286,7 @@ func attention(m machine, r *speed.Rates, f kernels.Format, dim, group int) erro
 		for i := range rows {
 			rows[i] = speed.Row{From: from, Count: count}
 		}
-		return shape{g.exes[0], rows}
+		return shape{exe: g.exes[0], rows: rows}
 	}
 	times, err := g.time(m.ctx, []shape{
 		step(1, short-1, 1), step(batch, short-1, 1), step(1, long-1, 1), step(batch, middle-1, 1),
@@ -385,7 +391,7 @@ func (g *rig) ops(ctx context.Context, p *backend.Program, steps [][]speed.Row, 
 	}
 	var shapes []shape
 	for _, rows := range steps {
-		shapes = append(shapes, shape{g.exes[0], rows})
+		shapes = append(shapes, shape{exe: g.exes[0], rows: rows})
 	}
 	times, err := g.time(ctx, shapes)
 	if err != nil {
@@ -491,7 +497,7 @@ func (o Options) experts(m machine, r *speed.Rates) error {
 		for i := range rows {
 			rows[i].Draw = false
 		}
-		shapes = append(shapes, shape{g.exes[0], rows})
+		shapes = append(shapes, shape{g.exes[0], rows, speed.ExpertsBytes(p, op, n)})
 	}
 	times, err := g.time(m.ctx, shapes)
 	if err = errors.Join(err, g.close()); err != nil {

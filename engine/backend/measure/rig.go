@@ -22,7 +22,34 @@ type rig struct {
 	exes  []backend.Executable
 	set   int
 	// rounds of a measurement beside the warm-up
-	rounds int
+	rounds  int
+	present *reading
+}
+
+// reading is what memory reads during a measurement.
+type reading struct {
+	probe func() float64
+	base  float64 // the rate at which times are stated meanwhile
+	seen  []float64
+}
+
+// now returns the present rate in bytes per second.
+func (r *reading) now() float64 {
+	if r.probe == nil {
+		return r.base
+	}
+	rate := r.probe()
+	r.seen = append(r.seen, rate)
+	return rate
+}
+
+// median returns the median of the rates that now returned.
+func (r *reading) median() float64 {
+	if len(r.seen) == 0 {
+		return r.base
+	}
+	s := slices.Sorted(slices.Values(r.seen))
+	return s[len(s)/2]
 }
 
 // machine is where rigs are opened.
@@ -32,6 +59,7 @@ type machine struct {
 	facts    backend.Facts
 	settings backend.Settings
 	rounds   int
+	present  *reading
 }
 
 // open opens a device for programs that share weights and classes, with as many pages as pages, and packs
@@ -70,7 +98,7 @@ func (m machine) open(programs []*backend.Program, pages int) (_ *rig, err error
 	if !ok {
 		return nil, backend.Unsupported(m.opener.Name(), "measured rates", "its device does not time ops")
 	}
-	r := &rig{dev: dev, timer: timer, rounds: m.rounds}
+	r := &rig{dev: dev, timer: timer, rounds: m.rounds, present: m.present}
 	for i := range p.Weights {
 		if err := m.ctx.Err(); err != nil {
 			return nil, err
@@ -91,17 +119,24 @@ func (m machine) open(programs []*backend.Program, pages int) (_ *rig, err error
 
 // shape is a step to measure: a program and its rows.
 type shape struct {
-	exe  backend.Executable
-	rows []speed.Row
+	exe   backend.Executable
+	rows  []speed.Row
+	bytes float64 // of weights, which the step reads from memory; 0: none
 }
 
 // time returns for each shape the seconds of each op, summed by name: the lower quartile of the
-// rounds, because what disturbs a measurement makes it longer only.
+// rounds, because what disturbs a measurement makes it longer only. Ops of a shape with bytes are
+// stated at the base rate of reading.
 func (r *rig) time(ctx context.Context, shapes []shape) ([]map[string]float64, error) {
 	all := make([]map[string][]float64, len(shapes))
+	reads := slices.ContainsFunc(shapes, func(s shape) bool { return s.bytes > 0 })
+	rate := r.present.base
 	for round := -1; round < r.rounds; round++ { // the first round is a warm-up
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if reads {
+			rate = r.present.now()
 		}
 		for i, s := range shapes {
 			if round < 0 {
@@ -112,9 +147,14 @@ func (r *rig) time(ctx context.Context, shapes []shape) ([]map[string]float64, e
 				return nil, err
 			}
 			for op, t := range r.total() {
-				if round >= 0 {
-					all[i][op] = append(all[i][op], t-before[op])
+				if round < 0 {
+					continue
 				}
+				t -= before[op]
+				if s.bytes > 0 && (op == "linear" || op == "experts") {
+					t = speed.AtRead(t, s.bytes, rate, r.present.base)
+				}
+				all[i][op] = append(all[i][op], t)
 			}
 		}
 	}
