@@ -91,10 +91,10 @@ func TestSpeedBand(t *testing.T) {
 		band float64
 		why  string
 	}{
-		`cpu: threads: 4`:                    {0.35, ""},
+		`cpu: threads: 4`:                    {0.25, ""},
 		`cpu: {threads: 4, variant: "avx2"}`: {0.50, "was not measured, its rate is estimated"},
 		`cpu: threads: 2`:                    {0.50, "measured with 4 threads, predicted with 2: scaled"},
-		`cpu: threads: 9`:                    {0.35, "9 threads share 4 cores: predicted with 4"},
+		`cpu: threads: 9`:                    {0.25, "9 threads share 4 cores: predicted with 4"},
 	} {
 		i := onCPU(t, fields, "cpu-16c-64g")
 		i.Facts.Measured, i.Facts.Cores, i.Facts.Variants = true, 4, []string{"avx512bf16", "avx512", "avx2", "generic"}
@@ -110,7 +110,7 @@ func TestSpeedBand(t *testing.T) {
 		if s.Band != want.band || !strings.Contains(s.Why, want.why) || want.why == "" && s.Why != "" || s.Threads > 4 {
 			t.Errorf("%s: band %g, %q, %d threads", fields, s.Band, s.Why, s.Threads)
 		}
-		if basis := s.Kernels[0].Basis; (basis == "measured") != (want.band == 0.35) {
+		if basis := s.Kernels[0].Basis; (basis == "measured") != (want.band == 0.25) {
 			t.Errorf("%s: kernel %s is %s", fields, s.Kernels[0].Kernel, basis)
 		}
 	}
