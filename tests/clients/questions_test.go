@@ -30,6 +30,12 @@ var (
 	}
 )
 
+// longList is the schema of a reply with at least 900 numbers, for protocols without ignore_eos.
+var longList = map[string]any{
+	"type": "object", "required": []string{"numbers"}, "additionalProperties": false,
+	"properties": map[string]any{"numbers": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}, "minItems": 900}},
+}
+
 // isCall returns an error if arguments are not those that call requests.
 func isCall(t *testing.T, arguments string) {
 	t.Helper()
