@@ -67,6 +67,10 @@ type Config struct {
 	QuantizationConfig json.RawMessage
 	// Raw is the whole config.json, or GGUF's scalar metadata as a JSON object.
 	Raw json.RawMessage
+	// Edited lists the fields that Edits replaced.
+	Edited []Edit
+	// trained is max_position_embeddings before a rope extends it.
+	trained int
 	// Dialect is the source of Raw: "huggingface" or "gguf".
 	Dialect string
 }

@@ -176,6 +176,7 @@ func (p *part) factors(key string) []float32 {
 // max_position_embeddings by its factor. The other types extend nothing: the configs of Gemma 3,
 // Llama 3 and Phi contain the extended length.
 func (c *Config) extendLength() {
+	c.trained = c.MaxPositionEmbeddings
 	list := []RopeScaling{c.RopeScaling}
 	for _, r := range c.RopeByLayerType {
 		list = append(list, r.Scaling)
