@@ -116,8 +116,9 @@ func oneLine(s string) string {
 	return s
 }
 
-// findFamily returns the family of a config, whose architecture must be the generative one.
-func findFamily(cfg checkpoint.Config) (family, error) {
+// findFamily returns the family of a config, whose architecture must be the generative one. tensors are
+// those of the checkpoint, nil if there is only the config.
+func findFamily(cfg checkpoint.Config, tensors []checkpoint.TensorInfo) (family, error) {
 	var known []string
 	for _, f := range families {
 		if f.architecture == cfg.Architecture {
@@ -128,14 +129,14 @@ func findFamily(cfg checkpoint.Config) (family, error) {
 		}
 		known = append(known, f.architecture)
 	}
-	return family{}, &UnsupportedError{"architecture " + cfg.Architecture, "vapp runs " + strings.Join(known, ", ")}
+	return family{}, &UnsupportedError{"architecture " + cfg.Architecture, "vapp runs " + strings.Join(known, ", ") + resemblance(cfg, tensors)}
 }
 
 // Tensors lists the tensors of a checkpoint with this config, in the formats that its torch_dtype
 // and quantization_config name. Dummy checkpoints are made from this list.
 func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
 	cfg, head := generativeConfig(cfg)
-	f, err := findFamily(cfg)
+	f, err := findFamily(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +191,7 @@ func (b Build) config(c *checkpoint.Checkpoint) checkpoint.Config {
 // prepare returns the family of c and a loader for its weights under b.
 func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	cfg, stored := generativeConfig(c.Config())
-	f, err := findFamily(cfg)
+	f, err := findFamily(cfg, c.Tensors())
 	if err != nil {
 		return f, nil, err
 	}
