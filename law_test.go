@@ -123,7 +123,7 @@ var rules = map[string]rule{
 	"engine/backend/backendtest": {parts: []string{"engine/backend", "kernels", "kernels/ref"}, not: noHTTP},
 
 	// kernels/ref is the only Go decoder of the block formats.
-	"engine/checkpoint": {parts: []string{"filekind", "kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
+	"engine/checkpoint": {parts: []string{"filekind", "nearest", "kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	// Fair queues of clients: the queue is pure, the gate has the lock.
 	"engine/fairqueue": {not: noHTTP},
 	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
@@ -150,7 +150,7 @@ var rules = map[string]rule{
 	// appliance
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/checkpoint", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels"}, not: value,
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/chat/dialect": {not: functions},

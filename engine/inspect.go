@@ -36,6 +36,8 @@ type Source struct {
 	// ("at …" or "in …") and how to get them. "": at Path, and the user puts them there.
 	Absent, Remedy string
 	Build          models.Build
+	// Edits change the config before anything is derived from it.
+	Edits checkpoint.Edits
 	// Pooling is the profile's part for pooling models; Inspect derives Build.Pooling from it.
 	Pooling PoolingOptions
 	// Draft is a draft model that proposes Build.Draft tokens a step; nil: none. Its Build is
@@ -200,7 +202,7 @@ func (m *Model) open() error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	cfg, known, err := models.CatalogueConfig(s.Name)
+	cfg, known, err := models.EditedConfig(s.Name, s.Edits)
 	if err != nil {
 		return err
 	}
@@ -216,7 +218,7 @@ func (m *Model) openConfig() error {
 	if m.Source.Format == "gguf" {
 		return fmt.Errorf("model %s: loadFormat is gguf, and a config.json does not say how a GGUF file stores its weights; name the .gguf file as model.source", m.Source.Name)
 	}
-	cfg, err := checkpoint.ReadConfig(m.Source.Config)
+	cfg, err := m.Source.Edits.ReadConfig(m.Source.Config)
 	if err != nil {
 		return err
 	}
@@ -250,10 +252,10 @@ func (m *Model) openPath(dir bool) (err error) {
 		}
 	}
 	if hasWeights && s.Format != "dummy" {
-		m.Checkpoint, err = checkpoint.Open(s.Path)
+		m.Checkpoint, err = s.Edits.Open(s.Path)
 		return err
 	}
-	meta, err := checkpoint.OpenMetadata(s.Path)
+	meta, err := s.Edits.OpenMetadata(s.Path)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ var sglangFlags = []Flag{
 	{"--tokenizer-mode", One, "", ownTokenizer},
 	{"--skip-tokenizer-init", Boolean, "", ownTokenizer},
 	{"--trust-remote-code", Boolean, "", noCode},
-	{"--json-model-override-args", One, "", no + "vapp does not override the checkpoint's config; change config.json itself"},
+	{"--json-model-override-args", Object, "model.overrides", ""},
 	{"--max-total-tokens", One, "", no + "memory.kvCache fixes the KV arena, in bytes"},
 	{"--max-prefill-tokens", One, "", no + "scheduler.maxNumBatchedTokens bounds a step"},
 	{"--schedule-policy", One, "", no + "scheduler.policy is fcfs or priority"},

@@ -41,8 +41,27 @@ type Model struct {
 	Revision   string `json:"revision,omitempty"`
 	Dtype      string `json:"dtype"`      // auto, bfloat16, float16, float32
 	LoadFormat string `json:"loadFormat"` // auto, safetensors, gguf, dummy
-	Runner     string `json:"runner"`     // auto, generate, pooling
-	Convert    string `json:"convert"`    // auto, none, embed, classify
+	// Overrides is nil if no field of config.json is replaced, Rope if the checkpoint's is used.
+	Overrides map[string]any `json:"overrides,omitempty"`
+	Rope      *Rope          `json:"rope,omitempty"`
+	Runner    string         `json:"runner"`  // auto, generate, pooling
+	Convert   string         `json:"convert"` // auto, none, embed, classify
+}
+
+// Rope mirrors #Rope; 0, "" and nil: absent.
+type Rope struct {
+	Type            string    `json:"type,omitempty"` // default, linear, dynamic, yarn, longrope, llama3
+	Theta           float64   `json:"theta,omitempty"`
+	Factor          float64   `json:"factor,omitempty"`
+	Original        Count     `json:"original,omitempty"` // tokens
+	AttentionFactor float64   `json:"attentionFactor,omitempty"`
+	BetaFast        float64   `json:"betaFast,omitempty"`
+	BetaSlow        float64   `json:"betaSlow,omitempty"`
+	LowFreqFactor   float64   `json:"lowFreqFactor,omitempty"`
+	HighFreqFactor  float64   `json:"highFreqFactor,omitempty"`
+	Alpha           float64   `json:"alpha,omitempty"`
+	ShortFactors    []float64 `json:"shortFactors,omitempty"`
+	LongFactors     []float64 `json:"longFactors,omitempty"`
 }
 
 // Target mirrors #Target: a GPU by name, or Memory and Cores of a CPU machine. Variant "":

@@ -16,7 +16,7 @@ import (
 // from values. A config other than "" replaces the model that the profile names.
 func Source(p *schema.Profile, config string) engine.Source {
 	return engine.Source{
-		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pooling: poolingOptions(p),
+		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pooling: poolingOptions(p), Edits: edits(p),
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
 			Dtype:    dtypeFormat(p.Model.Dtype),

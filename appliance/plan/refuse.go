@@ -7,6 +7,7 @@ import (
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
 	"vapp.dev/schema"
 )
 
@@ -108,6 +109,22 @@ func LocateBuildError(p *schema.Profile, s engine.Source, err error, try func(en
 		if less.Build != s.Build && !errors.As(err, &placed) && try(less) == nil {
 			return p.Reject(c.path, "%v", err)
 		}
+	}
+	return locateEditError(p, s, err, try)
+}
+
+// locateEditError is LocateBuildError for the fields that edit the config.
+func locateEditError(p *schema.Profile, s engine.Source, err error, try func(engine.Source) error) error {
+	var file *checkpoint.Error
+	if errors.As(err, &file) && (file.File == ropeField || file.File == overridesField) {
+		return p.Reject(file.File, "%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), file.File), ": "))
+	}
+	less := s
+	if less.Edits.Rope = nil; s.Edits.Rope != nil && try(less) == nil {
+		return p.Reject(ropeField, "%v", err)
+	}
+	if less.Edits.Overrides = nil; s.Edits.Overrides != nil && try(less) == nil {
+		return p.Reject(overridesField, "%v", err)
 	}
 	return err
 }

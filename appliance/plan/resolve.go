@@ -317,6 +317,7 @@ func (w resolved) choices(o engine.Options) []backend.Choice {
 		{Name: "kv cache dtype", Value: word(o.KVFormat), Why: why},
 		{Name: modelLenChoice, Value: Group(int64(o.MaxModelLen)), Why: length},
 	}
+	out = append(out, editChoices(m, o)...)
 	if m.Pooling != nil {
 		out = append(out, poolingChoice(m.Pooling))
 	}
@@ -348,6 +349,11 @@ func (w resolved) warnings() []string {
 	m, f := w.in.Model, w.in.Facts
 	if err := m.Loadable(); err != nil {
 		out = append(out, err.Error())
+	}
+	for _, e := range m.Config.Edited {
+		if e.Near != "" {
+			out = append(out, fmt.Sprintf("%s: the config has no field %s, so that it is added; was %s meant?", overridesField, e.Field, e.Near))
+		}
 	}
 	if w.in.Profile.Cudagraph != nil && w.in.Profile.Cudagraph.Mode != "none" && !w.onGPU() {
 		out = append(out, "cudagraph: backend "+w.in.Opener.Name()+" captures no graphs, so that the plan has none")

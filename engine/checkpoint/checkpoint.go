@@ -41,22 +41,28 @@ var _ Source = (*Checkpoint)(nil)
 // Open reads the headers of the model at path: a Hugging Face directory
 // (config.json and model.safetensors, or model.safetensors.index.json and its
 // shards) or a GGUF file of version 3.
-func Open(path string) (*Checkpoint, error) { return open(path, true) }
+func Open(path string) (*Checkpoint, error) { return open(path, true, Edits{}) }
 
 // OpenMetadata is Open for a directory that may have no weights, only config, tokenizer and
 // templates. It lists the tensors if weights are present.
-func OpenMetadata(path string) (*Checkpoint, error) { return open(path, false) }
+func OpenMetadata(path string) (*Checkpoint, error) { return open(path, false, Edits{}) }
 
-func open(path string, weights bool) (*Checkpoint, error) {
+// Open is the function Open with the edits of the config.
+func (e Edits) Open(path string) (*Checkpoint, error) { return open(path, true, e) }
+
+// OpenMetadata is the function OpenMetadata with the edits of the config.
+func (e Edits) OpenMetadata(path string) (*Checkpoint, error) { return open(path, false, e) }
+
+func open(path string, weights bool, e Edits) (*Checkpoint, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, openFailed(path, err)
 	}
 	c := &Checkpoint{path: path, byName: map[string]int{}, files: map[string]*file{}}
 	if st.IsDir() {
-		err = c.openDir(weights)
+		err = c.openDir(weights, e)
 	} else {
-		err = c.openGGUF()
+		err = c.openGGUF(e)
 	}
 	if err != nil {
 		c.Close()

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// ReadConfig reads the config.json at path, or the one in directory path.
-func ReadConfig(path string) (Config, error) {
+// ReadConfig reads the config.json at path, or the one in directory path, with the edits.
+func (e Edits) ReadConfig(path string) (Config, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		path = filepath.Join(path, "config.json")
 	}
@@ -14,5 +14,5 @@ func ReadConfig(path string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	return ParseConfig(path, raw)
+	return e.Parse(path, raw)
 }

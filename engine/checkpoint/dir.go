@@ -20,7 +20,7 @@ const (
 )
 
 // openDir reads a Hugging Face directory.
-func (c *Checkpoint) openDir(weights bool) error {
+func (c *Checkpoint) openDir(weights bool, e Edits) error {
 	path := filepath.Join(c.path, "config.json")
 	raw, err := readSmall(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +29,7 @@ func (c *Checkpoint) openDir(weights bool) error {
 	if err != nil {
 		return err
 	}
-	if c.cfg, err = ParseConfig(path, raw); err != nil {
+	if c.cfg, err = e.Parse(path, raw); err != nil {
 		if e := misplaced(path, raw); e != nil {
 			return e
 		}

@@ -23,7 +23,10 @@ var ggufArchs = map[string]ggufArch{
 }
 
 // openGGUF reads the header of a GGUF file.
-func (c *Checkpoint) openGGUF() error {
+func (c *Checkpoint) openGGUF(e Edits) error {
+	if len(e.Overrides) > 0 {
+		return fault("model.overrides", "", "replaces fields of config.json, and %s is a GGUF file without one; model.rope replaces its rope", c.path)
+	}
 	f, err := openFile(c.path)
 	if err != nil {
 		return err
@@ -34,7 +37,10 @@ func (c *Checkpoint) openGGUF() error {
 		if err != nil {
 			return err
 		}
-		return c.fromGGUF(g, f.data)
+		if err := c.fromGGUF(g, f.data); err != nil {
+			return err
+		}
+		return c.cfg.replaceRope(e.Rope)
 	})
 }
 
@@ -109,6 +115,7 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 	c.ggufHeads(f, name)
 	c.ggufTensorFacts(f)
 	c.ggufRope(f, name, data)
+	c.extendLength()
 	if f.err == nil {
 		c.BosTokenID = f.id("tokenizer.ggml.bos_token_id", c.VocabSize)
 	}

@@ -30,12 +30,14 @@ type Entry struct {
 }
 
 // Config parses the entry's config.
-func (e Entry) Config() (checkpoint.Config, error) {
+func (e Entry) Config() (checkpoint.Config, error) { return e.config(checkpoint.Edits{}) }
+
+func (e Entry) config(edits checkpoint.Edits) (checkpoint.Config, error) {
 	data, err := catalogue.ReadFile("catalogue/" + e.File + ".json")
 	if err != nil {
 		return checkpoint.Config{}, fmt.Errorf("catalogue of models: %s: %w", e.Name, err)
 	}
-	return checkpoint.ParseConfig(e.Name+" (embedded config)", data)
+	return edits.Parse(e.Name+" (embedded config)", data)
 }
 
 // Catalogue lists the entries, family by family. It parses no config.
@@ -89,11 +91,16 @@ func untuned(name string) string {
 
 // CatalogueConfig returns the config of the entry that FindEntry returns.
 func CatalogueConfig(name string) (checkpoint.Config, bool, error) {
+	return EditedConfig(name, checkpoint.Edits{})
+}
+
+// EditedConfig is CatalogueConfig with edits of the config.
+func EditedConfig(name string, edits checkpoint.Edits) (checkpoint.Config, bool, error) {
 	e, ok, err := FindEntry(name)
 	if !ok || err != nil {
 		return checkpoint.Config{}, false, err
 	}
-	c, err := e.Config()
+	c, err := e.config(edits)
 	return c, true, err
 }
 

@@ -34,6 +34,9 @@ type Build struct {
 	Verify int
 	// Vision keeps the vision tower.
 	Vision bool
+	// Length is the planned maximum length of a sequence in tokens, by which ropes of the types
+	// dynamic and longrope are computed; 0: the model's own maximum.
+	Length int
 	// Rebuild stores only the part of K that cannot be computed from V.
 	Rebuild bool
 	// Pooling selects the output of a model that does not generate tokens.
@@ -113,8 +116,9 @@ func oneLine(s string) string {
 	return s
 }
 
-// findFamily returns the family of a config, whose architecture must be the generative one.
-func findFamily(cfg checkpoint.Config) (family, error) {
+// findFamily returns the family of a config, whose architecture must be the generative one. tensors are
+// those of the checkpoint, nil if there is only the config.
+func findFamily(cfg checkpoint.Config, tensors []checkpoint.TensorInfo) (family, error) {
 	var known []string
 	for _, f := range families {
 		if f.architecture == cfg.Architecture {
@@ -125,14 +129,14 @@ func findFamily(cfg checkpoint.Config) (family, error) {
 		}
 		known = append(known, f.architecture)
 	}
-	return family{}, &UnsupportedError{"architecture " + cfg.Architecture, "vapp runs " + strings.Join(known, ", ")}
+	return family{}, &UnsupportedError{"architecture " + cfg.Architecture, "vapp runs " + strings.Join(known, ", ") + resemblance(cfg, tensors)}
 }
 
 // Tensors lists the tensors of a checkpoint with this config, in the formats that its torch_dtype
 // and quantization_config name. Dummy checkpoints are made from this list.
 func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
 	cfg, head := generativeConfig(cfg)
-	f, err := findFamily(cfg)
+	f, err := findFamily(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +170,7 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, _ := generativeConfig(c.Config())
-	m, err := f.build(cfg, l)
+	m, err := f.build(b.config(c), l)
 	if err == nil {
 		err = l.finish()
 	}
@@ -177,10 +180,18 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	return m, nil
 }
 
+// config returns the config that families are built from: that of a generating model, with the
+// planned length.
+func (b Build) config(c *checkpoint.Checkpoint) checkpoint.Config {
+	cfg, _ := generativeConfig(c.Config())
+	cfg.PlannedLength = b.Length
+	return cfg
+}
+
 // prepare returns the family of c and a loader for its weights under b.
 func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	cfg, stored := generativeConfig(c.Config())
-	f, err := findFamily(cfg)
+	f, err := findFamily(cfg, c.Tensors())
 	if err != nil {
 		return f, nil, err
 	}

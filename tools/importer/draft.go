@@ -172,6 +172,7 @@ func (d *draft) finish() {
 		d.lex.program.settle(d)
 	}
 	d.settleGraphs()
+	d.settleRope()
 	d.settleAdapters()
 	if d.finishSpeculative(); len(d.problems) > 0 {
 		return

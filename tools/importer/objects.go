@@ -66,7 +66,7 @@ func templateKwargs(d *draft, s setting) {
 			d.invalid(one, "a variable of Jinja: letters, digits and _, the first no digit")
 			continue
 		}
-		d.set("parsers.chatTemplateKwargs."+key, v, one)
+		d.set("parsers.chatTemplateKwargs."+key, cueOf(s.keys[key]), one)
 	}
 }
 

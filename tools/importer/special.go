@@ -41,20 +41,24 @@ func chatTemplate(d *draft, s setting) {
 // vLLM's quantization methods. "fp8" and "mxfp4" quantize at load in vLLM and vapp; the others name
 // the format of a checkpoint.
 var (
-	inCheckpoint = []string{"gguf", "compressed-tensors", "modelopt", "modelopt_fp8", "modelopt_mixed", "fbgemm_fp8", "gpt_oss_mxfp4", "quark", "auto"}
+	inCheckpoint = []string{"gguf", "compressed-tensors", "modelopt", "modelopt_fp8", "modelopt_mixed", "fbgemm_fp8", "gpt_oss_mxfp4", "quark", "auto", "modelopt_fp4", "awq", "awq_marlin", "gptq", "gptq_marlin", "moe_wna16", "cpu_awq", "cpu_gptq"}
 	notRead      = []string{
-		"awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "gptq_bitblas", "bitblas", "auto-round", "inc", "autoround", "bitsandbytes",
-		"aqlm", "deepspeedfp", "hqq", "marlin", "qqq", "squeezellm", "modelopt_fp4", "modelopt_mxfp8", "mxfp8", "petit_nvfp4", "torchao", "tpu_int8",
-		"ipex", "neuron_quant", "rtn", "moe_wna16", "cpu_awq", "cpu_gptq", "fp_quant", "humming", "online",
+		"gptq_marlin_24", "gptq_bitblas", "bitblas", "auto-round", "inc", "autoround",
+		"aqlm", "deepspeedfp", "marlin", "qqq", "squeezellm", "modelopt_mxfp8", "mxfp8", "petit_nvfp4", "torchao", "tpu_int8",
+		"ipex", "neuron_quant", "rtn", "fp_quant", "humming", "online",
 	}
 	onlineFP8  = []string{"fp8", "ptpc_fp8", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}
 	onlineInt8 = []string{"experts_int8", "int8_per_channel_weight_only"}
 )
 
+// refusedFormats are methods whose import ends with an error: vapp neither reads their checkpoints nor
+// quantizes to their formats, and the line without them would need several times the memory.
+var refusedFormats = []string{"bitsandbytes", "eetq", "hqq"}
+
 // quantize converts --quantization.
 func quantize(d *draft, s setting) {
 	v := strings.ToLower(s.value())
-	known := slices.Concat(inCheckpoint, notRead, onlineFP8, onlineInt8, []string{"mxfp4", "none"})
+	known := slices.Concat(refusedFormats, inCheckpoint, notRead, onlineFP8, onlineInt8, []string{"mxfp4", "none"})
 	switch {
 	case v == "none":
 		d.set("quantization", `"none"`, s)
@@ -64,10 +68,13 @@ func quantize(d *draft, s setting) {
 		d.set("quantization", `"fp8"`, s, "vLLM: "+v+"; vapp's fp8 has its own scales.")
 	case slices.Contains(onlineInt8, v):
 		d.set("quantization", `"int8"`, s, "vLLM: "+v+"; vapp's int8 has its own scales.")
+	case slices.Contains(refusedFormats, v):
+		d.problem(Refused, s.at, "take the model as AWQ, GPTQ or GGUF, or its bf16 checkpoint with --quantization fp8 or mxfp4",
+			"%s %s: vapp does not read weights of %s and does not quantize to its formats", s.given, short(s.value()), v)
 	case slices.Contains(inCheckpoint, v):
 		d.notef(s, "vapp reads from the checkpoint how its weights are stored")
 	case slices.Contains(notRead, v):
-		d.notef(s, no+"vapp reads bf16, fp16, fp32, fp8, mxfp4 and GGUF weights; take a checkpoint of that kind")
+		d.notef(s, no+"vapp reads bf16, fp16, fp32, fp8, mxfp4, AWQ, GPTQ and GGUF weights; take a checkpoint of that kind")
 	default:
 		words := map[string]string{}
 		for _, k := range known {

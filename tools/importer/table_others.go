@@ -38,6 +38,14 @@ var llamaConverters = map[string]converter{
 	"--reranking":            pooled("classify"),
 	"--pooling":              poolingType,
 	"--gpu-layers":           layers,
+	"--rope-scaling":         llamaRope,
+	"--rope-scale":           ropePart("factor"),
+	"--rope-freq-base":       ropePart("theta"),
+	"--rope-freq-scale":      frequencyScale,
+	"--yarn-orig-ctx":        ropePart("original"),
+	"--yarn-attn-factor":     ropePart("attentionFactor"),
+	"--yarn-beta-slow":       ropePart("betaSlow"),
+	"--yarn-beta-fast":       ropePart("betaFast"),
 	"--verbose":              debug,
 }
 
@@ -64,6 +72,7 @@ var sglangConverters = map[string]converter{
 	"--dtype":                    choice("model.dtype", dtypes),
 	"--quantization":             quantize,
 	"--load-format":              choice("model.loadFormat", loadFormats),
+	"--json-model-override-args": configOverrides,
 	"--context-length":           tokens("maxModelLen"),
 	"--served-model-name":        words("serve.servedModelName"),
 	"--is-embedding":             pooled("embed"),

@@ -71,7 +71,8 @@ var samples = map[string]string{
 	"--speculative-config": `{"method": "ngram", "num_speculative_tokens": 2}`, "--device": "cpu", "--structured-outputs-config": `{"backend": "auto"}`,
 	"--show-hidden-metrics-for-version": "0.9", "--port": "1", "--allowed-origins": `["*"]`, "--allowed-methods": `["*"]`, "--allowed-headers": `["*"]`,
 	"--max-logprobs": "5", "--max-num-queued-reqs": "9", "--shutdown-timeout": "30", "--uvicorn-log-level": "debug",
-	"--default-chat-template-kwargs": `{"enable_thinking": false}`,
+	"--default-chat-template-kwargs": `{"enable_thinking": false}`, "--hf-overrides": `{"rope_theta": 1e6}`,
+	"--rope-scaling": `{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32768}`, "--rope-theta": "10000",
 }
 
 // TestEveryFlag imports every flag alone. The profile must load and differ from that of the model

@@ -11,7 +11,7 @@ import (
 
 // order is the order of fields in a profile, as in the schema.
 var order = []string{
-	"name", "model", "source", "revision", "dtype", "loadFormat", "backend", "quantization", "maxModelLen",
+	"name", "model", "source", "revision", "dtype", "loadFormat", "overrides", "rope", "model.rope.type", "theta", "factor", "original", "attentionFactor", "betaFast", "betaSlow", "lowFreqFactor", "highFreqFactor", "alpha", "shortFactors", "longFactors", "backend", "quantization", "maxModelLen",
 	"memory", "utilization", "kvCache", "kvCacheDtype", "swapSpace", "blockSize", "kvRebuild", "reserve",
 	"scheduler", "maxNumSeqs", "maxNumBatchedTokens", "prefixCaching", "chunkedPrefill", "policy", "overlap",
 	"cudagraph", "mode", "captureSizes",
@@ -81,7 +81,10 @@ func (t *tree) sort() {
 
 // rank returns the position in order of the path, or else of the name.
 func (t *tree) rank() int {
-	return max(slices.Index(order, t.name), slices.Index(order, strings.TrimPrefix(t.path, ".")))
+	if at := slices.Index(order, strings.TrimPrefix(t.path, ".")); at >= 0 {
+		return at
+	}
+	return slices.Index(order, t.name)
 }
 
 // write writes name: value, name: only: value, name: {a: 1, b: 2}, or a struct over several lines
