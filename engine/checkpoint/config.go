@@ -31,11 +31,16 @@ type Config struct {
 	HeadDim          int
 	VocabSize        int // rows of the embedding
 
+	// MaxPositionEmbeddings is the longest sequence: max_position_embeddings, or what its rope
+	// extends that to (factor × trained length for yarn and dynamic).
 	MaxPositionEmbeddings int
-	RMSNormEps            float64 // rms_norm_eps, or layer_norm_eps of a family with LayerNorm
-	RopeTheta             float64
-	RopeScaling           RopeScaling
-	PartialRotaryFactor   float64 // 1: the whole head is rotated
+	// PlannedLength is the planned maximum length of a sequence, which ropes of the types dynamic and
+	// longrope depend on; 0: MaxPositionEmbeddings.
+	PlannedLength       int
+	RMSNormEps          float64 // rms_norm_eps, or layer_norm_eps of a family with LayerNorm
+	RopeTheta           float64
+	RopeScaling         RopeScaling
+	PartialRotaryFactor float64 // 1: the whole head is rotated
 	// RopeByLayerType replaces RopeTheta and RopeScaling if rope_parameters has an entry for each
 	// layer type.
 	RopeByLayerType map[string]Rope
@@ -96,6 +101,7 @@ func ParseConfig(name string, data []byte) (Config, error) {
 	f.useDefaults()
 	c.readSizes(f)
 	c.readRope(f)
+	c.extendLength()
 	c.readRest(f)
 	if f.outer != nil && f.err == nil {
 		top := &fields{file: name, m: f.outer}

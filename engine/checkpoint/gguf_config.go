@@ -109,6 +109,7 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 	c.ggufHeads(f, name)
 	c.ggufTensorFacts(f)
 	c.ggufRope(f, name, data)
+	c.extendLength()
 	if f.err == nil {
 		c.BosTokenID = f.id("tokenizer.ggml.bos_token_id", c.VocabSize)
 	}

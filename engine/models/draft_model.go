@@ -54,13 +54,13 @@ func NewWithDraft(target, draft *checkpoint.Checkpoint, b Build) (Model, error) 
 	if err := checkDraft(target.Config(), draft.Config(), b, of); err != nil {
 		return nil, err
 	}
-	f, l, err := prepare(draft, Build{Shard: b.Shard, Dtype: b.Dtype})
+	f, l, err := prepare(draft, Build{Shard: b.Shard, Dtype: b.Dtype, Length: b.Length})
 	if err != nil {
 		return nil, fmt.Errorf("draft model: %w", err)
 	}
 	l.specs = slices.Clone(m.Weights())
 	own := len(l.specs)
-	d, err := f.build(draft.Config(), l)
+	d, err := f.build(b.config(draft), l)
 	if err == nil {
 		err = l.finish()
 	}

@@ -35,6 +35,9 @@ type Build struct {
 	Verify int
 	// Vision keeps the vision tower.
 	Vision bool
+	// Length is the planned maximum length of a sequence in tokens, by which ropes of the types
+	// dynamic and longrope are computed; 0: the model's own maximum.
+	Length int
 	// Rebuild stores only the part of K that cannot be computed from V.
 	Rebuild bool
 	// Pooling selects the output of a model that does not generate tokens.
@@ -190,8 +193,7 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, _ := generativeConfig(c.Config())
-	m, err := f.build(cfg, l)
+	m, err := f.build(b.config(c), l)
 	if err == nil {
 		err = l.finish()
 	}
@@ -199,6 +201,14 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// config returns the config that families are built from: that of a generating model, with the
+// planned length.
+func (b Build) config(c *checkpoint.Checkpoint) checkpoint.Config {
+	cfg, _ := generativeConfig(c.Config())
+	cfg.PlannedLength = b.Length
+	return cfg
 }
 
 // prepare returns the family of c and a loader for its weights under b.

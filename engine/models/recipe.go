@@ -229,7 +229,7 @@ func (d *recipe) slide(window int, sliding func(layer int) bool) {
 	if d.types != nil {
 		return
 	}
-	if window >= d.cfg.MaxPositionEmbeddings {
+	if window >= max(d.cfg.MaxPositionEmbeddings, d.cfg.PlannedLength) {
 		window = 0
 	}
 	d.types = make([]string, d.cfg.NumLayers)
