@@ -77,11 +77,15 @@ func (t TensorInfo) SourceRow(r int64) int64 {
 
 // PairRows declares that the first dims rows of each head of a tensor of Q or K are rotated in
 // neighbouring pairs, in a family whose own order that is. ReadRows then returns them as if halves
-// were rotated (see SourceRow); scores do not depend on the order that Q and K share. It must not
-// run at the same time as other methods.
+// were rotated (see SourceRow); scores do not depend on the order that Q and K share. The first call
+// for a tensor must not run at the same time as other methods; later ones change nothing.
 func (c *Checkpoint) PairRows(name string, head, dims int) {
-	if i, ok := c.byName[name]; ok && c.tensors[i].Elements()%int64(head) == 0 {
-		c.tensors[i].RopeHead, c.tensors[i].RopeDims = int64(head), int64(dims)
+	i, ok := c.byName[name]
+	if !ok || c.tensors[i].Elements()%int64(head) != 0 {
+		return
+	}
+	if t := &c.tensors[i]; t.RopeHead != int64(head) || t.RopeDims != int64(dims) {
+		t.RopeHead, t.RopeDims = int64(head), int64(dims)
 	}
 }
 

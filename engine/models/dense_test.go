@@ -55,7 +55,7 @@ func TestRanksCoverTensors(t *testing.T) {
 	}{
 		{"meta-llama/Llama-3.2-1B", nil, 1, 1, 1, 1}, {"meta-llama/Llama-3.2-1B", bias, 4, 1, 1, 1}, {"meta-llama/Llama-3.2-1B", nil, 16, 1, 1, 2},
 		{"meta-llama/Llama-3.2-1B", bias, 1, 3, 2, 1}, {"meta-llama/Llama-3.2-1B", nil, 2, 16, 2, 1}, {"Qwen/Qwen3-8B", nil, 8, 5, 1, 1},
-		{"Qwen/Qwen2-7B", nil, 4, 3, 1, 1}, {"Qwen/Qwen2-7B", nil, 7, 1, 1, 0},
+		{"Qwen/Qwen2-7B", nil, 4, 3, 1, 1}, {"phi-4", nil, 2, 3, 1, 1}, {"c4ai-command-r-v01", nil, 2, 2, 2, 1}, {"glm-4-9b-0414", nil, 2, 1, 1, 1}, {"Qwen/Qwen2-7B", nil, 7, 1, 1, 0},
 	} {
 		t.Run(fmt.Sprintf("%s/tp%d/pp%d", c.name, c.tensor, c.pipe), func(t *testing.T) {
 			cfg := alterConfig(t, c.name, c.change)

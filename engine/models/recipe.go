@@ -131,7 +131,7 @@ func (d recipe) feedForward(layer int) feedForward {
 		}
 	}
 	dense := d.dense
-	dense.keep = d.mlpNorm == ""
+	dense.keep = d.mlpNorm == "" && !d.parallel
 	return dense
 }
 
