@@ -49,6 +49,9 @@ var goldens = map[string][3]int{
 	"tiny-cohere2":   {72, 16, 160},
 	"tiny-ernie":     {72, 16, 160},
 	"tiny-internlm3": {72, 16, 160},
+	"tiny-olmo2":     {72, 16, 160},
+	"tiny-olmo3":     {72, 16, 160},
+	"tiny-hunyuan":   {72, 16, 160},
 
 	"tiny-qwen35-fp8-x8": {140, 40, 320},
 

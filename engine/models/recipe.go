@@ -42,10 +42,11 @@ type recipe struct {
 
 	fusedQKV         string // module of Q, K and V in one matrix; "": q_proj, k_proj and v_proj
 	qkvBias, outBias bool
-	qNorm, kNorm     string  // norms of the heads of Q and K before rotation
-	attnScale        float32 // of scores; 0: 1 / √headDim
-	attnCap          float32 // of scores
-	interleaved      bool    // rotation pairs neighbours (2i, 2i+1) instead of halves
+	qNorm, kNorm     string           // norms of the heads of Q and K
+	heads            backend.HeadNorm // the kind of these norms; weights and epsilon are not set
+	attnScale        float32          // of scores; 0: 1 / √headDim
+	attnCap          float32          // of scores
+	interleaved      bool             // rotation pairs neighbours (2i, 2i+1) instead of halves
 
 	dense denseMLP
 	// mlp returns what a layer has in the place of the dense MLP, nil for a dense layer; nil: all
@@ -285,8 +286,12 @@ func (d recipe) tensors() []checkpoint.TensorInfo {
 		}
 		l.linear(attn+"o_proj", d.outBias, h, q)
 		if d.qNorm != "" {
-			l.add(attn+d.qNorm+".weight", c.HeadDim)
-			l.add(attn+d.kNorm+".weight", c.HeadDim)
+			ofQ, ofK := c.HeadDim, c.HeadDim
+			if d.heads.Whole {
+				ofQ, ofK = q, kv
+			}
+			l.add(attn+d.qNorm+".weight", ofQ)
+			l.add(attn+d.kNorm+".weight", ofK)
 		}
 		for _, norm := range []string{d.attnNorm, d.attnPost, d.mlpNorm, d.mlpPost} {
 			if norm != "" {

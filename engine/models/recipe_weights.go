@@ -46,6 +46,9 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	if err == nil {
 		err = l.checkRanks(c, c.NumKVHeads)
 	}
+	if err == nil && d.heads.Whole && l.Shard.World > 1 {
+		err = &UnsupportedError{fmt.Sprintf("tensor parallel size %d of %s", l.Shard.World, c.Architecture), "its norms of Q and K run over the heads of all ranks"}
+	}
 	for i := 0; err == nil && i < c.NumLayers; i++ {
 		err = d.feedForward(i).check(l.Build)
 	}
@@ -131,8 +134,10 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 		w.qkvBias = l.vector(n+"qkv_bias", "attention", d.qkv(l, attn, ".bias", l.cols)...)
 	}
 	if d.qNorm != "" {
-		w.headNorm = &backend.HeadNorm{Eps: float32(d.cfg.RMSNormEps), Offset: d.normOffset,
-			Q: norm("q_norm", "self_attn."+d.qNorm), K: norm("k_norm", "self_attn."+d.kNorm)}
+		h := d.heads
+		h.Eps, h.Offset = float32(d.cfg.RMSNormEps), d.normOffset
+		h.Q, h.K = norm("q_norm", "self_attn."+d.qNorm), norm("k_norm", "self_attn."+d.kNorm)
+		w.headNorm = &h
 	}
 	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.cfg.HeadDim))
 	if d.outBias {

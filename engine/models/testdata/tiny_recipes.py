@@ -40,6 +40,14 @@ FAMILIES = {
                    dict(embed=0.4)),
     "tiny-internlm3": ("InternLM3ForCausalLM", "internlm3", dict(qkv_bias=True, bias=True, head_dim=32),
                        dict(run="LlamaForCausalLM", settings="InternLM3Config")),
+    "tiny-olmo2": ("Olmo2ForCausalLM", "olmo2", dict(rope_theta=500000.0), {}),
+    "tiny-olmo3": ("Olmo3ForCausalLM", "olmo3",
+                   dict(num_hidden_layers=4, intermediate_size=48, sliding_window=WINDOW, rope_theta=500000.0,
+                        rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=64, attention_factor=1.2,
+                                          beta_fast=32.0, beta_slow=1.0)), {}),
+    "tiny-hunyuan": ("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense",
+                     dict(head_dim=32, use_qk_norm=True, tie_word_embeddings=True, rope_scaling=dict(type="dynamic", alpha=50.0, factor=1.0)),
+                     dict(embed=0.4)),
 }
 
 
