@@ -168,5 +168,6 @@ func (m *decoder) store(r *backend.Recorder, ids backend.Value) {
 	q, k, v := s.projectQKV(last)
 	r.Do(backend.StoreKV{K: k, V: v, Class: m.class, Layer: last})
 	r.Free(q, k, v, s.x)
+	free(r, s.normed)
 	free(r, s.angles...)
 }

@@ -195,3 +195,33 @@ func TestRecipeRefusals(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRecipeDrafts records recipes as draft models, and checks that those with windows are refused.
+func TestRecipeDrafts(t *testing.T) {
+	open := func(name string) *checkpoint.Checkpoint {
+		cfg := alterConfig(t, name, nil)
+		tensors, err := Tensors(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ck, err := checkpoint.Dummy(cfg, tensors, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ck
+	}
+	for _, name := range []string{"c4ai-command-r-v01", "granite-3.3-2b", "olmo-2-1124-7b", "smollm3-3b", "glm-4-9b-0414"} {
+		m, err := NewWithDraft(open(name), open(name), Build{Draft: 2})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := recordStep(m, kernels.BF16, bucket); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var refused *UnsupportedError
+	if _, err := NewWithDraft(open("mistral-7b-v0.1"), open("mistral-7b-v0.1"), Build{Draft: 2}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "sliding windows") {
+		t.Error(err)
+	}
+}
