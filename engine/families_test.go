@@ -170,13 +170,17 @@ func TestFamilies(t *testing.T) {
 }
 
 func families(t *testing.T, on backend.Opener, s backend.Settings) {
-	for _, name := range twinFamilies {
+	names := twinFamilies
+	if best(t, on, s) {
+		names = slices.Concat(names, recipeFamilies)
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole := longSoak || best(t, on, s)
+			whole := longSoak || best(t, on, s) && slices.Contains(twinFamilies, name)
 			ways := slices.DeleteFunc(slices.Clone(axes), func(a axis) bool {
 				return a.family != "" && a.family != name || !whole && !a.everywhere
 			})

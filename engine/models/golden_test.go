@@ -39,6 +39,20 @@ var goldens = map[string][3]int{
 	"tiny-w8a16":        {100, 40, 320},
 	"tiny-w8a8":         {100, 40, 320},
 
+	"tiny-mistral":   {72, 16, 160},
+	"tiny-gemma2":    {72, 16, 160},
+	"tiny-gemma3":    {72, 16, 160},
+	"tiny-phi3":      {72, 16, 160},
+	"tiny-granite":   {72, 16, 160},
+	"tiny-smollm3":   {72, 16, 160},
+	"tiny-glm4":      {72, 16, 160},
+	"tiny-cohere2":   {72, 16, 160},
+	"tiny-ernie":     {72, 16, 160},
+	"tiny-internlm3": {72, 16, 160},
+	"tiny-olmo2":     {72, 16, 160},
+	"tiny-olmo3":     {72, 16, 160},
+	"tiny-hunyuan":   {72, 16, 160},
+
 	"tiny-qwen35-fp8-x8": {140, 40, 320},
 
 	"tiny-qwen2-gguf":   {100, 40, 320},

@@ -22,7 +22,7 @@ def main():
     for name in sys.argv[1:] or [*tiny_families.CHECKPOINTS, *tiny_families.ROUNDED, *gguf_families.CHECKPOINTS]:
         of = gguf_families if name in gguf_families.CHECKPOINTS else tiny_families
         model, files = of.write(HERE, name)
-        tensors = golden.record(model, of.prompt(name), of.STEPS, torch.arange(model.config.vocab_size))
+        tensors = golden.record(model, of.prompt(name), of.steps(name) if of is tiny_families else of.STEPS, torch.arange(model.config.vocab_size))
         golden.save(f"{HERE}/golden/{name}.safetensors", tensors, model, files)
 
 

@@ -12,6 +12,7 @@ import transformers
 from safetensors.torch import save_file
 
 import tiny_llama
+import tiny_recipes
 
 STEPS = 40
 IDS = {"bos_token_id": 256, "eos_token_id": 258}
@@ -122,6 +123,8 @@ CHECKPOINTS = {
                       run="Qwen3ForCausalLM", embed=0.4, seed=29, prompt=100),
 }
 
+CHECKPOINTS |= tiny_recipes.CHECKPOINTS
+
 # name of a golden file -> the checkpoint that is run with the inputs of its fp8 layers rounded too
 ROUNDED = {"tiny-qwen35-fp8-x8": "tiny-qwen35-fp8"}
 
@@ -131,19 +134,21 @@ def run_config(spec):
     config = dict(spec["config"].get("text_config", spec["config"]))
     config.pop("quantization_config", None)
     cls = getattr(transformers, spec["run"])
-    out = cls.config_class(**config) if "text_config" not in spec["config"] else text_class(spec["run"])(**config)
+    settings = cls.config_class if "text_config" not in spec["config"] else text_class(spec["run"])
+    out = getattr(transformers, spec.get("settings", settings.__name__))(**config)
     out.architectures = spec["config"]["architectures"]
     return cls, out
 
 
 def text_class(run):
-    return {"Gemma4ForCausalLM": transformers.Gemma4TextConfig, "Qwen3_5ForCausalLM": transformers.Qwen3_5TextConfig}[run]
+    return {"Gemma3ForCausalLM": transformers.Gemma3TextConfig, "Gemma4ForCausalLM": transformers.Gemma4TextConfig, "Qwen3_5ForCausalLM": transformers.Qwen3_5TextConfig}[run]
 
 
 def draw(name, shape, spec, generator):
     """Random weights under which every part of the model matters."""
     r = torch.randn(shape, generator=generator)
-    centred = spec["run"] == "Qwen3_5ForCausalLM" and "linear_attn.norm" not in name  # weights around zero
+    # Weights around zero.
+    centred = spec["run"] in ("Qwen3_5ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM") and "linear_attn.norm" not in name
     if "norm" in name and name.endswith("weight"):
         return 0.2 * r if centred else 1 + 0.2 * r
     if name.endswith("layer_scalar"):
@@ -262,7 +267,7 @@ def build(spec):
     with torch.device("meta"):
         meta = cls(config)
     state, stored = {}, {}
-    prefix = "model.language_model." if "text_config" in spec["config"] else "model."
+    prefix = spec.get("prefix", "model.language_model." if "text_config" in spec["config"] else "model.")
     tensors = dict(meta.named_parameters())
     tensors |= {n: b for n, b in meta.named_buffers() if n.endswith("layer_scalar")}
     for name, p in tensors.items():
@@ -305,6 +310,10 @@ def write(root, name):
     if name in ROUNDED:
         round_blocks(model, spec)
     return model, [path]
+
+
+def steps(name):
+    return CHECKPOINTS[ROUNDED.get(name, name)].get("steps", STEPS)
 
 
 def prompt(name):

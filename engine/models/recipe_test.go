@@ -1,0 +1,227 @@
+package models
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// TestRecipes records published configs of the recipes whole and in parts, and plans their weights
+// and workspace on all layouts.
+func TestRecipes(t *testing.T) {
+	for _, name := range []string{
+		"gemma-3-270m", "gemma-3-12b", "gemma-2-2b", "phi-4", "phi-4-mini", "mistral-7b-v0.1", "Mistral-Small-3.2-24B-Instruct-2506", "granite-3.3-2b", "smollm3-3b",
+		"glm-4-9b-0414", "c4ai-command-r7b-12-2024", "ERNIE-4.5-0.3B-PT", "internlm3-8b",
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := alterConfig(t, name, nil)
+			checkBuilt(t, name, Build{Shard: backend.Whole, Pipe: backend.Whole})
+			checkBuilt(t, name, Build{Quantize: kernels.F8E4M3})
+			for pipe := range 3 {
+				checkBuilt(t, name, Build{Pipe: backend.Shard{Rank: pipe, World: 3}})
+			}
+			if cfg.VocabSize%2 == 0 {
+				checkBuilt(t, name, Build{Shard: backend.Shard{Rank: 1, World: 2}, Pipe: backend.Shard{Rank: 1, World: 2}})
+			}
+		})
+	}
+}
+
+// ops returns the ops of one type in a model's largest step.
+func ops[T backend.Op](t *testing.T, m Model) (out []T) {
+	t.Helper()
+	p, err := recordStep(m, kernels.BF16, bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range p.Ops {
+		if o, ok := op.(T); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// TestGemmaQuirks checks windows, ropes, scales and caps of Gemma 2 and 3 in the recorded ops.
+func TestGemmaQuirks(t *testing.T) {
+	m := publishedModel(t, "gemma-3-27b", Build{})
+	full := 0
+	for i, a := range ops[backend.Attention](t, m) {
+		if want := 1024; (i+1)%6 == 0 {
+			full++
+			if a.Window != 0 {
+				t.Errorf("layer %d has a window of %d", i, a.Window)
+			}
+		} else if a.Window != want {
+			t.Errorf("layer %d has a window of %d", i, a.Window)
+		}
+		if math.Abs(float64(a.Scale)-1/math.Sqrt(168)) > 1e-7 || a.Softcap != 0 {
+			t.Errorf("layer %d: scale %v, cap %v", i, a.Scale, a.Softcap)
+		}
+	}
+	if full != 10 {
+		t.Errorf("%d full layers", full)
+	}
+	if e := ops[backend.Embed](t, m); e[0].Scale != 73.5 { // √5376 = 73.32… in bf16
+		t.Errorf("embeddings times %v", e[0].Scale)
+	}
+	m = publishedModel(t, "gemma-2-27b", Build{})
+	for i, a := range ops[backend.Attention](t, m) {
+		if (a.Window == 4096) != (i%2 == 0) || a.Softcap != 50 {
+			t.Errorf("layer %d: window %d, cap %v", i, a.Window, a.Softcap)
+		}
+	}
+	if c := ops[backend.Softcap](t, m); len(c) != 1 || c[0].Cap != 30 {
+		t.Errorf("caps of logits: %+v", c)
+	}
+}
+
+// TestGraniteMultipliers checks that the residual stream is divided by residual_multiplier in
+// embeddings and epsilon, and nowhere else.
+func TestGraniteMultipliers(t *testing.T) {
+	m := publishedModel(t, "granite-3.3-8b", Build{})
+	if e := ops[backend.Embed](t, m)[0]; math.Abs(float64(e.Scale)-12/0.22) > 1e-4 {
+		t.Errorf("embeddings times %v", e.Scale)
+	}
+	norms := ops[backend.Norm](t, m)
+	for i, n := range norms {
+		if math.Abs(float64(n.Eps)/(1e-5/0.22/0.22)-1) > 1e-6 || (n.Scale != 0) != (i == len(norms)-1) {
+			t.Errorf("norm %d: epsilon %v, scale %v", i, n.Eps, n.Scale)
+		}
+	}
+	if s := norms[len(norms)-1].Scale; s != 1./16 {
+		t.Errorf("logits times %v", s)
+	}
+	if a := ops[backend.Attention](t, m)[0]; a.Scale != 0.0078125 {
+		t.Errorf("scores times %v", a.Scale)
+	}
+	pooled := publishedModel(t, "granite-3.3-8b", Build{Pooling: Pooling{Head: Hidden}})
+	norms = ops[backend.Norm](t, pooled)
+	if s := norms[len(norms)-1].Scale; s != 0 {
+		t.Errorf("an embedding is scaled by %v", s)
+	}
+}
+
+// TestNoRope checks which layers of SmolLM3 and Command-R7B do without a rope.
+func TestNoRope(t *testing.T) {
+	for name, rotates := range map[string]func(int) bool{
+		"smollm3-3b":               func(i int) bool { return (i+1)%4 != 0 },
+		"c4ai-command-r7b-12-2024": func(i int) bool { return (i+1)%4 != 0 },
+	} {
+		m := publishedModel(t, name, Build{})
+		angles := map[backend.Value]backend.Angles{}
+		for _, a := range ops[backend.Angles](t, m) {
+			angles[a.Y] = a
+		}
+		for i, r := range ops[backend.Rope](t, m) {
+			freqs := m.Weights()[angles[r.Angles].InvFreq].Parts[0].Values
+			if turns := freqs[0] != 0; turns != rotates(i) || !turns && len(freqs) != 1 {
+				t.Errorf("%s, layer %d: frequencies %v…", name, i, freqs[0])
+			}
+		}
+	}
+}
+
+// TestPairedRows checks that families that rotate neighbouring pairs read Q and K in the order of
+// halves, and nothing else.
+func TestPairedRows(t *testing.T) {
+	cfg := alterConfig(t, "glm-4-9b-0414", nil)
+	tensors, err := Tensors(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ck, err := checkpoint.Dummy(cfg, tensors, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(ck, Build{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range ck.Tensors() {
+		paired := strings.Contains(x.Name, ".q_proj.") || strings.Contains(x.Name, ".k_proj.")
+		if (x.RopeHead == 128 && x.RopeDims == 64) != paired || (x.RopeHead == 0) == paired {
+			t.Errorf("%s: pairs in %d of %d rows", x.Name, x.RopeDims, x.RopeHead)
+		}
+	}
+	q, _ := ck.Tensor("model.layers.0.self_attn.q_proj.weight")
+	for row, want := range map[int64]int64{0: 0, 1: 2, 31: 62, 32: 1, 63: 63, 64: 64, 127: 127, 128 + 33: 128 + 3} {
+		if got := q.SourceRow(row); got != want {
+			t.Errorf("row %d is row %d of the file, want %d", row, got, want)
+		}
+	}
+}
+
+// TestRecipeRefusals checks that configs that almost are a family's are refused by field and value.
+func TestRecipeRefusals(t *testing.T) {
+	fp8 := quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
+	for _, c := range []struct {
+		name   string
+		change map[string]any
+		build  Build
+		want   string
+	}{
+		{"gemma-3-1b", map[string]any{"hidden_activation": "gelu", "hidden_act": "gelu"}, Build{}, "hidden_act gelu is not supported: Gemma3ForCausalLM runs with silu or gelu_pytorch_tanh"},
+		{"gemma-3-1b", map[string]any{"use_bidirectional_attention": true}, Build{}, "use_bidirectional_attention"},
+		{"gemma-3-1b", map[string]any{"layer_types": slices.Repeat([]string{"linear_attention"}, 26)}, Build{}, `layer_types[0] "linear_attention"`},
+		{"gemma-3-1b", nil, Build{Draft: 2}, "drafting with Gemma3ForCausalLM"},
+		{"gemma-3-1b", nil, Build{Rebuild: true}, "keys rebuilt"},
+		{"granite-3.3-2b", map[string]any{"rope_parameters": map[string]any{"full_attention": map[string]any{}}}, Build{}, "a rope that differs by layer"},
+		{"granite-3.3-2b", nil, Build{Shard: backend.Shard{World: 2}}, "49159 tokens"},
+		{"c4ai-command-r-v01", map[string]any{"use_qk_norm": true}, Build{}, "use_qk_norm of CohereForCausalLM"},
+		{"c4ai-command-r7b-12-2024", fp8, Build{}, "a quantized checkpoint of Cohere2ForCausalLM is not supported: rows of Q and K"},
+		{"phi-4", nil, Build{Shard: backend.Shard{World: 4}}, "10 key/value heads"},
+		{"phi-4", map[string]any{"hidden_act": "gelu_new"}, Build{}, "hidden_act gelu_new"},
+		{"ERNIE-4.5-0.3B-PT", map[string]any{"partial_rotary_factor": 0.5}, Build{}, "rotates part of a head"},
+	} {
+		_, err := buildModel(alterConfig(t, c.name, c.change), c.build)
+		var refused *UnsupportedError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %v: %v, want %q", c.name, c.change, err, c.want)
+		}
+	}
+	var fault *checkpoint.Error
+	_, err := buildModel(alterConfig(t, "smollm3-3b", map[string]any{"no_rope_layers": []int{1, 0}}), Build{})
+	if !errors.As(err, &fault) || !strings.Contains(err.Error(), "no_rope_layers: is not a list of 36 numbers") {
+		t.Error(err)
+	}
+	_, err = buildModel(alterConfig(t, "granite-3.3-2b", map[string]any{"residual_multiplier": 0}), Build{})
+	if !errors.As(err, &fault) || !strings.Contains(err.Error(), "residual_multiplier") {
+		t.Error(err)
+	}
+}
+
+// TestRecipeDrafts records recipes as draft models, and checks that those with windows are refused.
+func TestRecipeDrafts(t *testing.T) {
+	open := func(name string) *checkpoint.Checkpoint {
+		cfg := alterConfig(t, name, nil)
+		tensors, err := Tensors(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ck, err := checkpoint.Dummy(cfg, tensors, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ck
+	}
+	for _, name := range []string{"c4ai-command-r-v01", "granite-3.3-2b", "olmo-2-1124-7b", "smollm3-3b", "glm-4-9b-0414"} {
+		m, err := NewWithDraft(open(name), open(name), Build{Draft: 2})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := recordStep(m, kernels.BF16, bucket); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var refused *UnsupportedError
+	if _, err := NewWithDraft(open("mistral-7b-v0.1"), open("mistral-7b-v0.1"), Build{Draft: 2}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "sliding windows") {
+		t.Error(err)
+	}
+}
