@@ -32,7 +32,7 @@ type Config struct {
 	VocabSize        int // rows of the embedding
 
 	MaxPositionEmbeddings int
-	RMSNormEps            float64
+	RMSNormEps            float64 // rms_norm_eps, or layer_norm_eps of a family with LayerNorm
 	RopeTheta             float64
 	RopeScaling           RopeScaling
 	PartialRotaryFactor   float64 // 1: the whole head is rotated
@@ -93,6 +93,7 @@ func ParseConfig(name string, data []byte) (Config, error) {
 		inner.outer = f.m
 		f = inner
 	}
+	f.useDefaults()
 	c.readSizes(f)
 	c.readRope(f)
 	c.readRest(f)
@@ -131,7 +132,11 @@ func (c *Config) readSizes(f *fields) {
 	c.NumKVHeads = f.countOr("num_key_value_heads", 1, maxHeads, int64(c.NumHeads))
 	c.VocabSize = f.count("vocab_size", 1, maxVocab)
 	c.MaxPositionEmbeddings = f.count("max_position_embeddings", 1, maxPositions)
-	c.RMSNormEps = f.real("rms_norm_eps", 1e-30, 1)
+	eps := "rms_norm_eps"
+	if !f.has(eps) && f.has("layer_norm_eps") {
+		eps = "layer_norm_eps"
+	}
+	c.RMSNormEps = f.real(eps, 1e-30, 1)
 	c.SlidingWindow = f.countOr("sliding_window", 0, maxPositions, 0)
 	if f.err != nil {
 		return
