@@ -106,7 +106,11 @@ func (c *checker) elementwise(op Op) {
 	case Gate:
 		x := c.like(o.X)
 		c.value("X", o.X, f32, x.Rows, 0)
-		c.value("Gate", o.Gate, f32, x.Rows, x.Cols)
+		if gate := c.like(o.Gate); gate.Cols == 1 {
+			c.value("Gate", o.Gate, f32, x.Rows, 1)
+		} else {
+			c.value("Gate", o.Gate, f32, x.Rows, x.Cols)
+		}
 		c.require(o.X != o.Gate, "X is Gate")
 	case GLU:
 		y := c.like(o.Y)
@@ -123,6 +127,7 @@ func (c *checker) mixture(op Op) {
 		l := c.like(o.Logits)
 		c.value("Logits", o.Logits, f32, l.Rows, 0)
 		c.require(o.Top > 0 && o.Top <= l.Cols, "the best %d of %d experts", o.Top, l.Cols)
+		c.scores(o, l.Cols)
 		c.value("Ids", o.Ids, kernels.I32, l.Rows, o.Top)
 		c.value("Weights", o.Weights, f32, l.Rows, o.Top)
 		if o.Scale != NoWeight {
@@ -159,6 +164,23 @@ func (c *checker) mixture(op Op) {
 		c.weight("ALog", o.ALog, Vector, 1, o.ValueHeads)
 		c.weight("DtBias", o.DtBias, Vector, 1, o.ValueHeads)
 	}
+}
+
+// scores checks how o compares and weighs experts.
+func (c *checker) scores(o Route, experts int) {
+	c.require(o.Score <= Sigmoid, "score %d", o.Score)
+	c.require(o.Score != SelectedSoftmax || !o.Corrected && o.Groups <= 1 && !o.Normalize, "a softmax over selected experts with a correction, groups or a sum")
+	c.require(o.Factor >= 0, "a factor of %g", o.Factor)
+	if o.Corrected {
+		c.weight("Correction", o.Correction, Vector, 1, experts)
+	}
+	if o.Groups == 0 {
+		c.require(o.TopGroups == 0, "the best %d of no groups", o.TopGroups)
+		return
+	}
+	c.require(o.Groups > 0 && o.Groups <= MaxGroups && experts%o.Groups == 0 && experts >= 2*o.Groups, "%d groups of %d experts", o.Groups, experts)
+	c.require(o.TopGroups > 0 && o.TopGroups <= o.Groups, "the best %d of %d groups", o.TopGroups, o.Groups)
+	c.require(o.Top*o.Groups <= o.TopGroups*experts, "%d experts of %d in %d of %d groups", o.Top, experts, o.TopGroups, o.Groups)
 }
 
 // state checks the class of a recurrent op and returns its state.

@@ -44,17 +44,43 @@ type Activate struct {
 	Act Act
 }
 
-// Gate sets X [rows,cols] to X · sigmoid(Gate), in place.
+// Gate sets X [rows,cols] to X · sigmoid(Gate), in place. Gate is [rows,cols], or [rows,1]: one
+// factor for each row.
 type Gate struct{ X, Gate Value }
 
-// Route selects the Top experts of each row of Logits [rows,E]. Ids [rows,Top] I32 has the
-// largest first and the lowest id of equals; Weights [rows,Top] F32 is the softmax over the
-// selected logits, each times Scale[expert].
+// Route selects the Top experts of each row of Logits [rows,E] and computes their weights. Ids
+// [rows,Top] I32 has the best first and the lowest id of equals. Weights [rows,Top] F32 is each
+// selected expert's Score, divided by their sum if Normalize, times Factor, times Scale[expert].
+//
+// Experts are compared by their logits; with a Correction or Groups, by F32 scores plus
+// Correction[expert]. With Groups, the experts of the TopGroups best groups are compared only.
 type Route struct {
 	Logits, Ids, Weights Value
 	Top                  int
-	Scale                WeightID // [E]; NoWeight: ones
+	Score                Score
+	Normalize            bool
+	Corrected            bool
+	Correction           WeightID // [E], if Corrected: added to the scores that select, not to the weights
+	// Groups is the number of runs of E/Groups experts, at most MaxGroups; 0: one. A group is as good
+	// as the sum of its two best experts.
+	Groups, TopGroups int
+	Factor            float32  // 0: 1
+	Scale             WeightID // [E]; NoWeight: ones
 }
+
+// MaxGroups is the maximum of Route.Groups.
+const MaxGroups = 32
+
+// Score is the function of a row of logits that gives an expert's weight. kernels/ref and the
+// kernels use the same numbers.
+type Score uint8
+
+// The scores.
+const (
+	SelectedSoftmax Score = iota // softmax over the selected experts
+	Softmax                      // softmax over all experts
+	Sigmoid                      // sigmoid of the expert's logit
+)
 
 // Experts is the mixture of experts: Y [rows,cols] = Σ Weights[k] · MLP of expert Ids[k] of
 // X [rows,cols], where an expert's MLP is Down · act(GateUp · X). The sum over k runs in the

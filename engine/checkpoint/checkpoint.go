@@ -92,11 +92,12 @@ func (c *Checkpoint) Config() Config { return c.cfg }
 // Tensors lists all tensors, in the order of their bytes in each file.
 func (c *Checkpoint) Tensors() []TensorInfo { return c.tensors }
 
-// Tensor returns a tensor by its Hugging Face name.
+// Tensor returns a tensor by its Hugging Face name. A name with ".experts.*." is a stack: the tensors
+// of all experts as one [experts, …], if they have one shape and format.
 func (c *Checkpoint) Tensor(name string) (TensorInfo, bool) {
 	i, ok := c.byName[name]
 	if !ok {
-		return TensorInfo{}, false
+		return c.stack(name)
 	}
 	return c.tensors[i], true
 }

@@ -10,8 +10,12 @@ import (
 // Dummy describes how the numbers of a dummy tensor are generated, if they all come from one table.
 // ok is false for other tensors, including those of a real checkpoint; use ReadRows for them.
 func (c *Checkpoint) Dummy(name string) (m kernels.Dummy, ok bool) {
-	t, there := c.Tensor(name)
-	if c.dummy == nil || !there || isNorm(t) || isScales(t) {
+	i, there := c.byName[name]
+	if c.dummy == nil || !there {
+		return m, false
+	}
+	t := c.tensors[i]
+	if isNorm(t) || isScales(t) {
 		return m, false
 	}
 	m.Key = c.dummy.key(t.Name)

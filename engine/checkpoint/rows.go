@@ -4,12 +4,13 @@ import "math"
 
 // ReadRows fills dst with rows row0 to row0+rows-1 of a tensor, in its stored
 // Format and in Hugging Face row order (see TensorInfo.SourceRow). A vector or
-// scalar is one row. len(dst) must be rows·RowBytes.
+// scalar is one row. len(dst) must be rows·RowBytes. The rows of a stack are those of its experts, one after the other.
 func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
-	t, ok := c.Tensor(name)
+	i, ok := c.byName[name]
 	if !ok {
-		return fault(c.path, name, "is not in the checkpoint")
+		return c.readStack(name, row0, rows, dst)
 	}
+	t := c.tensors[i]
 	size := t.RowBytes()
 	if row0 < 0 || rows < 0 || int64(row0) > t.Rows()-int64(rows) {
 		return fault(t.file(c), name, "rows %d to %d asked for, it has %d", row0, row0+rows, t.Rows())
@@ -99,15 +100,17 @@ func (c *Checkpoint) View(name string) ([]byte, error) {
 	return b, err
 }
 
-// Release drops the mapped pages of a tensor from this process; reading its View again maps them
-// again.
+// Release drops the mapped pages of a tensor, or of all tensors of a stack, from this process;
+// reading its View again maps them again.
 func (c *Checkpoint) Release(name string) error {
-	b, err := c.mapped(name)
-	if err != nil {
-		return err
-	}
-	if err := drop(b); err != nil {
-		return failed(c.path, name, err)
+	for _, one := range c.members(name) {
+		b, err := c.mapped(one)
+		if err != nil {
+			return err
+		}
+		if err := drop(b); err != nil {
+			return failed(c.path, one, err)
+		}
 	}
 	return nil
 }
@@ -123,10 +126,11 @@ func (c *Checkpoint) DropPages() error {
 }
 
 func (c *Checkpoint) mapped(name string) ([]byte, error) {
-	t, ok := c.Tensor(name)
+	i, ok := c.byName[name]
 	if !ok {
 		return nil, fault(c.path, name, "is not in the checkpoint")
 	}
+	t := c.tensors[i]
 	f := c.files[t.File]
 	if f == nil {
 		return nil, fault(t.file(c), name, "has no bytes on disk (dummy weights, or closed)")

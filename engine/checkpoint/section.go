@@ -86,6 +86,20 @@ func (s *Section) Counts(key string, n int, lo, hi int64) []int {
 	return out
 }
 
+// List reads a list of whole numbers in [lo, hi]; nil for an absent key.
+func (s *Section) List(key string, lo, hi int64) []int {
+	v, ok := s.f.raw(key)
+	if !ok {
+		return nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(v, &list) != nil || len(list) > maxLayers {
+		s.f.fail(key, "is not a list of at most %d numbers", maxLayers)
+		return nil
+	}
+	return s.Counts(key, len(list), lo, hi)
+}
+
 // TextOr reads a short string, with a default for an absent key.
 func (s *Section) TextOr(key, absent string) string { return s.f.text(key, absent) }
 

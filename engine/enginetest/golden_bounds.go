@@ -21,6 +21,10 @@ func BoundFloat(golden string, kv kernels.Format) GoldenBound {
 		return map[kernels.Format]GoldenBound{
 			kernels.F32: {Max: 3e-4, RMS: 2.5e-5, Gap: 1e-4}, kernels.F16: {Max: 4, RMS: 0.3, Gap: 1.2}, kernels.BF16: {Max: 5, RMS: 0.6, Gap: 3},
 		}[kv]
+	case Mixture(golden) && Recurrent(golden):
+		return map[kernels.Format]GoldenBound{
+			kernels.F32: {Max: 5e-4, RMS: 5e-5, Gap: 5e-4}, kernels.F16: {Max: 0.25, RMS: 0.01, Gap: 0.05}, kernels.BF16: {Max: 1.2, RMS: 0.05, Gap: 0.25},
+		}[kv]
 	case Mixture(golden):
 		return map[kernels.Format]GoldenBound{
 			kernels.F32: {Max: 1e-4, RMS: 1e-5, Gap: 1e-4}, kernels.F16: {Max: 0.25, RMS: 0.01, Gap: 0.05}, kernels.BF16: {Max: 1.2, RMS: 0.05, Gap: 0.25},
@@ -49,6 +53,8 @@ func BoundBF16(golden string, _ kernels.Format) GoldenBound {
 		return GoldenBound{Max: 1.4, RMS: 0.13, Gap: 0.4}
 	case sharp(strings.TrimSuffix(golden, "-moe")):
 		return GoldenBound{Max: 6.5, RMS: 0.9, Gap: 3.2}
+	case Mixture(golden) && Recurrent(golden):
+		return GoldenBound{Max: 2.2, RMS: 0.08, Gap: 0.26}
 	case Mixture(golden):
 		return GoldenBound{Max: 2.2, RMS: 0.08, Gap: 0.2}
 	case Recurrent(golden):
@@ -80,7 +86,7 @@ var coarse = GoldenBound{Max: 0.35, RMS: 0.06, Gap: 0.15}
 
 // Mixture reports whether a checkpoint has experts.
 func Mixture(golden string) bool {
-	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-gemma4-moe"
+	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || strings.Contains(golden, "-moe")
 }
 
 // Tiny reports whether a golden file belongs to a small random checkpoint.

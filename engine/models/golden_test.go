@@ -55,6 +55,16 @@ var goldens = map[string][3]int{
 
 	"tiny-qwen35-fp8-x8": {140, 40, 320},
 
+	"tiny-mixtral":        {64, 40, 320},
+	"tiny-qwen2-moe":      {64, 40, 320},
+	"tiny-qwen3-moe":      {64, 40, 320},
+	"tiny-qwen3-moe-step": {64, 40, 320},
+	"tiny-glm4-moe":       {64, 40, 320},
+	"tiny-granite-moe":    {64, 40, 320},
+	"tiny-ernie-moe":      {64, 40, 320},
+
+	"tiny-qwen35-moe": {64, 40, 320},
+
 	"tiny-qwen2-gguf":   {100, 40, 320},
 	"tiny-qwen3-gguf":   {100, 40, 320},
 	"tiny-gpt-oss-gguf": {150, 40, 320},

@@ -11,10 +11,11 @@ type gatedMLP struct {
 	width                              int // of gate, and of up
 	act                                backend.Activation
 	keep                               bool // x stays as it is: the result is a value of its own
+	partial                            bool // the caller sums the result over the ranks
 }
 
-// record consumes x, unless m keeps it, and returns the MLP's result, summed over the ranks. If the
-// tokens are processed in chunks, each chunk's result overwrites its part of x, and the intermediate
+// record consumes x, unless m keeps it, and returns the MLP's result, summed over the ranks unless m
+// is partial. If the tokens are processed in chunks, each chunk's result overwrites its part of x, and the intermediate
 // values have the size of one chunk.
 func (m gatedMLP) record(r *backend.Recorder, x backend.Value) backend.Value {
 	list, y := r.Chunks(x), x
@@ -41,6 +42,8 @@ func (m gatedMLP) record(r *backend.Recorder, x backend.Value) backend.Value {
 		r.Do(backend.Linear{X: a, W: m.down, Bias: m.downBias, Y: out[i]})
 		r.Free(a)
 	}
-	r.Do(backend.AllReduce{X: y})
+	if !m.partial {
+		r.Do(backend.AllReduce{X: y})
+	}
 	return y
 }

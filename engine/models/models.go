@@ -75,6 +75,8 @@ type family struct {
 	// skip reports tensors that only some builds read, such as vision towers and MTP heads. They
 	// may be absent. nil: none.
 	skip func(tensor string) bool
+	// skipOf returns skip for a config; nil: skip holds for all.
+	skipOf func(checkpoint.Config) func(tensor string) bool
 	// pipes is true if build honours Build.Pipe.
 	pipes bool
 	// drafts is true if build returns a *decoder, which can serve as the draft model in NewWithDraft.
@@ -87,6 +89,12 @@ func (f family) without(prefixes ...string) family {
 	f.skip = func(tensor string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(tensor, p) })
 	}
+	return f
+}
+
+// skipping returns the family with files that also have the tensors that of reports for a config.
+func (f family) skipping(of func(checkpoint.Config) func(tensor string) bool) family {
+	f.skipOf = of
 	return f
 }
 
@@ -113,11 +121,19 @@ var families = []family{
 	recipeFamily("Olmo2ForCausalLM", olmo2),
 	recipeFamily("Olmo3ForCausalLM", olmo3),
 	recipeFamily("HunYuanDenseV1ForCausalLM", hunyuan),
+	recipeFamily("Qwen3MoeForCausalLM", qwen3MoE),
+	recipeFamily("MixtralForCausalLM", mixtral),
+	recipeFamily("Qwen2MoeForCausalLM", qwen2MoE),
+	recipeFamily("Glm4MoeForCausalLM", glm4MoE).skipping(laterLayers),
+	recipeFamily("GraniteMoeForCausalLM", graniteMoE),
+	recipeFamily("Ernie4_5_MoeForCausalLM", ernieMoE).without("model.mtp_"),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
 	gemmaFamily(gemmaConditional),
 	gemmaFamily(gemmaCausal),
 	qwen35Family(qwen35Text),
 	qwen35Family(qwen35Multimodal),
+	qwen35Family(qwen35MoEText),
+	qwen35Family(qwen35MoEMultimodal),
 }
 
 // UnsupportedError reports an architecture or setting that no family supports.
@@ -149,6 +165,9 @@ func findFamily(cfg checkpoint.Config, tensors []checkpoint.TensorInfo) (family,
 	var known []string
 	for _, f := range families {
 		if f.architecture == cfg.Architecture {
+			if f.skipOf != nil {
+				f.skip = f.skipOf(cfg)
+			}
 			if _, ok := torchDtypes[cfg.TorchDtype]; !ok && cfg.TorchDtype != "" {
 				return f, &UnsupportedError{"dtype " + cfg.TorchDtype, "float32, float16 and bfloat16 are read"}
 			}

@@ -16,7 +16,7 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 		return l.mxPart(p, blocks)
 	}
 	if _, ok := l.src.Tensor(p.tensor + int8Packed); ok {
-		return l.packedPart(p)
+		return l.packedPart(p, experts)
 	}
 	t := l.tensor(p.tensor)
 	if p.transposed {
@@ -50,9 +50,12 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 }
 
 // packedPart is matrixPart for int8 codes packed four to an I32, in column order.
-func (l *loader) packedPart(p piece) (part backend.Part, cols int, s backend.Scaling) {
+func (l *loader) packedPart(p piece, experts int) (part backend.Part, cols int, s backend.Scaling) {
 	t := l.tensor(p.tensor + int8Packed)
-	part = backend.Part{Tensor: t.Name, Row0: p.row0, Rows: int(t.Rows()), Col0: p.col0, Cols: p.cols, Format: kernels.I8, Offset: true}
+	part = backend.Part{Tensor: t.Name, Row0: p.row0, Rows: int(t.Rows()) / max(1, experts), Col0: p.col0, Cols: p.cols, Format: kernels.I8, Offset: true}
+	if experts > 0 {
+		part.Stride = part.Rows
+	}
 	if p.rows > 0 {
 		part.Rows = p.rows
 	}

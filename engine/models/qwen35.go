@@ -12,7 +12,7 @@ import (
 const linearAttention = "linear_attention"
 
 // qwen35 is Qwen3.5 (transformers: Qwen3_5ForConditionalGeneration, and Qwen3_5ForCausalLM without
-// the vision tower). Most layers are gated delta nets, whose state has a fixed size. Every fourth
+// the vision tower; Qwen3_5Moe… with experts in every layer). Most layers are gated delta nets, whose state has a fixed size. Every fourth
 // layer is attention with a gate on its output. All norms except those of the delta nets add 1 to
 // their stored weights.
 //
@@ -35,7 +35,7 @@ type qwen35 struct {
 }
 
 // qwen35Rank is a rank's share of a layer's heads and columns.
-type qwen35Rank struct{ heads, kvHeads, keyHeads, valueHeads, width int }
+type qwen35Rank struct{ heads, kvHeads, keyHeads, valueHeads int }
 
 // qwen35Config adds the config fields that only this family reads.
 type qwen35Config struct {
@@ -52,12 +52,47 @@ type qwen35Config struct {
 	gated, biased    bool
 	stateDtype       string
 	vision           *qwen35Vision // nil: no tower
+	experts          *mixture      // nil: a dense MLP
 }
 
 const (
 	qwen35Text       = "Qwen3_5ForCausalLM"
 	qwen35Multimodal = "Qwen3_5ForConditionalGeneration"
+
+	qwen35MoEText       = "Qwen3_5MoeForCausalLM"
+	qwen35MoEMultimodal = "Qwen3_5MoeForConditionalGeneration"
 )
+
+// qwen35Sees reports whether an architecture has a vision tower.
+func qwen35Sees(architecture string) bool {
+	return architecture == qwen35Multimodal || architecture == qwen35MoEMultimodal
+}
+
+// qwen35Experts returns the experts of every layer, nil for the dense architectures. Files have stacks
+// of them or, if they are quantized, a matrix for each.
+func qwen35Experts(c checkpoint.Config) (*mixture, error) {
+	if c.Architecture != qwen35MoEText && c.Architecture != qwen35MoEMultimodal {
+		return nil, nil
+	}
+	m, _, err := qwenMixture(c, true)
+	if err != nil {
+		return nil, err
+	}
+	m.softmax(true)
+	q, err := quantOf(c)
+	if q.format == kernels.Invalid && c.Dialect != "gguf" {
+		m.gate, m.up, m.down = "experts.gate_up_proj", "", "experts.down_proj"
+	}
+	return &m, err
+}
+
+// feedForward returns what follows a mixer.
+func (q qwen35Config) feedForward() feedForward {
+	if q.experts != nil {
+		return *q.experts
+	}
+	return denseMLP{c: q.Config, width: q.IntermediateSize}
+}
 
 func qwen35Family(architecture string) family {
 	return family{architecture: architecture, tensors: qwen35Tensors, build: newQwen35, check: checkQwen35, skip: qwen35Skips, pipes: true}
@@ -66,7 +101,7 @@ func qwen35Family(architecture string) family {
 // readQwen35 reads the config; defaults are transformers'.
 func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	q := qwen35Config{Config: c, prefix: "model."}
-	if c.Architecture == qwen35Multimodal {
+	if qwen35Sees(c.Architecture) {
 		q.prefix = "model.language_model."
 	}
 	s, err := c.Section("")
@@ -101,7 +136,10 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	if q.rope, err = rope.Angles(c.HeadDim); err != nil {
 		return q, err
 	}
-	q.vision, err = readQwen35Vision(c)
+	if q.vision, err = readQwen35Vision(c); err != nil {
+		return q, err
+	}
+	q.experts, err = qwen35Experts(c)
 	return q, err
 }
 
@@ -135,8 +173,8 @@ func checkQwen35(c checkpoint.Config) error {
 		return &UnsupportedError{"layer_types of " + linearAttention + " alone", "pages of at least one layer of " + fullAttention + " hold the tokens of a sequence"}
 	case c.HiddenAct != "silu":
 		return &UnsupportedError{"hidden_act " + c.HiddenAct, "Qwen3.5 has silu"}
-	case c.IntermediateSize == 0 || c.NumExperts > 0:
-		return &UnsupportedError{"a Qwen3.5 with experts", "its dense architectures are recorded"}
+	case q.experts == nil && (c.IntermediateSize == 0 || c.NumExperts > 0):
+		return &UnsupportedError{"experts in " + c.Architecture, "it has a dense MLP; those with experts are " + qwen35MoEText + " and " + qwen35MoEMultimodal}
 	case q.biased:
 		return &UnsupportedError{"attention_bias", "Qwen3.5's projections have none"}
 	case !q.gated:

@@ -93,8 +93,7 @@ func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
 // project consumes a mixer's result, projects it and runs the MLP.
 func (s *qwen35Pass) project(y backend.Value, w qwen35Layer) {
 	s.delta = s.rowParallel(y, w.out)
-	m := gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight, width: s.rank.width}
-	s.delta = m.record(s.r, s.normalize(w.mlpNorm))
+	s.delta = w.mlp.record(s.r, s.normalize(w.mlpNorm))
 }
 
 // linear returns W·x as a new value.

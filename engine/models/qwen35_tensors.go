@@ -58,9 +58,7 @@ func (q qwen35Config) attentionTensors(l *tensorList, p string) {
 func (q qwen35Config) blockTensors(l *tensorList, p string) {
 	l.add(p+"input_layernorm.weight", q.HiddenSize)
 	l.add(p+"post_attention_layernorm.weight", q.HiddenSize)
-	l.linear(p+"mlp.gate_proj", false, q.IntermediateSize, q.HiddenSize)
-	l.linear(p+"mlp.up_proj", false, q.IntermediateSize, q.HiddenSize)
-	l.linear(p+"mlp.down_proj", false, q.HiddenSize, q.IntermediateSize)
+	q.feedForward().tensors(l, p)
 }
 
 // qwen35Skips reports tensors that a text build without proposals does not read.

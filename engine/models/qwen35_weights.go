@@ -12,7 +12,8 @@ type qwen35Layer struct {
 	mixerNorm, mlpNorm backend.WeightID
 	attention          *qwen35Attention
 	delta              *qwen35Delta
-	out, gateUp, down  backend.WeightID
+	out                backend.WeightID
+	mlp                block
 	class, slot        int // KV class, and index of the layer in it
 }
 
@@ -34,7 +35,7 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	for _, e := range []error{
 		l.checkEven(c.NumHeads, "attention heads"), l.checkShared(c.NumKVHeads, "key/value heads"),
 		l.checkEven(q.keyHeads, "key heads of linear attention"), l.checkEven(q.valueHeads, "value heads of linear attention"),
-		l.checkEven(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.checkEven(c.VocabSize, "tokens (vocab_size)"),
+		q.feedForward().check(l.Build), l.checkEven(c.VocabSize, "tokens (vocab_size)"),
 		q.checkBuild(l.Build),
 	} {
 		if err == nil {
@@ -50,7 +51,6 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	_, m.rank.kvHeads = l.part(c.NumKVHeads)
 	_, m.rank.keyHeads = l.part(q.keyHeads)
 	_, m.rank.valueHeads = l.part(q.valueHeads)
-	_, m.rank.width = l.part(c.IntermediateSize)
 	if err := m.load(l); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,6 @@ func (m *qwen35) load(l *loader) error {
 
 // block adds a layer's weights: p is its module's prefix, n the prefix of its names.
 func (m *qwen35) block(l *loader, p, n, kind string) qwen35Layer {
-	inner := m.cfg.IntermediateSize
 	w := qwen35Layer{mixerNorm: l.vector(n+"mixer_norm", "norm", all(p+"input_layernorm.weight"))}
 	if kind == linearAttention {
 		w.delta, w.out = m.newDelta(l, p+"linear_attn.", n)
@@ -123,8 +122,7 @@ func (m *qwen35) block(l *loader, p, n, kind string) qwen35Layer {
 		w.attention, w.out = m.newAttention(l, p+"self_attn.", n)
 	}
 	w.mlpNorm = l.vector(n+"mlp_norm", "norm", all(p+"post_attention_layernorm.weight"))
-	w.gateUp = l.linear(n+"gate_up", "mlp", l.rows(p+"mlp.gate_proj.weight", inner, 1), l.rows(p+"mlp.up_proj.weight", inner, 1))
-	w.down = l.linear(n+"down", "mlp", l.cols(p+"mlp.down_proj.weight", inner, 1))
+	w.mlp = m.cfg.feedForward().load(l, p, n)
 	return w
 }
 

@@ -20,7 +20,7 @@ type qwen35Vision struct {
 
 // readQwen35Vision reads the tower's config, nil if there is none; defaults are transformers'.
 func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
-	if c.Architecture != qwen35Multimodal {
+	if !qwen35Sees(c.Architecture) {
 		return nil, nil
 	}
 	s, err := c.Section("vision_config")

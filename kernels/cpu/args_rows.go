@@ -55,6 +55,8 @@ type Elements struct {
 	X, Other, Scale   uintptr
 	Symbol, Cols, Act int32
 	Cap               float32
+	RowFactor         int32 // 1: Other of OpGate has one number for each row
+	_                 int32
 }
 
 // Concat is the operands of OpConcat.
@@ -70,9 +72,11 @@ type GatherLast struct {
 	Bytes       int64
 }
 
-// Route is the operands of OpRoute.
+// Route is the operands of OpRoute; Score has the numbers of backend.Score.
 type Route struct {
-	Logits, Scale, IDs, Weights uintptr
-	Symbol, Experts, Top        int32
-	_                           int32
+	Logits, Scale, Correction, IDs, Weights uintptr
+	Symbol, Experts, Top                    int32
+	Score, Normalize                        int32
+	Groups, TopGroups                       int32
+	Factor                                  float32
 }

@@ -86,6 +86,7 @@ type ElementsArgs struct {
 	N       int64
 	Cap     float32
 	Act     int32
+	Cols, _ int32
 }
 
 // Pages locates one layer's keys and values (kernels/ref: Pages).
@@ -194,10 +195,14 @@ type AheadArgs struct {
 	Seqs, Width, Block, By                    int32
 }
 
-// RouteArgs: route. A warp for each row; at most 1,024 experts.
+// RouteArgs: route. A warp for each row; at most 1,024 experts and 32 groups. Score has the numbers
+// of backend.Score.
 type RouteArgs struct {
-	Logits, Scale, IDs, Weights Ptr
-	Rows, Experts, Top, _       int32
+	Logits, Scale, Correction, IDs, Weights Ptr
+	Rows, Experts, Top                      int32
+	Score, Normalize                        int32
+	Groups, TopGroups                       int32
+	Factor                                  float32
 }
 
 // OrderArgs: experts_order. One block, shared memory for 2·Experts ints.

@@ -3,43 +3,105 @@
 #include "numbers.cuh"
 
 struct RouteArgs {
-  const float *logits;  // [rows, experts]
-  const float *scale;   // [experts] or null: ones
-  int *ids;             // [rows, top]
-  float *weights;       // [rows, top]
-  int rows, experts, top, pad;  // at most 1024 experts: a lane marks its picks in 32 bits
+  const float *logits;      // [rows, experts]
+  const float *scale;       // [experts] or null: ones
+  const float *correction;  // [experts] or null: zeros
+  int *ids;                 // [rows, top]
+  float *weights;           // [rows, top]
+  int rows, experts, top;   // at most 1024 experts: a lane marks its picks in 32 bits
+  int score, normalize;     // backend.Score
+  int groups, top_groups;   // groups: 0, or at most 32, one for each lane
+  float factor;
 };
 
-// route: a warp for each row. A NaN counts as −∞, so that all lanes agree and every pick is an
+constexpr int kSelectedSoftmax = 0, kSoftmax = 1;
+
+// RouteRow is a row of logits and what its scores have in common: exp(logit − largest) / sum, or
+// sigmoids.
+struct RouteRow {
+  const float *logits;
+  float largest, sum;
+};
+
+// route_logit returns a logit; a NaN counts as −∞, so that all lanes agree and every pick is an
 // expert: padding rows of a graph may hold anything.
+DEVICE float route_logit(const RouteRow &r, int e) { return r.logits[e] == r.logits[e] ? r.logits[e] : -INFINITY_F; }
+
+DEVICE float route_score(const RouteArgs &a, const RouteRow &r, int e) {
+  float v = route_logit(r, e);
+  if (a.score == kSelectedSoftmax) return expf(v - r.largest);
+  return a.score == kSoftmax ? expf(v - r.largest) / r.sum : 1.0f / (1.0f + expf(-v));
+}
+
+// route_key returns what expert e is compared by.
+DEVICE float route_key(const RouteArgs &a, const RouteRow &r, int e) {
+  if (!a.correction && !a.groups) return route_logit(r, e);
+  float v = route_score(a, r, e) + (a.correction ? a.correction[e] : 0.0f);
+  return v == v ? v : -INFINITY_F;
+}
+
+// route_best sets key and id of every lane to those of the best lane, the lowest id of equals. An
+// id of none loses to every other.
+DEVICE void route_best(float *key, int *id, int none) {
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    float v = __shfl_xor_sync(kAllLanes, *key, o);
+    int other = __shfl_xor_sync(kAllLanes, *id, o);
+    if (other < none && (*id == none || v > *key || (v == *key && other < *id))) {
+      *key = v;
+      *id = other;
+    }
+  }
+}
+
+// route_groups returns a bit for each of the best groups; a lane adds the two best keys of a group.
+DEVICE unsigned route_groups(const RouteArgs &a, const RouteRow &r, int lane) {
+  int size = a.experts / a.groups;
+  float first = -INFINITY_F, second = -INFINITY_F;
+  for (int i = 0; i < size && lane < a.groups; i++) {
+    float v = route_key(a, r, lane * size + i);
+    second = fmaxf(second, fminf(first, v));
+    first = fmaxf(first, v);
+  }
+  unsigned chosen = 0;
+  for (int k = 0; k < a.top_groups; k++) {
+    float key = first + second;
+    int id = lane < a.groups && !(chosen >> lane & 1) ? lane : 32;
+    route_best(&key, &id, 32);
+    chosen |= 1u << id;
+  }
+  return chosen;
+}
+
+// route: a warp for each row.
 KERNEL(route, RouteArgs, 256) {
   int lane = threadIdx.x & 31, row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   if (row >= a.rows) return;
-  const float *logits = a.logits + size_t(row) * a.experts;
-  unsigned taken = 0;
-  float first = 0.0f, sum = 0.0f;
+  RouteRow r = {a.logits + size_t(row) * a.experts, 0.0f, 0.0f};
+  if (a.score == kSoftmax) {
+    float largest = -INFINITY_F, sum = 0.0f;
+    for (int e = lane; e < a.experts; e += 32) largest = fmaxf(largest, route_logit(r, e));
+    r.largest = warp_max(largest);
+    for (int e = lane; e < a.experts; e += 32) sum += expf(route_logit(r, e) - r.largest);
+    r.sum = warp_sum(sum);
+  }
+  unsigned taken = 0, chosen = a.groups ? route_groups(a, r, lane) : 1u;
+  int size = a.groups ? a.experts / a.groups : a.experts;
+  float sum = 0.0f;
   for (int k = 0; k < a.top; k++) {
     float best = -INFINITY_F;
     int id = a.experts;  // none
     for (int e = lane; e < a.experts; e += 32)
-      if (!(taken >> (e / 32) & 1)) {
-        float v = logits[e] == logits[e] ? logits[e] : -INFINITY_F;
+      if (!(taken >> (e / 32) & 1) && chosen >> (e / size) & 1) {
+        float v = route_key(a, r, e);
         if (id != a.experts && v <= best) continue;
         best = v;
         id = e;
       }
-#pragma unroll
-    for (int o = 16; o > 0; o >>= 1) {
-      float v = __shfl_xor_sync(kAllLanes, best, o);
-      int other = __shfl_xor_sync(kAllLanes, id, o);
-      if (other < a.experts && (id == a.experts || v > best || (v == best && other < id))) {
-        best = v;
-        id = other;
-      }
-    }
+    route_best(&best, &id, a.experts);
     if (id % 32 == lane) taken |= 1u << (id / 32);
-    if (k == 0) first = best;
-    float w = expf(best - first);
+    if (k == 0 && a.score == kSelectedSoftmax) r.largest = best;
+    float w = route_score(a, r, id);
     sum += w;
     if (lane == 0) {
       a.ids[size_t(row) * a.top + k] = id;
@@ -47,9 +109,10 @@ KERNEL(route, RouteArgs, 256) {
     }
   }
   __syncwarp();
+  sum = a.score == kSelectedSoftmax || a.normalize ? fmaxf(sum, 1e-20f) : 1.0f;
   for (int k = lane; k < a.top; k += 32) {
     size_t at = size_t(row) * a.top + k;
-    float w = a.weights[at] / sum;
+    float w = a.weights[at] / sum * a.factor;
     a.weights[at] = a.scale ? w * a.scale[a.ids[at]] : w;
   }
 }

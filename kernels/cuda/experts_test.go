@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -16,23 +17,38 @@ func TestRoute(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []struct {
 		rows, experts, top int
-		scaled             bool
-	}{{1, 8, 2, false}, {5, 128, 8, true}, {3, 33, 33, false}, {2, 512, 10, true}} {
-		logits, scale := r.floats(c.rows*c.experts, 2), []float32(nil)
+		scaled, corrected  bool
+		router             ref.Router
+	}{
+		{rows: 1, experts: 8, top: 2}, {rows: 5, experts: 128, top: 8, scaled: true}, {rows: 3, experts: 33, top: 33}, {rows: 2, experts: 512, top: 10, scaled: true},
+		{rows: 5, experts: 60, top: 4, router: ref.Router{Score: ref.Softmax}},
+		{rows: 3, experts: 64, top: 6, corrected: true, router: ref.Router{Score: ref.Softmax, Normalize: true}},
+		{rows: 3, experts: 128, top: 8, corrected: true, scaled: true, router: ref.Router{Score: ref.Sigmoided, Normalize: true, Factor: 2.5}},
+		{rows: 5, experts: 256, top: 8, corrected: true, router: ref.Router{Score: ref.Sigmoided, Groups: 8, TopGroups: 4}},
+		{rows: 5, experts: 160, top: 6, router: ref.Router{Score: ref.Softmax, Groups: 32, TopGroups: 2, Factor: 16}},
+	} {
+		logits, router := r.floats(c.rows*c.experts, 2), c.router
 		for i := range logits { // ties
 			logits[i] = float32(math.Round(float64(logits[i]) * 4))
 		}
 		logits[0] = float32(math.Inf(-1))
 		if c.scaled {
-			scale = r.floats(c.experts, 1)
+			router.Scale = r.floats(c.experts, 1)
+		}
+		if c.corrected {
+			router.Correction = r.floats(c.experts, 0.3)
 		}
 		ids, weights := make([]int32, c.rows*c.top), make([]float32, c.rows*c.top)
 		for i := range c.rows {
-			ref.Route(logits[i*c.experts:(i+1)*c.experts], scale, ids[i*c.top:(i+1)*c.top], weights[i*c.top:(i+1)*c.top])
+			router.Route(logits[i*c.experts:(i+1)*c.experts], ids[i*c.top:(i+1)*c.top], weights[i*c.top:(i+1)*c.top])
 		}
 		a := cuda.RouteArgs{
-			Logits: up(r, logits), Scale: up(r, scale), IDs: alloc[int32](r, len(ids)), Weights: alloc[float32](r, len(ids)),
-			Rows: int32(c.rows), Experts: int32(c.experts), Top: int32(c.top),
+			Logits: up(r, logits), Scale: up(r, router.Scale), Correction: up(r, router.Correction), IDs: alloc[int32](r, len(ids)), Weights: alloc[float32](r, len(ids)),
+			Rows: int32(c.rows), Experts: int32(c.experts), Top: int32(c.top), Score: int32(router.Score),
+			Groups: int32(router.Groups), TopGroups: int32(router.TopGroups), Factor: cmp.Or(router.Factor, 1),
+		}
+		if router.Normalize {
+			a.Normalize = 1
 		}
 		launch(r, "route", cudatest.Line(ceil(c.rows, 2), 64), &a)
 		if got := down[int32](r, a.IDs, len(ids)); fmt.Sprint(got) != fmt.Sprint(ids) {
@@ -52,7 +68,7 @@ func TestRouteNaN(t *testing.T) {
 		logits[i] = float32(math.NaN())
 	}
 	a := cuda.RouteArgs{
-		Logits: up(r, logits), IDs: alloc[int32](r, top), Weights: alloc[float32](r, top), Rows: 1, Experts: experts, Top: top,
+		Logits: up(r, logits), IDs: alloc[int32](r, top), Weights: alloc[float32](r, top), Rows: 1, Experts: experts, Top: top, Factor: 1,
 	}
 	launch(r, "route", cudatest.Line(1, 64), &a)
 	ids := down[int32](r, a.IDs, top)

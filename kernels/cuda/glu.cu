@@ -23,10 +23,11 @@ KERNEL(glu4, GLUArgs, 256) {
 
 struct ElementsArgs {
   float *x;           // [n], in place
-  const float *gate;  // [n], for gate
+  const float *gate;  // [n], for gate; with cols: [n/cols]
   long long n;
   float cap;  // for softcap
   int act;    // for activate
+  int cols, pad;  // for gate: the columns of a row that has one factor; 0: each number has its own
 };
 
 KERNEL(activate, ElementsArgs, 256) {
@@ -36,7 +37,7 @@ KERNEL(activate, ElementsArgs, 256) {
 
 KERNEL(gate, ElementsArgs, 256) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.n) a.x[i] *= sigmoid(a.gate[i]);
+  if (i < a.n) a.x[i] *= sigmoid(a.gate[a.cols ? i / a.cols : i]);
 }
 
 KERNEL(softcap, ElementsArgs, 256) {

@@ -158,6 +158,9 @@ func TestElements(t *testing.T) {
 		launch(r, c.kernel, cudatest.Line(ceil(n, 64), 64), &cuda.ElementsArgs{X: p, Gate: up(r, g), N: n, Cap: 3, Act: c.act})
 		r.near(c.kernel, down[float32](r, p, n), c.want, 1e-6)
 	}
+	rows := up(r, x)
+	launch(r, "gate", cudatest.Line(ceil(n, 64), 64), &cuda.ElementsArgs{X: rows, Gate: up(r, g), N: n, Cols: 43})
+	r.near("gate of rows", down[float32](r, rows, n), want(func(i int) float32 { return x[i] * ref.Sigmoid(g[i/43]) }), 1e-6)
 	p := up(r, x)
 	launch(r, "add", cudatest.Line(ceil(n, 64), 64), &cuda.AddArgs{X: up(r, g), Into: p, Scale: up(r, []float32{0.75}), N: n})
 	r.near("add", down[float32](r, p, n), want(func(i int) float32 { return (x[i] + g[i]) * 0.75 }), 1e-7)

@@ -2,19 +2,54 @@ package ref
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
 func TestRoute(t *testing.T) {
 	ids, w := make([]int32, 2), make([]float32, 2)
-	Route([]float32{1, 3, 2, 3}, nil, ids, w)
+	Router{}.Route([]float32{1, 3, 2, 3}, ids, w)
 	if ids[0] != 1 || ids[1] != 3 {
 		t.Errorf("picked %v of two equals", ids)
 	}
 	close32(t, "equals share", w, 0.5, 0.5)
-	Route([]float32{0, 0, 1}, []float32{4, 1, 2}, ids, w)
+	Router{Scale: []float32{4, 1, 2}}.Route([]float32{0, 0, 1}, ids, w)
 	e := float32(1 / (1 + math.Exp(-1)))
 	close32(t, "scaled", w, 2*e, 4*(1-e))
+}
+
+// TestRouter compares other scores and selections with numbers computed by hand.
+func TestRouter(t *testing.T) {
+	log := func(x float64) float32 { return float32(math.Log(x)) }
+	odds := func(p float64) float32 { return log(p / (1 - p)) }
+	for _, c := range []struct {
+		name    string
+		router  Router
+		logits  []float32
+		ids     []int32
+		weights []float32
+	}{
+		{"softmax over all", Router{Score: Softmax}, []float32{log(1), log(5), log(2), log(2)}, []int32{1, 2}, []float32{0.5, 0.2}},
+		{"its sum 1, times 2", Router{Score: Softmax, Normalize: true, Factor: 2}, []float32{log(1), log(5), log(2), log(2)}, []int32{1, 2}, []float32{10. / 7, 4. / 7}},
+		{"sigmoid", Router{Score: Sigmoided, Factor: 2.5}, []float32{odds(0.2), odds(0.9), odds(0.4)}, []int32{1, 2}, []float32{2.25, 1}},
+		{"the correction selects only", Router{Score: Sigmoided, Normalize: true, Correction: []float32{0.75, 0, 0}}, []float32{odds(0.2), odds(0.9), odds(0.4)},
+			[]int32{0, 1}, []float32{2. / 11, 9. / 11}},
+		{"the best pair of a group", Router{Score: Sigmoided, Groups: 3, TopGroups: 1}, []float32{odds(0.9), odds(0.1), odds(0.1), odds(0.5), odds(0.7), odds(0.5), odds(0.6), odds(0.55), odds(0.01)},
+			[]int32{4, 3}, []float32{0.7, 0.5}},
+		{"two groups of three", Router{Score: Softmax, Groups: 3, TopGroups: 2}, []float32{log(10), log(1), log(30), log(30), log(20), log(9)}, []int32{2, 3}, []float32{0.3, 0.3}},
+	} {
+		ids, w := make([]int32, len(c.ids)), make([]float32, len(c.ids))
+		c.router.Route(c.logits, ids, w)
+		if !slices.Equal(ids, c.ids) {
+			t.Errorf("%s: picked %v, want %v", c.name, ids, c.ids)
+		}
+		near(t, c.name, w, c.weights...)
+	}
+	w := []float32{0}
+	Router{Score: Sigmoided, Normalize: true}.Route([]float32{-1000, -1000}, []int32{0}, w)
+	if w[0] != 0 {
+		t.Errorf("scores of 0 have weight %v", w[0])
+	}
 }
 
 // TestGLU compares the gates with numbers computed by hand.

@@ -87,8 +87,10 @@ func (s *subject) inPlace(t *testing.T, n int) {
 	r, m := rng(uint64(n)), &tensors{}
 	x, z := normal(r, most*n, 4), normal(r, most*n, 4)
 	x[0], z[0] = 1e-3, -50
+	one := normal(r, most, 4)
+	to := m.table("one", one, 1)
 	tx, tz, scale := m.table("x", x, n), m.table("z", z, n), m.literal("scale", []float32{0.7})
-	var v [6]backend.Value
+	var v [7]backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
 		other := input(rec, tz, n)
 		for i := range v {
@@ -100,10 +102,11 @@ func (s *subject) inPlace(t *testing.T, n int) {
 		rec.Do(backend.Activate{X: v[3]})
 		rec.Do(backend.Activate{X: v[4], Act: backend.GELUTanh})
 		rec.Do(backend.Softcap{X: v[5], Cap: limit})
+		rec.Do(backend.Gate{X: v[6], Gate: input(rec, to, 1)})
 	}})
 	for _, rows := range []int{1, 3, most} {
 		rig.run(feed{tokens: upTo(rows)})
-		var got [6][]float32
+		var got [7][]float32
 		for i := range v {
 			got[i] = rig.floats(v[i], rows)
 		}
@@ -115,6 +118,7 @@ func (s *subject) inPlace(t *testing.T, n int) {
 			}{
 				{x[i] + z[i], 0, 0}, {(x[i] + z[i]) * 0.7, 0, 0}, {x[i] * ref.Sigmoid(z[i]), float64(z[i]), 1},
 				{ref.SiLU(x[i]), g, 1}, {ref.GELUTanh(x[i]), 1.6 * (g + 0.044715*g*g*g), 1}, {ref.Softcap(x[i], limit), 0, 1},
+				{x[i] * ref.Sigmoid(one[i/n]), float64(one[i/n]), 1},
 			} {
 				if d := math.Abs(float64(got[j][i] - c.want)); !(d <= c.exact*curved(float64(c.want), c.exponent, g)) {
 					t.Fatalf("op %d, number %d: %v with %v gives %v, want %v", j, i, x[i], z[i], got[j][i], c.want)

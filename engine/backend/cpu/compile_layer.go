@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"cmp"
 	"math"
 
 	"vapp.dev/engine/backend"
@@ -26,7 +27,7 @@ func (c *compiler) layer(op backend.Op) error {
 	case backend.Add:
 		return c.elements(kcpu.OpAdd, o.Into, kcpu.Elements{Other: c.value(o.X), Scale: c.weight(o.Scale)})
 	case backend.Gate:
-		return c.elements(kcpu.OpGate, o.X, kcpu.Elements{Other: c.value(o.Gate)})
+		return c.elements(kcpu.OpGate, o.X, kcpu.Elements{Other: c.value(o.Gate), RowFactor: flag(c.info(o.Gate).Cols == 1)})
 	case backend.Activate:
 		return c.elements(kcpu.OpActivate, o.X, kcpu.Elements{Act: act(o.Act)})
 	case backend.Softcap:
@@ -45,10 +46,15 @@ func (c *compiler) layer(op backend.Op) error {
 		return nil
 	case backend.Route:
 		l := c.info(o.Logits)
-		return add(c, kcpu.OpRoute, kcpu.Route{
+		a := kcpu.Route{
 			Logits: c.value(o.Logits), Scale: c.weight(o.Scale), IDs: c.value(o.Ids), Weights: c.value(o.Weights),
-			Symbol: int32(l.Rows), Experts: int32(l.Cols), Top: int32(o.Top),
-		}, l.Rows, 1, rows(8*l.Cols))
+			Symbol: int32(l.Rows), Experts: int32(l.Cols), Top: int32(o.Top), Score: int32(o.Score), Normalize: flag(o.Normalize),
+			Groups: int32(o.Groups), TopGroups: int32(o.TopGroups), Factor: cmp.Or(o.Factor, 1),
+		}
+		if o.Corrected {
+			a.Correction = c.weight(o.Correction)
+		}
+		return add(c, kcpu.OpRoute, a, l.Rows, 1, rows(8*l.Cols))
 	case backend.Conv:
 		return c.conv(o)
 	case backend.DeltaNet:

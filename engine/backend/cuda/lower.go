@@ -56,7 +56,11 @@ func (c *lowering) rowOp(op backend.Op) error {
 	case backend.Activate:
 		return c.element("activate", o.X, cuda.ElementsArgs{Act: int32(o.Act)})
 	case backend.Gate:
-		return c.element("gate", o.X, cuda.ElementsArgs{Gate: c.value(o.Gate)})
+		a := cuda.ElementsArgs{Gate: c.value(o.Gate)}
+		if c.info(o.Gate).Cols == 1 {
+			a.Cols = int32(c.info(o.X).Cols)
+		}
+		return c.element("gate", o.X, a)
 	case backend.Softcap:
 		return c.element("softcap", o.X, cuda.ElementsArgs{Cap: o.Cap})
 	case backend.Concat:
@@ -147,6 +151,10 @@ func (c *lowering) route(o backend.Route) error {
 	}
 	a := cuda.RouteArgs{
 		Logits: c.value(o.Logits), Scale: c.weight(o.Scale), IDs: c.value(o.Ids), Weights: c.value(o.Weights), Experts: int32(l.Cols), Top: int32(o.Top),
+		Score: int32(o.Score), Normalize: flag(o.Normalize), Groups: int32(o.Groups), TopGroups: int32(o.TopGroups), Factor: cmp.Or(o.Factor, 1),
+	}
+	if o.Corrected {
+		a.Correction = c.weight(o.Correction)
 	}
 	return add(c, "route", line(each(l.Rows, 1, warps)), 32*warps, 0, a, bind(unsafe.Offsetof(a.Rows), l.Rows, 1))
 }

@@ -81,10 +81,10 @@ type gate struct{ backend.Gate }
 
 func (o gate) units(l *launch) int { return l.rowsOf(o.X) }
 func (o gate) run(l *launch, _, r int) error {
-	n := l.cols(o.X)
-	x, g := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Gate.Gate), r, n)
+	n, wide := l.cols(o.X), l.cols(o.Gate.Gate)
+	x, g := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Gate.Gate), r, wide)
 	for i := range x {
-		x[i] *= ref.Sigmoid(g[i])
+		x[i] *= ref.Sigmoid(g[min(i, wide-1)])
 	}
 	return nil
 }
@@ -93,11 +93,14 @@ type route struct{ backend.Route }
 
 func (o route) units(l *launch) int { return l.rowsOf(o.Logits) }
 func (o route) run(l *launch, _, r int) error {
-	var scale []float32
+	with := ref.Router{Score: ref.Score(o.Score), Normalize: o.Normalize, Groups: o.Groups, TopGroups: o.TopGroups, Factor: o.Factor}
 	if o.Scale != backend.NoWeight {
-		scale = l.vector(o.Scale)
+		with.Scale = l.vector(o.Scale)
 	}
-	ref.Route(rowOf(l.floats(o.Logits), r, l.cols(o.Logits)), scale, rowOf(l.ints(o.Ids), r, o.Top), rowOf(l.floats(o.Weights), r, o.Top))
+	if o.Corrected {
+		with.Correction = l.vector(o.Correction)
+	}
+	with.Route(rowOf(l.floats(o.Logits), r, l.cols(o.Logits)), rowOf(l.ints(o.Ids), r, o.Top), rowOf(l.floats(o.Weights), r, o.Top))
 	return nil
 }
 

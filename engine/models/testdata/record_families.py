@@ -13,14 +13,15 @@ import torch
 import gguf_families
 import golden
 import tiny_families
+import tiny_moe
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main():
     golden.setup()
-    for name in sys.argv[1:] or [*tiny_families.CHECKPOINTS, *tiny_families.ROUNDED, *gguf_families.CHECKPOINTS]:
-        of = gguf_families if name in gguf_families.CHECKPOINTS else tiny_families
+    for name in sys.argv[1:] or [*tiny_families.CHECKPOINTS, *tiny_families.ROUNDED, *tiny_moe.CHECKPOINTS, *gguf_families.CHECKPOINTS]:
+        of = next((m for m in (gguf_families, tiny_moe) if name in m.CHECKPOINTS), tiny_families)
         model, files = of.write(HERE, name)
         tensors = golden.record(model, of.prompt(name), of.steps(name) if of is tiny_families else of.STEPS, torch.arange(model.config.vocab_size))
         golden.save(f"{HERE}/golden/{name}.safetensors", tensors, model, files)

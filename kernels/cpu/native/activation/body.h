@@ -39,8 +39,19 @@ void VAPP_NAME(gate)(const void *args, const vapp_call *c)
 {
 	const vapp_elements *a = args;
 	int64_t i, to;
-	for (numbers(a, c, &i, &to); i < to; i += VW)
-		vf_put(a->x + i, vf_head(a->x + i, to - i) * vf_sigmoid(vf_head(a->other + i, to - i)), to - i);
+	numbers(a, c, &i, &to);
+	if (!a->row_factor) {
+		for (; i < to; i += VW)
+			vf_put(a->x + i, vf_head(a->x + i, to - i) * vf_sigmoid(vf_head(a->other + i, to - i)), to - i);
+		return;
+	}
+	while (i < to) {
+		int64_t row = i / a->cols, end = (row + 1) * a->cols < to ? (row + 1) * a->cols : to;
+		vf factor = vf_sigmoid(vf_set(a->other[row]));
+		for (; i < end; i += VW)
+			vf_put(a->x + i, vf_head(a->x + i, end - i) * factor, end - i);
+		i = end;
+	}
 }
 
 void VAPP_NAME(activate)(const void *args, const vapp_call *c)

@@ -197,20 +197,80 @@ void vapp_op_concat(const void *args, const vapp_call *c)
 	}
 }
 
-/* pick inserts expert e into the k best so far; among equals the earlier expert stays first. */
-static void pick(const float *x, int32_t e, int32_t *ids, int32_t k, int32_t top)
+/* pick inserts id into the k best keys so far; among equals the earlier one stays first. It returns
+ * their number, at most top. */
+static int32_t pick(float key, int32_t id, float *keys, int32_t *ids, int32_t k, int32_t top)
 {
 	int32_t at = k;
-	while (at > 0 && x[e] > x[ids[at - 1]])
+	while (at > 0 && key > keys[at - 1])
 		at--;
 	if (at == top)
-		return;
-	for (int32_t i = k < top ? k : top - 1; i > at; i--)
+		return k;
+	for (int32_t i = k < top ? k : top - 1; i > at; i--) {
+		keys[i] = keys[i - 1];
 		ids[i] = ids[i - 1];
-	ids[at] = e;
+	}
+	keys[at] = key;
+	ids[at] = id;
+	return k < top ? k + 1 : top;
 }
 
-/* The softmax runs in double, as in the oracle: a row is short. */
+/* scoring is what the scores of a row have in common: exp(logit - largest) / sum, or sigmoids. */
+typedef struct {
+	double largest, sum;
+} scoring;
+
+static scoring scoring_of(const vapp_route *a, const float *x)
+{
+	scoring s = {x[0], 0};
+	if (a->score != VAPP_SOFTMAX)
+		return s;
+	for (int32_t e = 1; e < a->experts; e++)
+		s.largest = x[e] > s.largest ? x[e] : s.largest;
+	for (int32_t e = 0; e < a->experts; e++)
+		s.sum += exp((double)x[e] - s.largest);
+	return s;
+}
+
+static double score(const vapp_route *a, const scoring *s, float x)
+{
+	switch (a->score) {
+	case VAPP_SOFTMAX:
+		return exp((double)x - s->largest) / s->sum;
+	case VAPP_SIGMOID:
+		return 1 / (1 + exp(-(double)x));
+	}
+	return exp((double)x - s->largest);
+}
+
+/* compared returns the key of expert e. */
+static float compared(const vapp_route *a, const scoring *s, const float *x, int32_t e)
+{
+	if (!a->correction && !a->groups)
+		return x[e];
+	float key = (float)score(a, s, x[e]);
+	return a->correction ? key + a->correction[e] : key;
+}
+
+/* best_groups returns the groups whose experts are compared, a bit for each. */
+static uint32_t best_groups(const vapp_route *a, const scoring *s, const float *x)
+{
+	float sums[VAPP_GROUPS];
+	int32_t best[VAPP_GROUPS], k = 0, size = a->experts / a->groups;
+	uint32_t chosen = 0;
+	for (int32_t g = 0; g < a->groups; g++) {
+		float two[2];
+		int32_t ids[2], n = 0;
+		for (int32_t e = g * size; e < (g + 1) * size; e++)
+			n = pick(compared(a, s, x, e), e, two, ids, n, 2);
+		k = pick(two[0] + two[1], g, sums, best, k, a->top_groups);
+	}
+	for (int32_t i = 0; i < k; i++)
+		chosen |= 1u << best[i];
+	return chosen;
+}
+
+/* Scores run in double, as in the oracle: a row is short. */
 void vapp_op_route(const void *args, const vapp_call *c)
 {
 	const vapp_route *a = args;
@@ -218,15 +278,23 @@ void vapp_op_route(const void *args, const vapp_call *c)
 	vapp_share(c->rows[a->symbol], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		const float *x = a->logits + t * a->experts;
-		int32_t *ids = a->ids + t * a->top;
-		float *w = a->weights + t * a->top;
-		double sum = 0;
+		int32_t *ids = a->ids + t * a->top, n = 0, size = a->groups ? a->experts / a->groups : a->experts;
+		float *w = a->weights + t * a->top; /* first the keys of the best */
+		scoring s = scoring_of(a, x);
+		uint32_t chosen = a->groups ? best_groups(a, &s, x) : 1;
 		for (int32_t e = 0; e < a->experts; e++)
-			pick(x, e, ids, e < a->top ? e : a->top, a->top);
+			if (chosen >> e / size & 1)
+				n = pick(compared(a, &s, x, e), e, w, ids, n, a->top);
+		double sum = 0;
+		if (a->score == VAPP_SELECTED_SOFTMAX)
+			s.largest = x[ids[0]];
 		for (int32_t k = 0; k < a->top; k++)
-			sum += exp((double)x[ids[k]] - (double)x[ids[0]]);
+			sum += score(a, &s, x[ids[k]]);
+		if (a->score != VAPP_SELECTED_SOFTMAX && !a->normalize)
+			sum = 1;
+		sum = sum < 1e-20 ? 1e-20 : sum;
 		for (int32_t k = 0; k < a->top; k++) {
-			w[k] = (float)(exp((double)x[ids[k]] - (double)x[ids[0]]) / sum);
+			w[k] = (float)(score(a, &s, x[ids[k]]) / sum * a->factor);
 			if (a->scale)
 				w[k] *= a->scale[ids[k]];
 		}

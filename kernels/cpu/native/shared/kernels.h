@@ -191,13 +191,14 @@ typedef struct {
 	int32_t pad;
 } vapp_glu;
 
-/* Elementwise ops on x, in place: add (other, times *scale or NULL), gate (other), activate
- * (act), softcap (cap). */
+/* Elementwise ops on x, in place: add (other, times *scale or NULL), gate (other; row_factor: one
+ * number for each row), activate (act), softcap (cap). */
 typedef struct {
 	float *x;
 	const float *other, *scale;
 	int32_t symbol, cols, act;
 	float cap;
+	int32_t row_factor, pad;
 } vapp_elements;
 
 typedef struct {
@@ -214,11 +215,19 @@ typedef struct {
 } vapp_gather_last;
 
 typedef struct {
-	const float *logits, *scale; /* scale [experts] or NULL */
+	const float *logits, *scale, *correction; /* scale, correction [experts] or NULL */
 	int32_t *ids;
 	float *weights;
-	int32_t symbol, experts, top, pad;
+	int32_t symbol, experts, top;
+	int32_t score, normalize; /* vapp_score */
+	int32_t groups, top_groups; /* groups: 0 to VAPP_GROUPS */
+	float factor;
 } vapp_route;
+
+enum { VAPP_GROUPS = 32 };
+
+/* What an expert's weight is; the numbers of backend.Score. */
+enum { VAPP_SELECTED_SOFTMAX, VAPP_SOFTMAX, VAPP_SIGMOID };
 
 /* The state of a convolution is conv_rows rows of cols inputs, in pages.format at pages.k. If
  * conv_rows is kernel − 1, the oldest row comes first. Otherwise position p is in row p mod

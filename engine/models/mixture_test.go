@@ -1,0 +1,89 @@
+package models
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+)
+
+// TestMixtures records published configs with experts whole and in parts, and plans them on all
+// layouts.
+func TestMixtures(t *testing.T) {
+	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1"} {
+		for _, world := range []int{1, 2} {
+			for _, pipe := range []int{1, 2} {
+				t.Run(fmt.Sprintf("%s/tp%d-pp%d", name, world, pipe), func(t *testing.T) {
+					checkBuilt(t, name, Build{Shard: backend.Shard{Rank: world - 1, World: world}, Pipe: backend.Shard{Rank: pipe - 1, World: pipe}})
+				})
+			}
+		}
+	}
+}
+
+// TestMixtureRefusals checks that configs which the families do not run are refused by field.
+func TestMixtureRefusals(t *testing.T) {
+	for _, c := range []struct{ name, from, to, want string }{
+		{"tiny-qwen3-moe", `"num_experts": 12`, `"num_experts": 2`, "3 experts a token"},
+		{"tiny-qwen3-moe", `"num_experts": 12`, `"num_experts": 0`, "a mixture without experts"},
+		{"tiny-qwen3-moe", `"mlp_only_layers": []`, `"mlp_only_layers": [7]`, "mlp_only_layers"},
+		{"tiny-qwen3-moe", `"decoder_sparse_step": 1`, `"decoder_sparse_step": 0`, "decoder_sparse_step"},
+		{"tiny-qwen3-moe", `"hidden_act": "silu"`, `"hidden_act": "relu2"`, "hidden_act"},
+		{"tiny-qwen2-moe", `"intermediate_size": 96`, `"intermediate_size": null`, "layer 1 of Qwen2MoeForCausalLM without experts"},
+		{"tiny-qwen2-moe", `"shared_expert_intermediate_size": 40`, `"other": 40`, "shared_expert_intermediate_size"},
+		{"tiny-glm4-moe", `"n_group": 3`, `"n_group": 5`, "n_group 5 with topk_group 2"},
+		{"tiny-glm4-moe", `"topk_group": 2`, `"topk_group": 4`, "n_group 3 with topk_group 4"},
+		{"tiny-ernie-moe", `"moe_gate": "topk"`, `"moe_gate": "hash"`, `moe_gate "hash"`},
+		{"tiny-ernie-moe", `"use_bias": false`, `"use_bias": true`, "use_bias"},
+	} {
+		data, err := os.ReadFile("testdata/" + c.name + "/config.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(string(data), c.from, c.to, 1)
+		if text == string(data) {
+			t.Fatalf("%s: no %s in %s", c.name, c.from, data)
+		}
+		cfg, err := checkpoint.ParseConfig("config.json", []byte(text))
+		if err == nil {
+			_, err = Tensors(cfg)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %s: %v, want %q", c.name, c.to, err, c.want)
+		}
+	}
+}
+
+// TestMixtureRanks checks that a rank has its columns of every expert, and that widths which ranks
+// cannot share are refused.
+func TestMixtureRanks(t *testing.T) {
+	c, err := checkpoint.Open("testdata/tiny-qwen2-moe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m, err := New(c, Build{Shard: backend.Shard{Rank: 1, World: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][2]int{}
+	for _, w := range m.Weights() {
+		rows[w.Name] = [2]int{w.Rows, w.Cols}
+	}
+	for name, want := range map[string][2]int{
+		"layers.0.gate_up": {24, 64}, "layers.0.down": {64, 12}, "layers.0.shared_gate_up": {40, 64}, "layers.0.shared_gate": {1, 64}, "layers.1.gate_up": {96, 64},
+	} {
+		if rows[name] != want {
+			t.Errorf("%s is %v, want %v", name, rows[name], want)
+		}
+	}
+	_, err = New(c, Build{Shard: backend.Shard{World: 16}})
+	var bad *UnsupportedError
+	if !errors.As(err, &bad) {
+		t.Errorf("16 ranks: %v", err)
+	}
+}
