@@ -218,24 +218,43 @@ func (c *checker) rope(o Rope) {
 		in -= o.KVHeads
 	}
 	c.value("QKV", o.QKV, kernels.F32, rows, in*o.HeadDim)
-	c.require(o.Rotary > 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
+	c.require(o.Rotary >= 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
 	c.require(!o.Grid || o.Rotary%4 == 0, "%d rotated dimensions for two positions", o.Rotary)
-	c.value("Angles", o.Angles, kernels.F32, rows, o.Rotary)
+	if o.Rotary > 0 {
+		c.value("Angles", o.Angles, kernels.F32, rows, o.Rotary)
+	}
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
 	f := c.like(o.K).Format
 	c.require(storable(f), "K is %v; f32, f16, bf16 and 8-bit floats can be stored", f)
 	c.value("K", o.K, f, rows, o.KVHeads*o.HeadDim)
 	c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)
 	if o.Norm != nil {
-		c.weight("Norm.Q", o.Norm.Q, Vector, 1, o.HeadDim)
-		c.weight("Norm.K", o.Norm.K, Vector, 1, o.HeadDim)
+		c.headNorm(o)
 	}
+}
+
+func (c *checker) headNorm(o Rope) {
+	n, q, k := o.Norm, o.HeadDim, o.HeadDim
+	if n.Whole || n.Each {
+		q, k = o.Heads*o.HeadDim, o.KVHeads*o.HeadDim
+	}
+	if n.Q != NoWeight {
+		c.weight("Norm.Q", n.Q, Vector, 1, q)
+	}
+	if n.K != NoWeight {
+		c.weight("Norm.K", n.K, Vector, 1, k)
+	}
+	c.require(!n.Whole || !o.Gated && !n.Plain && !n.After && !n.V, "a norm of all heads together takes neither gates, means, rotated heads nor V")
+	c.require(!n.Whole || c.p.Shard.World <= 1, "a norm of all heads together on %d ranks: each has a part of the heads", c.p.Shard.World)
+	c.require(!n.Plain || !n.After && !n.V, "LayerNorm of heads takes neither rotated heads nor V")
+	c.require(!n.After || !o.Grid, "a norm of heads that two positions rotate")
 }
 
 func (c *checker) attend(o Attention) {
 	c.heads(o.Heads, o.KVHeads, o.HeadDim)
 	rows := c.draftRows(o.Draft)
 	c.require(o.Draft == nil || !o.Bidirectional, "draft positions see no token after them")
+	c.require(o.Softcap >= 0, "a cap of %g", o.Softcap)
 	f := c.like(o.K).Format
 	if !o.Bidirectional {
 		k := c.class(o.Class, o.Layer)

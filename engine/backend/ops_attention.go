@@ -30,7 +30,7 @@ type Rope struct {
 	QKV, Angles             Value
 	Q, K, V                 Value
 	Heads, KVHeads, HeadDim int
-	Rotary                  int // rotated dimensions, ≤ HeadDim
+	Rotary                  int // rotated dimensions, ≤ HeadDim; 0: none, and Angles is not read
 	Norm                    *HeadNorm
 	// Gated means that HeadDim columns with its gate follow each head's query; they go to
 	// Gate [T,Heads·HeadDim].
@@ -45,10 +45,20 @@ type Rope struct {
 
 // HeadNorm is RMSNorm of each head of Q and K before rotation, and optionally of V.
 type HeadNorm struct {
-	Q, K   WeightID // [HeadDim]
-	V      bool     // V is normalised too, with weights of 1
+	Q, K   WeightID // [HeadDim]; with Whole or Each [Heads·HeadDim], [KVHeads·HeadDim]; NoWeight: ones
+	V      bool     // each head of V is normalised too, with weights of 1
 	Eps    float32
 	Offset float32 // added to every weight
+	// Whole normalises all heads of Q together, and all of K, as one vector each (OLMo 2). The
+	// heads are those of one rank.
+	Whole bool
+	// Each means that a head has weights of its own (Command-R+).
+	Each bool
+	// Plain selects LayerNorm instead of RMSNorm: it subtracts the mean of the head first
+	// (Command-R+). Offset is not read.
+	Plain bool
+	// After normalises rotated heads (Hunyuan, Llama 4).
+	After bool
 }
 
 // Attention is causal attention of the step's queries over the paged history

@@ -13,9 +13,20 @@ type Rope struct {
 	QKV, Angles, Q, K, V                            uintptr
 	Gate, NormQ, NormK                              uintptr // or 0
 	Heads, KVHeads, HeadDim, Rotary, Format, Symbol int32
-	NormV, Shared                                   int32
+	Norm, Shared                                    int32 // Norm: a set of NormQK and those below
 	Eps, Offset                                     float32
 }
+
+// The norm of heads of Rope: of Q and K; of V; with one mean square for all heads of a row;
+// with weights of its own for each head; with the mean subtracted first; of rotated heads.
+const (
+	NormQK int32 = 1 << iota
+	NormV
+	NormWhole
+	NormEach
+	NormPlain
+	NormAfter
+)
 
 // The kinds of Activation.
 const (

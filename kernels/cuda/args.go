@@ -55,10 +55,21 @@ type AnglesArgs struct {
 type RopeArgs struct {
 	QKV, Angles, Q, K, V, Gate, WQ, WK Ptr
 	Heads, KVHeads, HeadDim, Rotary    int32
-	Shared, NormV, Parts               int32
+	Shared, Norm, Parts                int32 // Norm: a set of NormQK and those below
 	Eps, Offset                        float32
 	_                                  int32
 }
+
+// The norm of heads of rope_: of Q and K; of V; with one mean square for all heads of a row; with
+// weights of its own for each head; with the mean subtracted first; of rotated heads.
+const (
+	NormQK int32 = 1 << iota
+	NormV
+	NormWhole
+	NormEach
+	NormPlain
+	NormAfter
+)
 
 // GLUArgs: glu, glu4. A thread for each number of Y, or for four.
 type GLUArgs struct {

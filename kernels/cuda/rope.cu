@@ -43,40 +43,76 @@ KERNEL(angles, AnglesArgs, 256) {
 
 struct RopeArgs {
   const float *qkv;     // [rows, (heads·(1+gated) + 2·kv_heads)·head_dim], shared: 1·kv_heads
-  const float *angles;  // [rows, rotary]
+  const float *angles;  // [rows, rotary]; not read if rotary is 0
   float *q;             // [rows, heads·head_dim]
   void *k, *v;          // [rows, kv_heads·head_dim]
   float *gate;          // [rows, heads·head_dim] or null: each query is followed by its gate
-  const float *wq, *wk; // [head_dim] or null: heads are not normalized
+  const float *wq, *wk; // [head_dim], with kNormEach [heads·head_dim], [kv_heads·head_dim]; null: ones
   int heads, kv_heads, head_dim, rotary;
   int shared;  // 1: v is k before its norm and rotation
-  int norm_v;  // 1: v is normalized too
+  int norm;    // of heads: a set of kNormQK and those below
   int parts;   // 1, or 2: the two halves of the rotary dimensions are rotated separately
   float eps, offset;
   int pad;
 };
 
-// head_inverse returns the factor that gives a head a mean square of one.
-DEVICE float head_inverse(const float *x, int d, float eps) {
+// The norm of heads: of q and k; of v; with one mean square for all heads of a row; with weights
+// of its own for each head; with the mean subtracted first; of rotated heads.
+enum { kNormQK = 1, kNormV = 2, kNormWhole = 4, kNormEach = 8, kNormPlain = 16, kNormAfter = 32 };
+
+// Turn is a head of q or k and how it is normalized: (x - mean) · inverse · weight, before it is
+// rotated or after that.
+struct Turn {
+  const float *x, *w, *angles;
+  float offset, mean, inverse;
+  int after;
+};
+
+DEVICE float weight_of(const Turn &h, int i) { return h.inverse * (h.w ? h.offset + h.w[i] : 1.0f); }
+DEVICE float before(const Turn &h, int i) { return h.after ? h.x[i] : (h.x[i] - h.mean) * weight_of(h, i); }
+DEVICE float behind(const Turn &h, int i, float v) { return h.after ? v * weight_of(h, i) : v; }
+
+// inverse_of returns the factor that gives a sum of n squares a mean of one.
+DEVICE float inverse_of(float sum, int n, float eps) { return 1.0f / sqrtf(sum / float(n) + eps); }
+
+// prepare sets mean and inverse of a head. A warp calls it.
+DEVICE void prepare(const RopeArgs &a, Turn &h) {
+  int d = a.head_dim, half = a.rotary / 2, lane = threadIdx.x & 31;
+  if (a.norm & kNormPlain) {
+    float total = 0.0f;
+    for (int i = lane; i < d; i += 32) total += h.x[i];
+    h.mean = warp_sum(total) / float(d);
+  }
   float sum = 0.0f;
-  for (int i = threadIdx.x & 31; i < d; i += 32) sum = fmaf(x[i], x[i], sum);
-  return 1.0f / sqrtf(warp_sum(sum) / float(d) + eps);
+  for (int i = lane; i < d; i += 32) {
+    float v = h.x[i] - h.mean;
+    if (h.after && i < a.rotary) {  // what rotation makes of a pair's squares
+      float cosine = h.angles[i % half], sine = h.angles[half + i % half];
+      v *= sqrtf(cosine * cosine + sine * sine);
+    }
+    sum = fmaf(v, v, sum);
+  }
+  h.inverse = inverse_of(warp_sum(sum), d, a.eps);
 }
 
-// rotate_head normalizes a head by w, unless it is null, and rotates it. A warp calls it; out
-// is called with every element.
+// whole_inverse returns inverse_of for n numbers. All threads of the block call it.
+DEVICE float whole_inverse(const float *x, int n, float eps, float *scratch) {
+  float sum = 0.0f;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
+  return inverse_of(block_sum(sum, scratch), n, eps);
+}
+
+// rotate_head calls out with every element of a head, normalized and rotated. A warp calls it.
 template <class Out>
-DEVICE void rotate_head(const RopeArgs &a, const float *x, const float *w, const float *angles, Out out) {
-  float inverse = w ? head_inverse(x, a.head_dim, a.eps) : 1.0f;
-  auto at = [&](int i) { return w ? x[i] * inverse * (a.offset + w[i]) : x[i]; };
-  int wide = a.rotary / a.parts, half = wide / 2;
-  for (int j = threadIdx.x & 31; j < a.rotary / 2; j += 32) {
+DEVICE void rotate_head(const RopeArgs &a, const Turn &h, Out out) {
+  int wide = a.rotary / a.parts, half = wide / 2, lane = threadIdx.x & 31;
+  for (int j = lane; j < a.rotary / 2; j += 32) {
     int part = j / half, i = part * wide + j % half;
-    float p = at(i), q = at(i + half), cosine = angles[i], sine = angles[i + half];
-    out(i, p * cosine - q * sine);
-    out(i + half, q * cosine + p * sine);
+    float p = before(h, i), q = before(h, i + half), cosine = h.angles[i], sine = h.angles[i + half];
+    out(i, behind(h, i, p * cosine - q * sine));
+    out(i + half, behind(h, i + half, q * cosine + p * sine));
   }
-  for (int i = a.rotary + (threadIdx.x & 31); i < a.head_dim; i += 32) out(i, at(i));
+  for (int i = a.rotary + lane; i < a.head_dim; i += 32) out(i, behind(h, i, before(h, i)));
 }
 
 // rope: a block for each row, a warp for each head in turn.
@@ -84,28 +120,38 @@ template <int S>
 DEVICE void rope(const RopeArgs &a) {
   using T = typename Stored<S>::type;
   int warp = threadIdx.x >> 5, warps = blockDim.x >> 5, lane = threadIdx.x & 31, d = a.head_dim;
-  int step = a.gate ? 2 : 1;
+  int step = a.gate ? 2 : 1, each = a.norm & kNormEach ? d : 0;
   size_t row = blockIdx.x, in = size_t(step * a.heads + (2 - a.shared) * a.kv_heads) * d;
   const float *x = a.qkv + row * in, *angles = a.angles + row * a.rotary;
   const float *keys = x + size_t(step) * a.heads * d;
+  float of_q = 1.0f, of_k = 1.0f;
+  if (a.norm & kNormWhole) {
+    __shared__ float scratch[32];
+    of_q = whole_inverse(x, a.heads * d, a.eps, scratch);
+    of_k = whole_inverse(keys, a.kv_heads * d, a.eps, scratch);
+  }
   for (int h = warp; h < a.heads + 2 * a.kv_heads; h += warps) {
-    if (h < a.heads) {
-      const float *head = x + size_t(step) * h * d;
-      float *q = a.q + (row * a.heads + h) * d;
-      rotate_head(a, head, a.wq, angles, [&](int i, float v) { q[i] = v; });
-      if (a.gate)
-        for (int i = lane; i < d; i += 32) a.gate[(row * a.heads + h) * d + i] = head[d + i];
-      continue;
-    }
-    int kv = (h - a.heads) % a.kv_heads;
+    int kv = max(0, h - a.heads) % a.kv_heads, at_head = h < a.heads ? h : kv;
     size_t at = (row * a.kv_heads + kv) * d;
     if (h < a.heads + a.kv_heads) {
+      bool query = h < a.heads;
+      Turn head = {query ? x + size_t(step) * h * d : keys + size_t(kv) * d, query ? a.wq : a.wk, angles, a.offset, 0.0f, query ? of_q : of_k, a.norm & kNormAfter};
+      if (head.w) head.w += at_head * each;
+      if ((a.norm & kNormQK) && !(a.norm & kNormWhole)) prepare(a, head);
+      float *q = a.q + (row * a.heads + at_head) * d;
       T *k = (T *)a.k + at;
-      rotate_head(a, keys + size_t(kv) * d, a.wk, angles, [&](int i, float v) { k[i] = Stored<S>::write(v); });
+      rotate_head(a, head, [&](int i, float v) {
+        if (query) q[i] = v;
+        else k[i] = Stored<S>::write(v);
+      });
+      if (query && a.gate)
+        for (int i = lane; i < d; i += 32) a.gate[(row * a.heads + h) * d + i] = head.x[d + i];
       continue;
     }
     const float *value = keys + size_t(a.shared ? kv : a.kv_heads + kv) * d;
-    float inverse = a.norm_v ? head_inverse(value, d, a.eps) : 1.0f;
+    float sum = 0.0f;
+    for (int i = lane; i < d && (a.norm & kNormV); i += 32) sum = fmaf(value[i], value[i], sum);
+    float inverse = a.norm & kNormV ? inverse_of(warp_sum(sum), d, a.eps) : 1.0f;
     T *v = (T *)a.v + at;
     for (int i = lane; i < d; i += 32) v[i] = Stored<S>::write(value[i] * inverse);
   }

@@ -55,7 +55,7 @@ func TestAngles(t *testing.T) {
 type ropeCase struct {
 	heads, kv, dim, rotary int
 	parts                  int
-	norm, normV            bool
+	norm                   int32
 	gated, shared          bool
 }
 
@@ -63,9 +63,13 @@ func TestRope(t *testing.T) {
 	r := newRig(t)
 	for i, c := range []ropeCase{
 		{heads: 4, kv: 2, dim: 64, rotary: 64, parts: 1},
-		{heads: 3, kv: 1, dim: 40, rotary: 20, parts: 1, norm: true, gated: true},
-		{heads: 2, kv: 2, dim: 96, rotary: 96, parts: 1, norm: true, normV: true, shared: true},
+		{heads: 3, kv: 1, dim: 40, rotary: 20, parts: 1, norm: cuda.NormQK, gated: true},
+		{heads: 2, kv: 2, dim: 96, rotary: 96, parts: 1, norm: cuda.NormQK | cuda.NormV, shared: true},
 		{heads: 2, kv: 1, dim: 32, rotary: 24, parts: 2},
+		{heads: 3, kv: 2, dim: 40, rotary: 40, parts: 1, norm: cuda.NormQK | cuda.NormWhole | cuda.NormEach},
+		{heads: 3, kv: 2, dim: 40, rotary: 20, parts: 1, norm: cuda.NormQK | cuda.NormPlain | cuda.NormEach},
+		{heads: 4, kv: 2, dim: 64, rotary: 48, parts: 1, norm: cuda.NormQK | cuda.NormAfter},
+		{heads: 4, kv: 1, dim: 40, rotary: 0, parts: 1, norm: cuda.NormQK},
 	} {
 		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2} {
 			if i > 0 && f != kernels.F32 {
@@ -87,17 +91,20 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	}
 	cols := (step*c.heads + parts*c.kv) * c.dim
 	x, angles := r.floats(rows*cols, 1), r.floats(rows*c.rotary, 1)
-	wq, wk := r.floats(c.dim, 1), r.floats(c.dim, 1)
+	wq, wk, whole := r.floats(c.heads*c.dim, 1), r.floats(c.kv*c.dim, 1), c.norm&cuda.NormWhole != 0
 	a := cuda.RopeArgs{
 		QKV: up(r, x), Angles: up(r, angles), Heads: int32(c.heads), KVHeads: int32(c.kv), HeadDim: int32(c.dim),
 		Rotary: int32(c.rotary), Parts: int32(c.parts), Eps: 1e-6, Offset: 1,
 	}
-	if c.norm {
+	if c.norm&cuda.NormPlain != 0 {
+		a.Offset = 0
+	}
+	if c.norm != 0 {
 		a.WQ, a.WK = up(r, wq), up(r, wk)
 	} else {
 		wq, wk = nil, nil
 	}
-	a.Shared, a.NormV = yes(c.shared), yes(c.normV)
+	a.Shared, a.Norm = yes(c.shared), c.norm
 	nq, nkv := rows*c.heads*c.dim, rows*c.kv*c.dim
 	a.Q, a.K, a.V = alloc[float32](r, nq), alloc[byte](r, int(f.Bytes(int64(nkv)))), alloc[byte](r, int(f.Bytes(int64(nkv))))
 	if c.gated {
@@ -107,10 +114,22 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	var q, k, v, gate []float32
 	for row := range rows {
 		in, ang := x[row*cols:(row+1)*cols], angles[row*c.rotary:(row+1)*c.rotary]
-		turn := func(head, w []float32) []float32 {
-			y := append([]float32{}, head...)
-			if w != nil {
-				ref.NormOffset(y, nil, w, 1, 1e-6, y)
+		turn := func(heads, w []float32, h int) []float32 {
+			y := append([]float32{}, heads[h*c.dim:][:c.dim]...)
+			normalize := func() {
+				switch of := w[c.dim*h*int(c.norm/cuda.NormEach%2):]; {
+				case whole:
+					all := append([]float32{}, heads...)
+					ref.NormOffset(all, nil, w, 1, 1e-6, all)
+					copy(y, all[h*c.dim:])
+				case c.norm&cuda.NormPlain != 0:
+					ref.LayerNorm(y, of, nil, 1e-6, y)
+				default:
+					ref.NormOffset(y, nil, of[:c.dim], 1, 1e-6, y)
+				}
+			}
+			if w != nil && c.norm&cuda.NormAfter == 0 {
+				normalize()
 			}
 			for p := range c.parts {
 				n := c.rotary / c.parts
@@ -120,19 +139,22 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 				}
 				ref.Rotate(y[p*n:end], ang[p*n:(p+1)*n], y[p*n:end])
 			}
+			if c.norm&cuda.NormAfter != 0 {
+				normalize()
+			}
 			return y
 		}
 		for h := range c.heads {
-			q = append(q, turn(in[step*h*c.dim:][:c.dim], wq)...)
+			q = append(q, turn(in[:step*c.heads*c.dim], wq, step*h)...)
 			if c.gated {
 				gate = append(gate, in[(2*h+1)*c.dim:][:c.dim]...)
 			}
 		}
 		keys := in[step*c.heads*c.dim:]
 		for h := range c.kv {
-			k = append(k, turn(keys[h*c.dim:][:c.dim], wk)...)
+			k = append(k, turn(keys[:c.kv*c.dim], wk, h)...)
 			value := append([]float32{}, keys[(c.kv*(parts-1)+h)*c.dim:][:c.dim]...)
-			if c.normV {
+			if c.norm&cuda.NormV != 0 {
 				ref.Norm(value, nil, nil, 1e-6, value)
 			}
 			v = append(v, value...)

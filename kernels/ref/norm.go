@@ -36,7 +36,7 @@ func NormOffset(x, residual, w []float32, offset, eps float32, y []float32) {
 }
 
 // LayerNorm computes y = w · (x − mean) / √(var + eps) + b of one row, with mean and variance
-// in float64. y may be x; a nil b means zeros.
+// in float64. y may be x; a nil w means ones, a nil b zeros.
 func LayerNorm(x, w, b []float32, eps float32, y []float32) {
 	n, mean, vari := float64(len(x)), 0.0, 0.0
 	for _, v := range x {
@@ -49,7 +49,10 @@ func LayerNorm(x, w, b []float32, eps float32, y []float32) {
 	}
 	inv := 1 / math.Sqrt(vari/n+float64(eps))
 	for i, v := range x {
-		y[i] = float32((float64(v)-mean)*inv) * w[i]
+		y[i] = float32((float64(v) - mean) * inv)
+		if w != nil {
+			y[i] *= w[i]
+		}
 		if b != nil {
 			y[i] += b[i]
 		}

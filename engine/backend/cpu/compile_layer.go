@@ -86,15 +86,19 @@ func (c *compiler) norm(o backend.Norm) error {
 func (c *compiler) rope(o backend.Rope) error {
 	qkv := c.info(o.QKV)
 	a := kcpu.Rope{
-		QKV: c.value(o.QKV), Angles: c.value(o.Angles), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
+		QKV: c.value(o.QKV), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
 		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary),
 		Format: int32(c.info(o.K).Format), Symbol: int32(qkv.Rows), Shared: flag(o.Shared),
 	}
 	if o.Gated {
 		a.Gate = c.value(o.Gate)
 	}
+	if o.Rotary > 0 {
+		a.Angles = c.value(o.Angles)
+	}
 	if n := o.Norm; n != nil {
-		a.NormQ, a.NormK, a.NormV, a.Eps, a.Offset = c.weight(n.Q), c.weight(n.K), flag(n.V), n.Eps, n.Offset
+		a.NormQ, a.NormK, a.Eps, a.Offset = c.weight(n.Q), c.weight(n.K), n.Eps, n.Offset
+		a.Norm = kcpu.NormQK | flag(n.V)*kcpu.NormV | flag(n.Whole)*kcpu.NormWhole | flag(n.Whole || n.Each)*kcpu.NormEach | flag(n.Plain)*kcpu.NormPlain | flag(n.After)*kcpu.NormAfter
 	}
 	return add(c, kcpu.OpRope, a, qkv.Rows, o.Heads+o.KVHeads, rows(2*o.HeadDim))
 }

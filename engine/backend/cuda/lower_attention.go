@@ -192,17 +192,24 @@ func (c *lowering) angles(o backend.Angles) error {
 func (c *lowering) rope(o backend.Rope) error {
 	x := c.info(o.QKV)
 	a := cuda.RopeArgs{
-		QKV: c.value(o.QKV), Angles: c.value(o.Angles), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
+		QKV: c.value(o.QKV), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
 		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary), Shared: flag(o.Shared), Parts: 1,
 	}
 	if o.Grid {
 		a.Parts = 2
 	}
+	if o.Rotary > 0 {
+		a.Angles = c.value(o.Angles)
+	}
 	if o.Gated {
 		a.Gate = c.value(o.Gate)
 	}
 	if n := o.Norm; n != nil {
-		a.WQ, a.WK, a.NormV, a.Eps, a.Offset = c.weight(n.Q), c.weight(n.K), flag(n.V), n.Eps, n.Offset
+		a.WQ, a.WK, a.Eps, a.Offset = c.weight(n.Q), c.weight(n.K), n.Eps, n.Offset
+		a.Norm = cuda.NormQK | flag(n.V)*cuda.NormV | flag(n.Whole)*cuda.NormWhole | flag(n.Whole || n.Each)*cuda.NormEach | flag(n.Plain)*cuda.NormPlain | flag(n.After)*cuda.NormAfter
+		if n.Plain {
+			a.Offset = 0
+		}
 	}
 	return add(c, "rope_"+cuda.StoredName(c.info(o.K).Format), line(each(x.Rows, 1, 1)), 32*min(8, o.Heads+2*o.KVHeads), 0, a)
 }

@@ -19,21 +19,32 @@ func (o rope) units(l *launch) int { return l.rowsOf(o.QKV) }
 func (o rope) run(l *launch, _, t int) error {
 	d, kv := o.HeadDim, o.KVHeads*o.HeadDim
 	x := rowOf(l.floats(o.QKV), t, l.cols(o.QKV))
-	a := rowOf(l.floats(o.Angles), t, o.Rotary)
+	var a []float32
+	if o.Rotary > 0 {
+		a = rowOf(l.floats(o.Angles), t, o.Rotary)
+	}
 	q, step := rowOf(l.floats(o.Q), t, o.Heads*d), 1
 	if o.Gated {
 		step = 2
 	}
 	var wq, wk []float32
-	if o.Norm != nil {
-		wq, wk = l.vector(o.Norm.Q), l.vector(o.Norm.K)
+	if n := o.Norm; n != nil {
+		if n.Q != backend.NoWeight {
+			wq = l.vector(n.Q)
+		}
+		if n.K != backend.NoWeight {
+			wk = l.vector(n.K)
+		}
+		if n.Whole {
+			ref.NormOffset(x[:o.Heads*d], nil, wq, n.Offset, n.Eps, x[:o.Heads*d])
+		}
 	}
 	for h := range o.Heads {
 		head := rowOf(x, step*h, d)
 		if o.Gated {
 			copy(rowOf(rowOf(l.floats(o.Gate), t, o.Heads*d), h, d), rowOf(x, 2*h+1, d))
 		}
-		o.turn(head, wq, a, rowOf(q, h, d))
+		o.turn(head, o.weightsOf(wq, h), a, rowOf(q, h, d))
 	}
 	// K is rotated in place: QKV is not read again.
 	k := x[step*o.Heads*d:][:kv]
@@ -41,8 +52,11 @@ func (o rope) run(l *launch, _, t int) error {
 	if o.Shared {
 		v = append([]float32(nil), k...)
 	}
+	if n := o.Norm; n != nil && n.Whole {
+		ref.NormOffset(k, nil, wk, n.Offset, n.Eps, k)
+	}
 	for h := range o.KVHeads {
-		o.turn(rowOf(k, h, d), wk, a, rowOf(k, h, d))
+		o.turn(rowOf(k, h, d), o.weightsOf(wk, h), a, rowOf(k, h, d))
 		if o.Norm != nil && o.Norm.V {
 			ref.Norm(rowOf(v, h, d), nil, nil, o.Norm.Eps, rowOf(v, h, d))
 		}
@@ -54,12 +68,30 @@ func (o rope) run(l *launch, _, t int) error {
 	return nil
 }
 
-// turn normalises a head, if w is given, and rotates it. y may be x.
-func (o rope) turn(x, w, angles, y []float32) {
-	if w != nil {
-		ref.NormOffset(x, nil, w, o.Norm.Offset, o.Norm.Eps, x)
+// weightsOf returns the weights of the norm of head h; nil: ones.
+func (o rope) weightsOf(w []float32, h int) []float32 {
+	if w != nil && o.Norm.Each {
+		return rowOf(w, h, o.HeadDim)
 	}
-	ref.Rotate(x, angles, y)
+	return w
+}
+
+// turn normalises a head, unless all heads are normalised already, and rotates it, in the
+// order of o.Norm. y may be x.
+func (o rope) turn(x, w, angles, y []float32) {
+	switch n := o.Norm; {
+	case n == nil || n.Whole:
+		ref.Rotate(x, angles, y)
+	case n.After:
+		ref.Rotate(x, angles, y)
+		ref.NormOffset(y, nil, w, n.Offset, n.Eps, y)
+	case n.Plain:
+		ref.LayerNorm(x, w, nil, n.Eps, x)
+		ref.Rotate(x, angles, y)
+	default:
+		ref.NormOffset(x, nil, w, n.Offset, n.Eps, x)
+		ref.Rotate(x, angles, y)
+	}
 }
 
 type attention struct{ backend.Attention }

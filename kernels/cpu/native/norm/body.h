@@ -8,7 +8,7 @@
 #include "../shared/vec.h"
 
 /* inverse_rms returns 1 / sqrt(mean(r²) + eps); the squares are summed in double. */
-static inline float inverse_rms(const float *r, int64_t n, float eps)
+static float inverse_rms(const float *r, int64_t n, float eps)
 {
 	double sums[VW] = {0}, sum = 0;
 	for (int64_t i = 0; i < n; i += VW) {
@@ -21,7 +21,7 @@ static inline float inverse_rms(const float *r, int64_t n, float eps)
 }
 
 /* rms writes r · inv · (offset + w), or r · inv if w is NULL. */
-static inline void rms(const float *r, const float *w, int64_t n, float offset, float inv, float *y)
+static void rms(const float *r, const float *w, int64_t n, float offset, float inv, float *y)
 {
 	for (int64_t i = 0; i < n; i += VW) {
 		vf v = vf_head(r + i, n - i) * vf_set(inv);
@@ -31,8 +31,8 @@ static inline void rms(const float *r, const float *w, int64_t n, float offset, 
 	}
 }
 
-/* layer_norm subtracts the mean first and adds the bias last. */
-static void layer_norm(const vapp_norm *a, const float *r, int64_t n, float *y)
+/* layer_norm subtracts the mean first and adds the bias last; weights and bias may be NULL. */
+static void layer_norm(const float *r, const float *weights, const float *bias, int64_t n, float eps, float *y)
 {
 	double sums[VW] = {0}, sum = 0;
 	for (int64_t i = 0; i < n; i += VW)
@@ -53,14 +53,14 @@ static void layer_norm(const vapp_norm *a, const float *r, int64_t n, float *y)
 	}
 	for (int i = 0; i < VW; i++)
 		sum += sums[i];
-	vf inv = vf_set((float)(1 / sqrt(sum / (double)n + (double)a->eps)));
+	vf inv = vf_set((float)(1 / sqrt(sum / (double)n + (double)eps)));
 	for (int64_t i = 0; i < n; i += VW) {
 		vf v = (vf_head(r + i, n - i) - vf_set(mean)) * inv;
 		vf w = vf_set(1), b = vf_set(0);
-		if (a->w)
-			w = vf_head(a->w + i, n - i);
-		if (a->bias)
-			b = vf_head(a->bias + i, n - i);
+		if (weights)
+			w = vf_head(weights + i, n - i);
+		if (bias)
+			b = vf_head(bias + i, n - i);
 		vf_put(y + i, vf_fma(v, w, b), n - i);
 	}
 }
@@ -80,7 +80,7 @@ void VAPP_NAME(norm)(const void *args, const vapp_call *c)
 			r = s;
 		}
 		if (a->plain)
-			layer_norm(a, r, n, y);
+			layer_norm(r, a->w, a->bias, n, a->eps, y);
 		else
 			rms(r, a->w, n, a->offset, inverse_rms(r, n, a->eps), y);
 		if (a->scale != 0)
@@ -119,39 +119,58 @@ static void rotate_head(const float *x, const float *angles, int32_t rotary, int
 	}
 }
 
-/* normalize_head returns the head normalized in buffer, or x itself without a norm. */
-static inline const float *normalize_head(const vapp_rope *a, const float *x, const float *w, int ones, float *buffer)
+/* turn_head normalizes and rotates a head x, as a->norm says, into y, which is F32 or (format)
+ * narrower. inverse is that of all heads of the row. */
+static void turn_head(const vapp_rope *a, const float *x, const float *w, float inverse, const float *angles, int32_t format, uint8_t *y)
 {
-	if (!w && !ones)
-		return x;
-	rms(x, w, a->head_dim, a->offset, inverse_rms(x, a->head_dim, a->eps), buffer);
-	return buffer;
+	float buffer[VAPP_ATTENTION_DIM];
+	int32_t d = a->head_dim, rotary = a->rotary;
+	if (a->norm & VAPP_NORM_AFTER) {
+		rotate_head(x, angles, rotary, d, VAPP_F32, (uint8_t *)buffer);
+		x = buffer, rotary = 0;
+	}
+	if (a->norm & VAPP_NORM_PLAIN)
+		layer_norm(x, w, NULL, d, a->eps, buffer);
+	else if (a->norm & VAPP_NORM_QK)
+		rms(x, w, d, a->offset, a->norm & VAPP_NORM_WHOLE ? inverse : inverse_rms(x, d, a->eps), buffer);
+	rotate_head(a->norm & VAPP_NORM_QK ? buffer : x, angles, rotary, d, format, y);
 }
 
-/* A unit is a head of Q, with its gate, or one of K and V. */
+/* A unit is a head of Q, with its gate, or one of K and V. A part computes the mean square of
+ * all heads of Q, or of K, once for each of its rows. */
 void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 {
 	const vapp_rope *a = args;
 	int64_t from, to, d = a->head_dim, e = vapp_element(a->format), heads = a->heads, kv = a->kv_heads;
-	int64_t step = a->gate ? 2 : 1, width = (heads * step + kv * (a->shared ? 1 : 2)) * d;
-	float buffer[VAPP_ATTENTION_DIM];
+	int64_t step = a->gate ? 2 : 1, width = (heads * step + kv * (a->shared ? 1 : 2)) * d, rows[2] = {-1, -1};
+	float buffer[VAPP_ATTENTION_DIM], inverse[2] = {0};
 	vapp_share(c->rows[a->symbol] * (heads + kv), c, &from, &to);
 	for (int64_t u = from; u < to; u++) {
 		int64_t t = u / (heads + kv), h = u % (heads + kv);
-		const float *x = a->qkv + t * width, *angles = a->angles + t * a->rotary;
-		if (h < heads) {
-			x += h * step * d;
+		const float *x = a->qkv + t * width, *angles = a->rotary ? a->angles + t * a->rotary : NULL, *q = x, *w = a->wq;
+		int key = h >= heads;
+		if (key)
+			h -= heads, x += heads * step * d, w = a->wk;
+		if (a->norm & VAPP_NORM_WHOLE && rows[key] != t) {
+			inverse[key] = inverse_rms(x, (key ? kv : heads) * d, a->eps);
+			rows[key] = t;
+		}
+		if (w && a->norm & VAPP_NORM_EACH)
+			w += h * d;
+		if (!key) {
+			q += h * step * d;
 			if (a->gate)
-				memcpy(a->gate + (t * heads + h) * d, x + d, (size_t)d * 4);
-			x = normalize_head(a, x, a->wq, 0, buffer);
-			rotate_head(x, angles, a->rotary, a->head_dim, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
+				memcpy(a->gate + (t * heads + h) * d, q + d, (size_t)d * 4);
+			turn_head(a, q, w, inverse[0], angles, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
 			continue;
 		}
-		h -= heads;
-		const float *k = x + (heads * step + h) * d, *v = a->shared ? k : k + kv * d;
+		const float *k = x + h * d, *v = a->shared ? k : k + kv * d;
 		uint8_t *ky = (uint8_t *)a->k + (t * kv + h) * d * e, *vy = (uint8_t *)a->v + (t * kv + h) * d * e;
-		rotate_head(normalize_head(a, k, a->wk, 0, buffer), angles, a->rotary, a->head_dim, a->format, ky);
-		v = normalize_head(a, v, NULL, a->norm_v, buffer);
+		turn_head(a, k, w, inverse[1], angles, a->format, ky);
+		if (a->norm & VAPP_NORM_V) {
+			rms(v, NULL, d, 0, inverse_rms(v, d, a->eps), buffer);
+			v = buffer;
+		}
 		for (int64_t i = 0; i < d; i += VW) {
 			int n = d - i < VW ? (int)(d - i) : VW;
 			vf_narrow(a->format, vy + i * e, vf_head(v + i, n), n);

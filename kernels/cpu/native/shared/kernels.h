@@ -103,14 +103,18 @@ typedef struct {
 	int32_t pad;
 } vapp_angles;
 
+/* The norm of heads is a set: heads of Q and K are normalized; those of V; all heads of a row
+ * have one mean square; each head has weights of its own; the mean is subtracted first; heads
+ * are rotated first. */
+enum { VAPP_NORM_QK = 1, VAPP_NORM_V = 2, VAPP_NORM_WHOLE = 4, VAPP_NORM_EACH = 8, VAPP_NORM_PLAIN = 16, VAPP_NORM_AFTER = 32 };
 typedef struct {
-	const float *qkv, *angles;
+	const float *qkv, *angles; /* angles: NULL if rotary is 0 */
 	float *q;
 	void *k, *v;
 	float *gate;          /* or NULL: heads have none */
-	const float *wq, *wk; /* weights of the norms of heads; NULL: not normalized */
+	const float *wq, *wk; /* weights of the norms of heads; NULL: ones */
 	int32_t heads, kv_heads, head_dim, rotary, format, symbol;
-	int32_t norm_v, shared; /* V is normalized; V is K before its norm and rotation */
+	int32_t norm, shared; /* shared: V is K before its norm and rotation */
 	float eps, offset;
 } vapp_rope;
 
