@@ -66,11 +66,11 @@ struct Turn {
   const float *x, *w, *angles;
   float offset, mean, inverse;
   int after;
-
-  DEVICE float weight(int i) const { return inverse * (w ? offset + w[i] : 1.0f); }
-  DEVICE float read(int i) const { return after ? x[i] : (x[i] - mean) * weight(i); }
-  DEVICE float write(int i, float v) const { return after ? v * weight(i) : v; }
 };
+
+DEVICE float weight_of(const Turn &h, int i) { return h.inverse * (h.w ? h.offset + h.w[i] : 1.0f); }
+DEVICE float before(const Turn &h, int i) { return h.after ? h.x[i] : (h.x[i] - h.mean) * weight_of(h, i); }
+DEVICE float behind(const Turn &h, int i, float v) { return h.after ? v * weight_of(h, i) : v; }
 
 // inverse_of returns the factor that gives a sum of n squares a mean of one.
 DEVICE float inverse_of(float sum, int n, float eps) { return 1.0f / sqrtf(sum / float(n) + eps); }
@@ -108,11 +108,11 @@ DEVICE void rotate_head(const RopeArgs &a, const Turn &h, Out out) {
   int wide = a.rotary / a.parts, half = wide / 2, lane = threadIdx.x & 31;
   for (int j = lane; j < a.rotary / 2; j += 32) {
     int part = j / half, i = part * wide + j % half;
-    float p = h.read(i), q = h.read(i + half), cosine = h.angles[i], sine = h.angles[i + half];
-    out(i, h.write(i, p * cosine - q * sine));
-    out(i + half, h.write(i + half, q * cosine + p * sine));
+    float p = before(h, i), q = before(h, i + half), cosine = h.angles[i], sine = h.angles[i + half];
+    out(i, behind(h, i, p * cosine - q * sine));
+    out(i + half, behind(h, i + half, q * cosine + p * sine));
   }
-  for (int i = a.rotary + lane; i < a.head_dim; i += 32) out(i, h.write(i, h.read(i)));
+  for (int i = a.rotary + lane; i < a.head_dim; i += 32) out(i, behind(h, i, before(h, i)));
 }
 
 // rope: a block for each row, a warp for each head in turn.

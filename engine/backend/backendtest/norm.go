@@ -77,36 +77,91 @@ func (s *subject) normOf(t *testing.T, o backend.Norm, n int) {
 	}
 }
 
-// layerNorm: within 2⁻²⁰ of the intermediate values.
+// layerNorm tests LayerNorm with and without weights and a bias, of a sum with a residual, in
+// place and by segments, within 2⁻²⁰ of the intermediate values.
 func (s *subject) layerNorm(t *testing.T, n int) {
 	const most, eps = 17, 1e-5
 	r, m := rng(uint64(n)), &tensors{}
-	x, w, b := normal(r, most*n, 2), normal(r, n, 1), normal(r, n, 1)
+	x, res, w, b := normal(r, most*n, 2), normal(r, most*n, 1), normal(r, n, 1), normal(r, n, 1)
 	for i := range x {
 		x[i] += 5
 	}
-	tx, tw, tb := m.table("x", x, n), m.vector("w", kernels.F32, w), m.vector("b", kernels.F32, b)
-	var y [2]backend.Value
+	tx, tr, tw, tb := m.table("x", x, n), m.table("r", res, n), m.vector("w", kernels.F32, w), m.vector("b", kernels.F32, b)
+	part := m.vector("part", kernels.F32, w[:n/4])
+	forms := []struct {
+		o               backend.Norm
+		weights, bias   []float32
+		residual, there bool // there: Y is X
+		y, sum          backend.Value
+	}{
+		{o: backend.Norm{W: tw, Bias: backend.NoWeight}, weights: w},
+		{o: backend.Norm{W: tw, Bias: tb}, weights: w, bias: b},
+		{o: backend.Norm{W: backend.NoWeight, Bias: backend.NoWeight}, there: true},
+		{o: backend.Norm{W: tw, Bias: backend.NoWeight}, weights: w, residual: true},
+		{o: backend.Norm{W: tw, Bias: backend.NoWeight}, weights: w, residual: true, there: true},
+		{o: backend.Norm{W: part, Bias: backend.NoWeight, Segment: n / 4}, weights: w[:n/4]},
+	}
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
-		in := input(rec, tx, n)
-		for i, bias := range []backend.WeightID{backend.NoWeight, tb} {
-			y[i] = rec.New("y", kernels.F32, backend.PerToken, n)
-			rec.Do(backend.Norm{X: in, Residual: backend.NoValue, W: tw, Eps: eps, Y: y[i], Plain: true, Bias: bias})
+		for i := range forms {
+			f := &forms[i]
+			o := f.o
+			o.X, o.Residual, o.Eps, o.Plain = input(rec, tx, n), backend.NoValue, eps, true
+			if f.residual {
+				f.sum = input(rec, tr, n)
+				o.Residual = f.sum
+			}
+			o.Y = o.X
+			if !f.there {
+				o.Y = rec.New("y", kernels.F32, backend.PerToken, n)
+			}
+			f.y = o.Y
+			rec.Do(o)
 		}
 	}})
 	for _, rows := range []int{1, most} {
 		rig.run(feed{tokens: upTo(rows)})
-		for i, bias := range [][]float32{nil, b} {
-			got, want := rig.floats(y[i], rows), make([]float32, n)
-			for row := range rows {
-				ref.LayerNorm(x[row*n:(row+1)*n], w, bias, eps, want)
-				for j, g := range got[row*n : (row+1)*n] {
-					bound := (6*math.Abs(float64(w[j])) + math.Abs(float64(b[j])) + math.Abs(float64(want[j]))) / (1 << 20)
-					if d := math.Abs(float64(g) - float64(want[j])); !(d <= bound) {
-						t.Fatalf("row %d, column %d: %v, want %v within %.2g", row, j, g, want[j], bound)
-					}
+		for i, f := range forms {
+			in := append([]float32(nil), x[:rows*n]...)
+			if f.residual {
+				ref.Add(in, res[:rows*n])
+				if at := bits(rig.floats(f.sum, rows), in); at >= 0 {
+					t.Fatalf("form %d: the residual is no sum at %d", i, at)
 				}
 			}
+			width := n
+			if f.o.Segment > 0 {
+				width = f.o.Segment
+			}
+			for at, got := 0, rig.floats(f.y, rows); at < len(in); at += width {
+				checkLayerNorm(t, fmt.Sprintf("form %d, number %d", i, at), in[at:at+width], f.weights, f.bias, eps, got[at:at+width])
+			}
+		}
+	}
+}
+
+// checkLayerNorm compares with a computation in float64; nil weights are ones, a nil bias zeros.
+func checkLayerNorm(t *testing.T, what string, x, w, b []float32, eps float64, got []float32) {
+	t.Helper()
+	mean, sum, n := 0.0, 0.0, float64(len(x))
+	for _, v := range x {
+		mean += float64(v) / n
+	}
+	for _, v := range x {
+		sum += (float64(v) - mean) * (float64(v) - mean)
+	}
+	inverse := 1 / math.Sqrt(sum/n+eps)
+	for j, v := range x {
+		weight, bias := 1.0, 0.0
+		if w != nil {
+			weight = float64(w[j])
+		}
+		if b != nil {
+			bias = float64(b[j])
+		}
+		want := (float64(v)-mean)*inverse*weight + bias
+		bound := ((math.Abs(float64(v))+math.Abs(mean))*inverse*math.Abs(weight) + math.Abs(bias) + math.Abs(want)) / (1 << 20)
+		if d := math.Abs(float64(got[j]) - want); !(d <= bound) {
+			t.Fatalf("%s+%d: %v, want %v within %.2g", what, j, got[j], want, bound)
 		}
 	}
 }

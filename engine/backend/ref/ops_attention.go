@@ -37,7 +37,6 @@ func (o rope) run(l *launch, _, t int) error {
 		}
 		if n.Whole {
 			ref.NormOffset(x[:o.Heads*d], nil, wq, n.Offset, n.Eps, x[:o.Heads*d])
-			ref.NormOffset(x[o.Heads*d:][:kv], nil, wk, n.Offset, n.Eps, x[o.Heads*d:][:kv])
 		}
 	}
 	for h := range o.Heads {
@@ -52,6 +51,9 @@ func (o rope) run(l *launch, _, t int) error {
 	v := x[step*o.Heads*d+kv:]
 	if o.Shared {
 		v = append([]float32(nil), k...)
+	}
+	if n := o.Norm; n != nil && n.Whole {
+		ref.NormOffset(k, nil, wk, n.Offset, n.Eps, k)
 	}
 	for h := range o.KVHeads {
 		o.turn(rowOf(k, h, d), o.weightsOf(wk, h), a, rowOf(k, h, d))
