@@ -59,6 +59,7 @@ static int64_t row_bytes(int32_t format, int64_t n)
 	case VAPP_Q4_0:
 		return n / 32 * 18;
 	case VAPP_Q4_1:
+	case VAPP_I4:
 		return n / 32 * 20;
 	case VAPP_Q4_K:
 		return n / 256 * 144;
