@@ -11,7 +11,7 @@ import (
 // ok is false for other tensors, including those of a real checkpoint; use ReadRows for them.
 func (c *Checkpoint) Dummy(name string) (m kernels.Dummy, ok bool) {
 	t, there := c.Tensor(name)
-	if c.dummy == nil || !there || isNorm(t) || isScales(t) {
+	if c.dummy == nil || !there || isNorm(t) || isScales(t) || isOrder(t) {
 		return m, false
 	}
 	m.Key = c.dummy.key(t.Name)
@@ -47,6 +47,11 @@ func tableOf(t TensorInfo) []byte {
 // isExponents reports whether t holds the exponents of MXFP4 blocks.
 func isExponents(t TensorInfo) bool {
 	return t.Format == kernels.U8 && strings.HasSuffix(t.Name, "_scales")
+}
+
+// isOrder reports whether t holds an order of inputs.
+func isOrder(t TensorInfo) bool {
+	return t.Format == kernels.F32 && strings.HasSuffix(t.Name, OrderSuffix)
 }
 
 func isScales(t TensorInfo) bool {

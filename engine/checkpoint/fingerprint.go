@@ -32,8 +32,15 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 	}
 	for _, t := range c.tensors {
 		fmt.Fprintf(h, "%q %v %v %d %d %d %v\n", t.Name, t.Shape, t.Format, t.Offset, t.Bytes, t.RopeHead, t.swapped)
-		if err := c.ends(t, h); err != nil {
-			return [32]byte{}, err
+		stored := []TensorInfo{t}
+		if j := t.joined; j != nil {
+			fmt.Fprintf(h, "%+v %v\n", j.grouping, j.order)
+			stored = []TensorInfo{j.codes, j.scales, j.zeros}
+		}
+		for _, s := range stored {
+			if err := c.ends(s, h); err != nil {
+				return [32]byte{}, err
+			}
 		}
 	}
 	return [32]byte(h.Sum(nil)), nil
