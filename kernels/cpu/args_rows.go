@@ -46,7 +46,8 @@ type Elements struct {
 	Cap               float32
 }
 
-// Concat is the operands of OpConcat.
+// Concat is the operands of OpConcat. With BCols −1, B has ACols numbers: column i of Y is column
+// B[i] of A.
 type Concat struct {
 	A, B, Y              uintptr
 	Symbol, ACols, BCols int32
