@@ -39,6 +39,7 @@ const (
 	U8             // a byte: 4-bit pairs and scales of packed tensors in checkpoints
 	I8             // int8 codes; the scales are a separate tensor
 	I64            // 64-bit signed integer: shapes of packed tensors
+	I4             // 32 × 4 bit, a scale s of at most 16 significant bits and a zero point z below 256: x = s·(q−z)
 	numFormats
 )
 
@@ -72,6 +73,7 @@ var shapes = [numFormats]shape{
 	U8:      {"u8", 1, 1},
 	I8:      {"i8", 1, 1},
 	I64:     {"i64", 1, 8},
+	I4:      {"i4", 32, 20},
 }
 
 // String returns the short lower-case name used in plans and logs: "q4_1".
@@ -92,7 +94,7 @@ func (f Format) Block() (elems, bytes int) {
 }
 
 // Quantized reports whether elements share scales, in their blocks or in a separate tensor.
-func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 || f == I8 }
+func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 || f == I8 || f == I4 }
 
 // Scaled reports whether the format's scales, if a weight has some, are a separate tensor.
 func (f Format) Scaled() bool { return f == F8E4M3 || f == F8E5M2 || f == I8 }

@@ -98,6 +98,12 @@ func (c *checker) elementwise(op Op) {
 		c.value("A", o.A, f32, a.Rows, 0)
 		c.value("B", o.B, f32, a.Rows, 0)
 		c.value("Y", o.Y, f32, a.Rows, a.Cols+b.Cols)
+	case Reorder:
+		x := c.like(o.X)
+		c.value("X", o.X, f32, x.Rows, 0)
+		c.value("Y", o.Y, f32, x.Rows, x.Cols)
+		c.weight("Order", o.Order, Vector, 1, x.Cols)
+		c.require(o.X != o.Y, "X is Y")
 	case Softcap:
 		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
 		c.require(o.Cap > 0, "a cap of %g", o.Cap)

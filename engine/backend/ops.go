@@ -72,6 +72,13 @@ type Add struct {
 // Concat sets Y [rows,a+b] to the columns of A, then those of B.
 type Concat struct{ A, B, Y Value }
 
+// Reorder sets Y [rows,cols] to the columns of X in another order: column i of Y is column Order[i]
+// of X. Order [1,cols] has whole numbers below cols.
+type Reorder struct {
+	X, Y  Value
+	Order WeightID
+}
+
 // Softcap sets X [rows,cols] to Cap · tanh(X / Cap), in place.
 type Softcap struct {
 	X   Value
@@ -129,6 +136,7 @@ func (Embed) opName() string          { return "embed" }
 func (Add) opName() string            { return "add" }
 func (Concat) opName() string         { return "concat" }
 func (Softcap) opName() string        { return "softcap" }
+func (Reorder) opName() string        { return "reorder" }
 func (Activate) opName() string       { return "activate" }
 func (Route) opName() string          { return "route" }
 func (Experts) opName() string        { return "experts" }

@@ -174,8 +174,18 @@ func (r *Recorder) Info(v Value) ValueInfo { return r.p.Values[v] }
 // Class returns the geometry of a KV class of the program.
 func (r *Recorder) Class(i int) KVClass { return r.p.Classes[i] }
 
-// Do appends an op. It omits AllReduce on a single rank.
+// Do appends an op. It omits AllReduce on a single rank, and puts a Reorder before a Linear whose
+// weight has an order of inputs.
 func (r *Recorder) Do(op Op) {
+	if o, ok := op.(Linear); ok && o.W >= 0 && int(o.W) < len(r.p.Weights) && r.p.Weights[o.W].InputOrder > 0 {
+		x := r.Info(o.X)
+		y := r.New(x.Name+".ordered", x.Format, x.Rows, x.Cols)
+		r.p.Ops = append(r.p.Ops, Reorder{X: o.X, Y: y, Order: WeightID(r.p.Weights[o.W].InputOrder - 1)})
+		o.X = y
+		r.p.Ops = append(r.p.Ops, o)
+		r.Free(y)
+		return
+	}
 	if _, ok := op.(AllReduce); ok && r.p.Shard.World == 1 {
 		return
 	}

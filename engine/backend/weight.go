@@ -38,6 +38,10 @@ type WeightSpec struct {
 	Scaling Scaling
 	// GroupSize is how many neighbours in a row share a scale if Scaling is PerGroup.
 	GroupSize int
+	// InputOrder is 1 + the WeightID of a vector with the order of the weight's columns, if it
+	// differs from that of the inputs (GPTQ's act-order); 0: it does not. Recorder.Do reorders the
+	// inputs of Linear.
+	InputOrder int
 	// RoundInputs means that inputs are rounded before the product (W8A8). With I8 weights,
 	// scaled per row or tensor, inputs are rounded to int8 with a scale for each input row.
 	// With F8E4M3 weights, if Settings.Activations is FP8Activations, inputs are rounded to

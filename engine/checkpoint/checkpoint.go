@@ -1,9 +1,10 @@
 // Package checkpoint reads the model on disk: headers, config, tensors, and the text files for the
-// tokenizer and chat templates. It must not know a device or a model family, and it never converts
-// weights.
+// tokenizer and chat templates. It must not know a device or a model family, and it never changes
+// the value of a weight.
 //
 // Open reads the headers of a Hugging Face directory or a GGUF file, and presents both under
-// Hugging Face names. Tensor bytes are read by rows (ReadRows) or through a mapped view (View). The
+// Hugging Face names. Codes, scales and zero points that a checkpoint stores apart (GPTQ, AWQ,
+// compressed-tensors) become one tensor (grouped.go). Tensor bytes are read by rows (ReadRows) or through a mapped view (View). The
 // files are untrusted: any defect is an *Error that names file and field. Start reading at Open in
 // checkpoint.go and Config in config.go.
 package checkpoint

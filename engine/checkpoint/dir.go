@@ -39,6 +39,9 @@ func (c *Checkpoint) openDir(weights bool, e Edits) error {
 		return err
 	}
 	c.addMissingPrefix()
+	if err = c.join(); err != nil {
+		return err
+	}
 	c.text, err = dirText(c.path, c.cfg)
 	return err
 }

@@ -16,7 +16,7 @@ import (
 const dummyDeviation = 0.02
 
 // Dummy returns a checkpoint with dummy weights: pseudorandom numbers that depend only on seed,
-// tensor name and row. Norm weights are 1, scales match the weights they multiply, all other
+// tensor name and row. Norm weights are 1, orders of inputs are ascending, scales match the weights they multiply, all other
 // numbers have mean 0. Of layout it uses names, shapes and formats. The tokenizer is
 // SyntheticTokenizer's.
 func Dummy(cfg Config, layout []TensorInfo, seed uint64) (*Checkpoint, error) {
@@ -77,6 +77,12 @@ func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
 			}
 			return
 		}
+	}
+	if isOrder(t) {
+		for i := range int(t.RowElements()) {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(float32(i)))
+		}
+		return
 	}
 	key, size := d.key(t.Name), t.RowBytes()
 	fill := d.fillers[t.Format]

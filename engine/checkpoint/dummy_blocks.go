@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"math"
 
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/ref"
@@ -9,7 +10,7 @@ import (
 
 // blockFormats lists the formats that fillBlocks can write.
 var blockFormats = []kernels.Format{
-	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1, kernels.IQ4_NL, kernels.MXFP4,
+	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1, kernels.IQ4_NL, kernels.MXFP4, kernels.I4,
 	kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
 }
 
@@ -50,6 +51,9 @@ func blockScale(f kernels.Format) func(block []byte) {
 		return scaleAndLeast(4.61, -7.5)
 	case kernels.Q5_1:
 		return scaleAndLeast(9.23, -15.5)
+	case kernels.I4:
+		scale := math.Float32bits(dummyDeviation/4.61) &^ ref.ZeroBits
+		return func(b []byte) { binary.LittleEndian.PutUint32(b, scale|uint32(7+b[0]&1)) }
 	case kernels.MXFP4:
 		return func(b []byte) { b[16] = 127 - 8 + b[16]&1 }
 	}

@@ -15,7 +15,7 @@ func (c *Checkpoint) Dummy(name string) (m kernels.Dummy, ok bool) {
 		return m, false
 	}
 	t := c.tensors[i]
-	if isNorm(t) || isScales(t) {
+	if isNorm(t) || isScales(t) || isOrder(t) {
 		return m, false
 	}
 	m.Key = c.dummy.key(t.Name)
@@ -51,6 +51,11 @@ func tableOf(t TensorInfo) []byte {
 // isExponents reports whether t holds the exponents of MXFP4 blocks.
 func isExponents(t TensorInfo) bool {
 	return t.Format == kernels.U8 && strings.HasSuffix(t.Name, "_scales")
+}
+
+// isOrder reports whether t holds an order of inputs.
+func isOrder(t TensorInfo) bool {
+	return t.Format == kernels.F32 && strings.HasSuffix(t.Name, OrderSuffix)
 }
 
 func isScales(t TensorInfo) bool {

@@ -35,8 +35,15 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 		if t.RopeDims > 0 {
 			fmt.Fprintf(h, "pairs in %d\n", t.RopeDims)
 		}
-		if err := c.ends(t, h); err != nil {
-			return [32]byte{}, err
+		stored := []TensorInfo{t}
+		if j := t.joined; j != nil {
+			fmt.Fprintf(h, "%+v %v\n", j.grouping, j.order)
+			stored = []TensorInfo{j.codes, j.scales, j.zeros}
+		}
+		for _, s := range stored {
+			if err := c.ends(s, h); err != nil {
+				return [32]byte{}, err
+			}
 		}
 	}
 	return [32]byte(h.Sum(nil)), nil

@@ -26,6 +26,9 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 	if f == nil {
 		return fault(t.File, name, "is closed")
 	}
+	if t.joined != nil {
+		return c.readJoined(t, row0, rows, dst)
+	}
 	switch {
 	case t.swapped:
 		if err := f.readAt(dst, t.Offset+int64(row0)*size); err != nil {
@@ -134,6 +137,9 @@ func (c *Checkpoint) mapped(name string) ([]byte, error) {
 	f := c.files[t.File]
 	if f == nil {
 		return nil, fault(t.file(c), name, "has no bytes on disk (dummy weights, or closed)")
+	}
+	if t.joined != nil {
+		return nil, fault(t.file(c), name, "is stored as several tensors; its rows can be read")
 	}
 	return f.data[t.Offset : t.Offset+t.Bytes : t.Offset+t.Bytes], nil
 }

@@ -30,6 +30,9 @@ type TensorInfo struct {
 	// swapped is true if MXFP4 blocks are stored as in GGUF: the exponent first, and elements i and
 	// i+16 in a byte. ReadRows reorders them.
 	swapped bool
+
+	// joined is set if the tensor is stored as several (grouped.go).
+	joined *joined
 }
 
 // Elements returns the product of the shape.

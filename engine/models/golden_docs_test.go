@@ -39,7 +39,7 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
 - AMX rounds quantized weights to bf16: half away from zero for codes of five bits and more, formats with minima and 8-bit
   floats; to a grid of 1/128 of the power of two below a group's largest weight for Q4_0, IQ4_NL and Q3_K; MXFP4, and 8 bits
   with one scale for each output, are exact. Relative RMS of that rounding, of weights quantized from normal numbers, beside
-  what the format loses: half away 0.0017 (Q8_0 loses 0.005, Q6_K 0.019, Q5_0 0.043, Q5_1 and Q5_K 0.038, Q4_1 and Q4_K
+  what the format loses: half away 0.0017 (Q8_0 loses 0.005, Q6_K 0.019, Q5_0 0.043, Q5_1 and Q5_K 0.038, Q4_1, I4 and Q4_K
   0.078, Q2_K 0.33); grid Q4_0 0.0039 (0.086), IQ4_NL 0.0041 (0.080), Q3_K 0.0032 (0.15). A grid with minima would lose
   0.0057 of Q4_1 and Q4_K, beyond the bounds. amx+outside multiplies exact codes and scales sums of 32.
 

@@ -38,6 +38,9 @@ var goldens = map[string][3]int{
 	"tiny-qwen35-fp8":   {140, 40, 320},
 	"tiny-w8a16":        {100, 40, 320},
 	"tiny-w8a8":         {100, 40, 320},
+	"tiny-w4a16":        {100, 40, 320},
+	"tiny-awq":          {100, 40, 320},
+	"tiny-gptq":         {100, 40, 320},
 
 	"tiny-mistral":   {72, 16, 160},
 	"tiny-gemma2":    {72, 16, 160},

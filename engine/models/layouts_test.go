@@ -120,6 +120,10 @@ var quantizations = []struct {
 	{"modelopt", quantConfig(`{"quant_method":"modelopt","quant_algo":"FP8","ignore":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
 	{"w8a8", quantConfig(string(int8Config("int-quantized", int8Channel, int8Token))), Build{}, kernels.I8, kernels.I8, backend.PerChannel},
 	{"w8a16", quantConfig(string(int8Config("pack-quantized", strings.Replace(int8Groups, "128", "32", 1), "null"))), Build{}, kernels.I8, kernels.I8, backend.PerGroup},
+	{"w4a16", quantConfig(string(int4Config(`"strategy":"group","group_size":32,"symmetric":false`))), Build{}, kernels.I4, kernels.I4, backend.NoScale},
+	{"gptq", quantConfig(gptqConfig(4, `"sym":true`)), Build{Dtype: kernels.F16}, kernels.I4, kernels.I4, backend.NoScale},
+	{"gptq of 8 bits", quantConfig(gptqConfig(8, `"sym":true`)), Build{}, kernels.Q8_0, kernels.Q8_0, backend.NoScale},
+	{"awq", quantConfig(awqConfig), Build{}, kernels.I4, kernels.I4, backend.NoScale},
 	{"fbgemm", quantConfig(`{"quant_method":"fbgemm_fp8","modules_to_not_convert":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
 }
 
@@ -159,7 +163,7 @@ func TestDense(t *testing.T) {
 							r, err := dryRun(l, m, p)
 							if err != nil {
 								t.Errorf("%s: %v", on, err)
-							} else if r.Arenas[backend.Weights] < elements(m) || r.Arenas[backend.Scratch] < p.Scratch {
+							} else if r.Arenas[backend.Weights] < elements(m)/2 || r.Arenas[backend.Scratch] < p.Scratch {
 								t.Errorf("%s: arenas of %v", on, r.Arenas)
 							}
 						}

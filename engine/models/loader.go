@@ -91,6 +91,7 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 	case l.Dtype != kernels.Invalid && l.Dtype != spec.Source:
 		spec.Target = l.Dtype
 	}
+	l.order(&spec, pieces)
 	return l.add(spec)
 }
 

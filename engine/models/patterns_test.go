@@ -78,12 +78,13 @@ func compressed(strategy, ignore string) json.RawMessage {
 func TestQuantRefusals(t *testing.T) {
 	many := `"` + strings.Repeat(`a*","`, 1100) + `b"`
 	for _, c := range []struct{ config, want string }{
-		{`{"quant_method":"awq","bits":4,"group_size":128,"version":"gemm","zero_point":true}`, `"awq"`},
-		{`{"quant_method":"gptq","bits":4}`, `"gptq"`},
+		{`{"quant_method":"awq","bits":4,"group_size":128,"version":"gemv","zero_point":true}`, `awq of version "gemv"`},
+		{`{"quant_method":"gptq","bits":5}`, `gptq with bits 5`},
+		{`{"quant_method":"eetq"}`, `"eetq"`}, {`{"quant_method":"hqq"}`, `"hqq"`}, {`{"quant_method":"exl2"}`, `"exl2"`},
 		{`{"quant_method":"bitsandbytes","load_in_4bit":true}`, `"bitsandbytes"`},
 		{`{"quant_method":"quark"}`, `"quark"`},
 		{`{"quant_method":"modelopt","quant_algo":"NVFP4"}`, `"NVFP4"`},
-		{`{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group"}}}}`, `4-bit "int"`},
+		{`{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group"}}}}`, `group_size null`},
 		{`{}`, `""`}, {`[]`, "known shape"}, {`7`, "known shape"}, {`{"quant_method":7}`, "known shape"},
 		{`{"quant_method":"fp8","weight_block_size":[64,64]}`, "128 by 128"},
 		{`{"quant_method":"fp8","weight_block_size":[128]}`, "128 by 128"},

@@ -44,6 +44,13 @@ func (l *tensorList) linear(module string, bias bool, rows, cols int) {
 
 func (l *tensorList) weight(module string, rows, cols int) {
 	q := l.quant
+	if q.joins() && q.converts(module) {
+		l.put(q.format, module+".weight", rows, cols)
+		if q.ordered {
+			l.put(kernels.F32, module+".weight"+checkpoint.OrderSuffix, cols)
+		}
+		return
+	}
 	if q.format != kernels.F8E4M3 && q.format != kernels.I8 || !q.converts(module) {
 		l.add(module+".weight", rows, cols)
 		return

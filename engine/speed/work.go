@@ -51,6 +51,8 @@ func WorkOf(p *backend.Program, op backend.Op) (w Work, ok bool) {
 		return on(o.X, cols(o.X))
 	case backend.Softcap:
 		return on(o.X, cols(o.X))
+	case backend.Reorder:
+		return as("concat", o.Y, cols(o.Y))
 	case backend.Concat:
 		return on(o.Y, cols(o.Y))
 	case backend.Route:

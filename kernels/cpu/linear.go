@@ -27,6 +27,7 @@ var (
 
 	_ [native.IQ4_NL]struct{} = [kernels.IQ4_NL]struct{}{}
 	_ [native.I8]struct{}     = [kernels.I8]struct{}{}
+	_ [native.I4]struct{}     = [kernels.I4]struct{}{}
 
 	_ [native.F8E4M3]struct{} = [kernels.F8E4M3]struct{}{}
 	_ [native.F8E5M2]struct{} = [kernels.F8E5M2]struct{}{}

@@ -26,7 +26,7 @@ var (
 	// int15Variants round x to 15 bits for weights of int8Formats.
 	int15Variants = []string{"avx512bf16", "dotprod", "i8mm"}
 	int8Formats   = []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
-		kernels.Q5_0, kernels.Q5_1, kernels.Q5_K}
+		kernels.Q5_0, kernels.Q5_1, kernels.Q5_K, kernels.I4}
 )
 
 // Int8 returns the name of the variant of Linear that rounds x to int8, 32 inputs to a scale,

@@ -52,7 +52,7 @@ func SupportedFormats(variant string) []kernels.Format {
 	}
 	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1,
 		kernels.Q4_K, kernels.Q6_K, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8}
+		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8, kernels.I4}
 }
 
 // Scales lists which elements of a packed 8-bit float or I8 share a scale, an F32.

@@ -172,7 +172,7 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 		}
 		return stored
 	}
-	if _, ok := blocksOf[f]; ok || f == kernels.I8 {
+	if _, ok := blocksOf[f]; ok || f == kernels.I8 || f == kernels.I4 {
 		return randomBlocks(rng, f, stored)
 	}
 	x := make([]float32, n)
@@ -202,6 +202,10 @@ func randomBlocks(rng *rand.Rand, f kernels.Format, stored []byte) []byte {
 	for at := 0; at < len(stored); at += size {
 		for _, h := range headsOf[f] {
 			binary.LittleEndian.PutUint16(stored[at+h:], ref.FloatToHalf(float32(rng.NormFloat64()/64)))
+		}
+		if f == kernels.I4 {
+			head := math.Float32bits(float32(rng.NormFloat64()/64))&^ref.ZeroBits | uint32(rng.IntN(17))
+			binary.LittleEndian.PutUint32(stored[at:], head)
 		}
 	}
 	return stored

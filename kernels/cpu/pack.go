@@ -70,6 +70,8 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 		packQ4(panel, lane, src)
 	case kernels.Q4_1:
 		packQ4WithMin(panel, lane, src)
+	case kernels.I4:
+		packI4(panel, lane, src)
 	case kernels.I8:
 		if m.w8a8() {
 			packW8A8(panel[lane*4:m.elements()], src)
@@ -168,6 +170,14 @@ func packQ4WithMin(panel []byte, lane int, src []byte) {
 	for ; len(src) > 0; src, panel = src[20:], panel[20*panelRows:] {
 		copy(panel[lane*2:][:2], src[:2])
 		copy(panel[2*panelRows+lane*2:][:2], src[2:4])
+		packNibbles(panel[4*panelRows+lane*4:], src[4:20])
+	}
+}
+
+// packI4 splits blocks {head, q [16]byte} into heads and dwords, like packQ4.
+func packI4(panel []byte, lane int, src []byte) {
+	for ; len(src) > 0; src, panel = src[20:], panel[20*panelRows:] {
+		copy(panel[lane*4:][:4], src[:4])
 		packNibbles(panel[4*panelRows+lane*4:], src[4:20])
 	}
 }

@@ -68,6 +68,7 @@ func rowKernels() []Kernel {
 		{"tokens", "tokens", "", "embed", sizeOf[TokensArgs](), 256, 0, "12·rows", "0", "TestGather"},
 		{"norm", "norm", "", "norm", sizeOf[NormArgs](), 1024, 0, "8·rows·cols; 16· with a residual", "4·rows·cols", "TestNorm"},
 		{"add", "add", "", "norm", sizeOf[AddArgs](), 256, 0, "12·n", "2·n", "TestElements"},
+		{"reorder", "reorder", "", "norm", sizeOf[ConcatArgs](), 256, 0, "8·rows·cols + 4·cols", "0", "TestElements"},
 		{"concat", "concat", "", "norm", sizeOf[ConcatArgs](), 256, 0, "8·rows·(a+b)", "0", "TestElements"},
 		{"angles", "angles", "", "rope", sizeOf[AnglesArgs](), 256, 0, "8·rows·half", "2·rows·half sines", "TestAngles"},
 		{"glu", "glu", "", "glu", sizeOf[GLUArgs](), 256, 0, "12·rows·cols", "6·rows·cols", "TestGLU"},
@@ -103,7 +104,7 @@ func PackedFormats() []kernels.Format {
 	return []kernels.Format{
 		kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.I8, kernels.MXFP4,
 		kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.IQ4_NL, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.I4,
 	}
 }
 

@@ -13,6 +13,7 @@ LINEAR(q4_1, WeightsQ4_1, 4, 1)
 LINEAR(iq4_nl, WeightsIQ4_NL, 4, 2)
 LINEAR(q5_0, WeightsQ5_0, 4, 1)
 LINEAR(q5_1, WeightsQ5_1, 4, 1)
+LINEAR(i4, WeightsI4, 4, 1)
 
 // X in the same 8-bit format as W.
 LINEAR_OF(f8_e4m3_x8, WeightsE4M3, NarrowE4M3, 2, 2)

@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -39,7 +40,7 @@ func halves(f kernels.Format) []int {
 // bits with scales around scale.
 func (r *rig) blocks(f kernels.Format, rows, cols int) []byte {
 	at := halves(f)
-	if at == nil && f != kernels.MXFP4 && f != kernels.I8 {
+	if at == nil && f != kernels.MXFP4 && f != kernels.I8 && f != kernels.I4 {
 		b, _ := stored(f, r.floats(rows*cols, 0.5))
 		return b
 	}
@@ -52,6 +53,10 @@ func (r *rig) blocks(f kernels.Format, rows, cols int) []byte {
 		block := out[b*size : (b+1)*size]
 		for _, i := range at {
 			copy(block[i:], cudatest.Bytes([]uint16{ref.FloatToHalf(float32(r.rnd.Float64()*0.01 + 0.001))}))
+		}
+		if f == kernels.I4 {
+			head := math.Float32bits(float32(r.rnd.Float64()*0.01+0.001))&^ref.ZeroBits | uint32(r.rnd.IntN(17))
+			binary.LittleEndian.PutUint32(block, head)
 		}
 		if f == kernels.MXFP4 {
 			block[16] = byte(120 + r.rnd.IntN(6))

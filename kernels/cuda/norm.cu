@@ -72,6 +72,12 @@ struct ConcatArgs {
   int na, nb;
 };
 
+// reorder: column i of y is column b[i] of a. A block for each row.
+KERNEL(reorder, ConcatArgs, 256) {
+  size_t r = blockIdx.x;
+  for (int i = threadIdx.x; i < a.na; i += blockDim.x) a.y[r * a.na + i] = a.a[r * a.na + int(a.b[i])];
+}
+
 // concat: a block for each row.
 KERNEL(concat, ConcatArgs, 256) {
   size_t r = blockIdx.x;

@@ -49,7 +49,7 @@ func packings(f kernels.Format) (packing, bool) {
 		return packing{unit: 1, pack: pack8(2)}, true
 	case kernels.Q4_0, kernels.IQ4_NL:
 		return packing{unit: 1, pack: pack4(2)}, true
-	case kernels.Q4_1:
+	case kernels.Q4_1, kernels.I4:
 		return packing{unit: 1, pack: pack4(4)}, true
 	case kernels.Q5_0:
 		return packing{unit: 1, pack: pack5(2)}, true

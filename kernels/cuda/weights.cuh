@@ -214,6 +214,25 @@ struct WeightsQ4_1 : Plain4 {
 };
 template <>
 constexpr int kBytesOf<WeightsQ4_1> = 4;
+// Codes with a scale in the upper 24 bits of a word and a zero point in the lower 8: the minimum
+// −scale·zero is exact.
+struct WeightsI4 : Plain4 {
+  static constexpr int kUnit = 1, kUnitBytes = 320;
+  static constexpr bool kMinimum = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return WeightsQ4_1::fragment(raw, t, r); }
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    Factors f{};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      uint32_t head = __ldg((const uint32_t *)(unit + 256 + 32 * i) + g);
+      f.scale[i][0] = __uint_as_float(head & 0xffffff00u);
+      f.minimum[i][0] = -(f.scale[i][0] * float(int(head & 0xffu)));
+    }
+    return f;
+  }
+};
+template <>
+constexpr int kBytesOf<WeightsI4> = 4;
 // The codes of IQ4_NL are indices into a table of int8.
 struct WeightsIQ4_NL : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 288;

@@ -76,6 +76,8 @@ func blockDecoder(f kernels.Format) func(src []byte, dst []float32) {
 		return decodeQ4_0
 	case kernels.Q4_1:
 		return decodeQ4_1
+	case kernels.I4:
+		return decodeI4
 	case kernels.Q4_K:
 		return decodeQ4_K
 	case kernels.Q6_K:
@@ -125,6 +127,22 @@ func decodeQ4_1(src []byte, dst []float32) {
 		q := src[4+i]
 		dst[i] = float32(float32(q&15)*d) + m
 		dst[i+16] = float32(float32(q>>4)*d) + m
+	}
+}
+
+// ZeroBits are the bits of an I4 head that hold the zero point; the others are those of the scale.
+const ZeroBits = 0xff
+
+// decodeI4 reads {head uint32, q [16]byte}: x = s·q − s·z, nibbles as in Q4_0. Products and
+// difference are exact, and a zero is +0.
+func decodeI4(src []byte, dst []float32) {
+	head := binary.LittleEndian.Uint32(src)
+	s := math.Float32frombits(head &^ ZeroBits)
+	z := s * float32(head&ZeroBits)
+	for i := range 16 {
+		q := src[4+i]
+		dst[i] = float32(q&15)*s - z
+		dst[i+16] = float32(q>>4)*s - z
 	}
 }
 

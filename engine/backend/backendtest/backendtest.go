@@ -23,7 +23,7 @@ import (
 var (
 	weightFormats = []kernels.Format{
 		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.I4,
 	}
 	kvFormats = []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
 )

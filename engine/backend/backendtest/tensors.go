@@ -101,10 +101,10 @@ func normal(r *rand.Rand, n int, deviation float64) []float32 {
 }
 
 // random returns the bytes of n elements of any format, with about the given deviation; I8
-// has any codes.
+// has any codes, and I4 zero points in the middle of its codes.
 func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 	heads, ok := blockHeads[f]
-	if !ok && f != kernels.I8 {
+	if !ok && f != kernels.I8 && f != kernels.I4 {
 		return encode(f, normal(r, n, deviation))
 	}
 	b := make([]byte, f.Bytes(int64(n)))
@@ -115,6 +115,10 @@ func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 	for at := 0; at < len(b); at += size {
 		for _, h := range heads {
 			binary.LittleEndian.PutUint16(b[at+h.at:], ref.FloatToHalf(float32(h.times*deviation)))
+		}
+		if f == kernels.I4 {
+			zero := 7 + r.Uint32()%2
+			binary.LittleEndian.PutUint32(b[at:], math.Float32bits(float32(deviation/4.6))&^ref.ZeroBits|zero)
 		}
 	}
 	return b

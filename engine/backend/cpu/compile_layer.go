@@ -37,6 +37,11 @@ func (c *compiler) layer(op backend.Op) error {
 		return add(c, kcpu.OpConcat, kcpu.Concat{
 			A: c.value(o.A), B: c.value(o.B), Y: c.value(o.Y), Symbol: int32(y.Rows), ACols: int32(a.Cols), BCols: int32(b.Cols),
 		}, y.Rows, 1, rows(y.Cols))
+	case backend.Reorder:
+		y := c.info(o.Y)
+		return add(c, kcpu.OpConcat, kcpu.Concat{
+			A: c.value(o.X), B: c.weight(o.Order), Y: c.value(o.Y), Symbol: int32(y.Rows), ACols: int32(y.Cols), BCols: -1,
+		}, y.Rows, 1, rows(y.Cols))
 	case backend.AllGather: // of one rank: a copy
 		x := c.info(o.X)
 		return add(c, kcpu.OpConcat, kcpu.Concat{

@@ -172,8 +172,8 @@ var estimates = []struct {
 	{amxOutside, []kernels.Format{kernels.Q8_0}, 1, 0.22},
 	{amx, []kernels.Format{kernels.Q4_0}, 0.70, 0.40},
 	{amxOutside, []kernels.Format{kernels.Q4_0}, 0.90, 0.22},
-	{amx, []kernels.Format{kernels.Q4_1, kernels.Q4_K}, 0.58, 0.40},
-	{amxOutside, []kernels.Format{kernels.Q4_1, kernels.Q4_K}, 0.85, 0.18},
+	{amx, []kernels.Format{kernels.Q4_1, kernels.Q4_K, kernels.I4}, 0.58, 0.40},
+	{amxOutside, []kernels.Format{kernels.Q4_1, kernels.Q4_K, kernels.I4}, 0.85, 0.18},
 }
 
 // estimate returns the estimated rate of a variant's kernel for f; without a Basis if no machine has

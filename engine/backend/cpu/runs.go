@@ -34,7 +34,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 // fields that kernels support, then asks RequiredFeature about the rest.
 func missing(op backend.Op) string {
 	switch o := op.(type) {
-	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
+	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
 		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows:
 		return ""
 	case backend.Embed:

@@ -74,14 +74,14 @@ type stored struct {
 
 var plain = []stored{
 	{format: kernels.BF16}, {format: kernels.F16}, {format: kernels.F32}, {format: kernels.Q8_0}, {format: kernels.Q4_0}, {format: kernels.Q4_1},
-	{format: kernels.Q4_K}, {format: kernels.Q5_K}, {format: kernels.Q6_K}, {format: kernels.IQ4_NL}, {format: kernels.MXFP4},
+	{format: kernels.Q4_K}, {format: kernels.Q5_K}, {format: kernels.Q6_K}, {format: kernels.IQ4_NL}, {format: kernels.MXFP4}, {format: kernels.I4},
 	{format: kernels.F8E4M3, scaling: backend.PerChannel}, {format: kernels.F8E4M3, scaling: backend.PerBlock},
 	{format: kernels.I8, scaling: backend.PerChannel}, {format: kernels.I8, scaling: backend.PerGroup, group: 128},
 	{format: kernels.I8, scaling: backend.PerChannel, rounded: true},
 }
 
 var integers = []stored{
-	{format: kernels.Q8_0}, {format: kernels.Q4_0}, {format: kernels.Q4_1}, {format: kernels.Q4_K}, {format: kernels.Q5_K}, {format: kernels.Q6_K},
+	{format: kernels.Q8_0}, {format: kernels.Q4_0}, {format: kernels.Q4_1}, {format: kernels.Q4_K}, {format: kernels.Q5_K}, {format: kernels.Q6_K}, {format: kernels.I4},
 }
 
 // parts lists the measurements; the small ops come first, because products need what one costs at least.

@@ -69,6 +69,8 @@ func compile(o backend.Op) op {
 		return gather{o}
 	case backend.GatherLast:
 		return gatherLast{o}
+	case backend.Reorder:
+		return reorder{o}
 	case backend.Concat:
 		return concat{o}
 	case backend.Sample:

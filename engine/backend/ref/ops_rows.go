@@ -160,6 +160,17 @@ func (o concat) run(l *launch, _, r int) error {
 	return nil
 }
 
+type reorder struct{ backend.Reorder }
+
+func (o reorder) units(l *launch) int { return l.rowsOf(o.Y) }
+func (o reorder) run(l *launch, _, r int) error {
+	x, y := rowOf(l.floats(o.X), r, l.cols(o.X)), rowOf(l.floats(o.Y), r, l.cols(o.Y))
+	for i, from := range l.vector(o.Order) {
+		y[i] = x[int(from)]
+	}
+	return nil
+}
+
 // allReduce on one rank does nothing.
 type allReduce struct{ backend.AllReduce }
 

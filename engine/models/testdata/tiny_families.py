@@ -11,6 +11,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+import grouped
 import tiny_llama
 import tiny_recipes
 
@@ -119,6 +120,12 @@ CHECKPOINTS = {
         run="Qwen3_5ForCausalLM", embed=0.5, seed=27, prompt=140),
     "tiny-w8a16": dict(config=QWEN2 | dict(quantization_config=int8("pack-quantized", group=32)),
                        run="Qwen2ForCausalLM", embed=0.5, seed=28, prompt=100),
+    "tiny-w4a16": dict(config=QWEN2 | dict(quantization_config=grouped.int4(32, False)),
+                       run="Qwen2ForCausalLM", embed=0.5, seed=30, prompt=100),
+    "tiny-awq": dict(config=QWEN2 | dict(quantization_config=grouped.awq(32), torch_dtype="float16"),
+                     run="Qwen2ForCausalLM", embed=0.5, seed=31, prompt=100),
+    "tiny-gptq": dict(config=QWEN3 | dict(quantization_config=grouped.gptq(4, 32, False, order=True), torch_dtype="float16"),
+                      run="Qwen3ForCausalLM", embed=0.4, seed=32, prompt=100),
     "tiny-w8a8": dict(config=QWEN3 | dict(quantization_config=int8("int-quantized", inputs=True)),
                       run="Qwen3ForCausalLM", embed=0.4, seed=29, prompt=100),
 }
@@ -248,6 +255,13 @@ def round_blocks(model, spec):
             module.register_forward_pre_hook(rounded)
 
 
+def by_groups(name, spec):
+    """Linear layers with integer codes of at most 4 bits."""
+    config = spec["config"].get("quantization_config", {})
+    return name.endswith("proj.weight") and (
+        config.get("quant_method") in ("gptq", "awq") or config.get("config_groups", {}).get("group_0", {}).get("weights", {}).get("num_bits") == 4)
+
+
 def compressed(name, spec):
     """Linear layers that the int8 config converts."""
     config = spec["config"].get("quantization_config", {})
@@ -276,6 +290,13 @@ def build(spec):
             experts, inner, outer = p.shape  # transformers keeps [experts, in, out]
             stored[where + "_blocks"], stored[where + "_scales"], w = halves((experts, outer, inner), generator)
             state[name] = w.transpose(1, 2).contiguous()
+        elif by_groups(name, spec):
+            stored_as = spec["config"]["quantization_config"]
+            dtype = torch.bfloat16 if stored_as["quant_method"] == "compressed-tensors" else torch.float16
+            # Matrices with the same inputs have one order.
+            seed = sum(name.split("self_attn")[0].split("mlp")[0].encode()) + 3 * ("mlp" in name) + ("o_proj" in name or "down" in name)
+            parts, state[name] = grouped.pack(draw(name, p.shape, spec, generator), stored_as, dtype, seed)
+            stored |= {where.removesuffix(".weight") + end: t for end, t in parts.items()}
         elif compressed(name, spec):
             state[name] = store_codes(stored, where, draw(name, p.shape, spec, generator), spec)
         elif quantized(name, spec):

@@ -16,7 +16,8 @@ static int known(int format) {
 	case VAPP_BF16:
 	case VAPP_Q8_0:
 	case VAPP_Q4_0:
-	case VAPP_Q4_1: return 1;
+	case VAPP_Q4_1:
+	case VAPP_I4: return 1;
 	}
 	return in_blocks(format);
 }

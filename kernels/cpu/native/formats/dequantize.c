@@ -38,6 +38,21 @@ static void q4_1(const uint8_t *s, float *y)
 	}
 }
 
+static void i4(const uint8_t *s, float *y)
+{
+	uint32_t head;
+	float d, m;
+	memcpy(&head, s, 4);
+	m = (float)(head & 0xff);
+	head &= ~0xffu;
+	memcpy(&d, &head, 4);
+	m *= d;
+	for (int i = 0; i < 16; i++) {
+		y[i] = (float)(s[4 + i] & 15) * d - m; /* exact */
+		y[i + 16] = (float)(s[4 + i] >> 4) * d - m;
+	}
+}
+
 static void q4_k(const uint8_t *s, float *y)
 {
 	float d = half_at(s), dmin = half_at(s + 2);
@@ -194,6 +209,9 @@ void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst)
 		return;
 	case VAPP_Q4_1:
 		blocks(q4_1, src, n, 20, 32, dst);
+		return;
+	case VAPP_I4:
+		blocks(i4, src, n, 20, 32, dst);
 		return;
 	case VAPP_Q4_K:
 		blocks(q4_k, src, n, 144, 256, dst);

@@ -73,7 +73,7 @@ INLINE int64_t quant_tiles(const vapp_linear *a) { return ((int64_t)a->in + TILE
 INLINE int64_t quant_x_bytes(const vapp_linear *a, int outside) { return quant_tiles(a) * (outside ? 1024 + 64 : 1024); }
 
 /* quant_minimum reports whether a minimum is added to a weight. */
-INLINE int quant_minimum(int32_t format) { return format % VAPP_SCALES == VAPP_Q4_1 || blocks_of(format).least; }
+INLINE int quant_minimum(int32_t format) { return q4_kernel(format % VAPP_SCALES) == VAPP_Q4_1 || blocks_of(format).least; }
 
 /* scaled_last reports whether the sums of an output are scaled instead of its weights. */
 INLINE int scaled_last(int32_t format) {

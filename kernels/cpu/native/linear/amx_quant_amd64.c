@@ -255,7 +255,7 @@ KERNEL(iq4_nl_outside, VAPP_IQ4_NL, 1)
 KERNEL(q4_k_outside, VAPP_Q4_K, 1)
 
 const quant_kernel *vapp_quant_kernel(int format, int outside) {
-	switch (format % VAPP_SCALES) {
+	switch (q4_kernel(format % VAPP_SCALES)) {
 	case VAPP_Q8_0: return outside ? &i8_outside : &i8;
 	case VAPP_Q4_0: return outside ? &q4_0_outside : &q4_0;
 	case VAPP_Q4_1: return outside ? &q4_1_outside : &q4_1;

@@ -1,6 +1,7 @@
 /* amx_quant_unpack.h: packed weights to floats that bf16 holds, in registers (amx_quant.h).
  * A format and a definition are compile-time constants. VAPP_I8 stands for Q8_0 too, whose codes
- * are bytes with scales in another place, and VAPP_F8_E4M3 for both 8-bit floats. */
+ * are bytes with scales in another place, VAPP_Q4_1 for I4, whose heads differ, and VAPP_F8_E4M3
+ * for both 8-bit floats. */
 #ifndef VAPP_CPU_LINEAR_AMX_QUANT_UNPACK_H
 #define VAPP_CPU_LINEAR_AMX_QUANT_UNPACK_H
 #include "amx_quant.h"
@@ -42,6 +43,7 @@ typedef struct {
 	int64_t each, step; /* each: bytes of a k tile, or of four with sub-blocks */
 	int64_t far;        /* bytes to the next panel */
 	int shift, kind;
+	int zeros; /* VAPP_Q4_1: heads have zero points */
 	float unit;
 	__m256i down, bits; /* of the halves of 8-bit floats: their shift and their mask */
 } quant_panel;
@@ -54,6 +56,7 @@ FN static __attribute__((noinline)) void open_panel(const vapp_linear *a, int64_
 	p->each = panel_k(a->format, blocks_of(a->format).subs ? 4 * TILE_K : TILE_K);
 	p->step = scales_first(a->format) ? p->each : group ? group_step(a->format) : 0;
 	p->shift = group == SCALE_K ? 2 : 0;
+	p->zeros = with_zeros(a->format);
 	p->unit = scaled_last(a->format) ? 1 : float8_unit(a->format);
 	p->kind = scales_first(a->format) ? SCALE_HALVES : scaled_last(a->format) ? SCALE_NONE
 	          : a->format / VAPP_SCALES == VAPP_PANEL_SCALES                  ? SCALE_SHARED
@@ -108,10 +111,11 @@ FN_INLINE quant_scale scale_of(const quant_panel *p, const int format, const int
 	const int lane = v * LANES;
 	const uint8_t *head = at->head + far, *subs = at->subs + far;
 	quant_scale s = {.m = v_set(0), .b = v_set(0)};
-	if (format == VAPP_MXFP4) s.d = v_exponents(at->scales + far + lane);
+	if (format == VAPP_Q4_1 && p->zeros) v_q4_heads(head + 4 * lane, NULL, 1, &s.d, &s.m);
+	else if (format == VAPP_MXFP4) s.d = v_exponents(at->scales + far + lane);
 	else if (code_bits(format) == 8) s.d = group_scales(p, at->scales + far, lane);
 	else s.d = v_halves(head + 2 * lane);
-	if (quant_minimum(format)) s.m = v_halves(head + 64 + 2 * lane);
+	if (quant_minimum(format) && !(format == VAPP_Q4_1 && p->zeros)) s.m = v_halves(head + 64 + 2 * lane);
 	if (b.subs) {
 		s.d = v_mul(s.d, v_bytes(subs + sub * PANEL + lane));
 		if (b.least) s.m = v_mul(v_mul(s.m, v_set(-1)), v_bytes(subs + (b.subs + sub) * PANEL + lane));

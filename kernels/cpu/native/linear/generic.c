@@ -70,7 +70,8 @@ static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	}
 	if (in_blocks(format)) return number(blocks_of(format), place_of(blocks_of(format), p, k, lane), k % 32, lane);
 	p += panel_k(format, k & ~(int64_t)31);
-	return (float)nibble(p + 128, k % 32, lane) * half_float(load16(p + lane * 2)) + half_float(load16(p + 64 + lane * 2));
+	q4_head h = q4_head_at(format, p, lane);
+	return (float)nibble(p + 128, k % 32, lane) * h.d + h.m;
 }
 
 void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst) {
@@ -95,14 +96,14 @@ static void unpack_plain(int32_t format, const uint8_t *p, int64_t n, float *dst
 			                               : bf16_float(load16(p + k / 2 * 128 + lane * 4 + k % 2 * 2));
 }
 
-static void unpack_q4_1(const uint8_t *p, int64_t n, float *dst) {
-	float d[PANEL], m[PANEL];
+static void unpack_q4_1(int32_t format, const uint8_t *p, int64_t n, float *dst) {
+	q4_head h[PANEL];
 	for (int64_t k = 0; k < n; k++, dst += PANEL) {
 		if (k % 32 == 0) {
 			p += k ? panel_k(VAPP_Q4_1, 32) : 0;
-			for (int lane = 0; lane < PANEL; lane++) d[lane] = half_float(load16(p + lane * 2)), m[lane] = half_float(load16(p + 64 + lane * 2));
+			for (int lane = 0; lane < PANEL; lane++) h[lane] = q4_head_at(format, p, lane);
 		}
-		for (int lane = 0; lane < PANEL; lane++) dst[lane] = (float)nibble(p + 128, k % 32, lane) * d[lane] + m[lane];
+		for (int lane = 0; lane < PANEL; lane++) dst[lane] = (float)nibble(p + 128, k % 32, lane) * h[lane].d + h[lane].m;
 	}
 }
 
@@ -135,7 +136,7 @@ static void unpack(int32_t format, const uint8_t *p, const uint8_t *scales, int6
 	else if (in_blocks(format))
 		unpack_fields(format, p, n, dst);
 	else
-		unpack_q4_1(p, n, dst);
+		unpack_q4_1(format, p, n, dst);
 }
 
 /* multiply adds n products to each of the 32 sums. All rows use this one loop. */

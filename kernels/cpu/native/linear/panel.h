@@ -10,6 +10,8 @@
  *   Q4_0   per 32 k: [32] half d, [4][32] dword; the low half of dword g has k 8·g+{0,2,4,6}
  *          as its nibbles from the lowest on, the high half 8·g+{1,3,5,7}
  *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
+ *   I4     per 32 k: [32] dword: a scale in the upper 24 bits of a float, a zero point in the
+ *          lower 8; dwords as Q4_0. The kernels of Q4_1 read it: m is −d·zero, exact
  *
  *   other formats of GGUF: blocks.h
  *
@@ -69,7 +71,8 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
 	case VAPP_Q4_0: return n / 32 * 576;
 	case VAPP_MXFP4: return n / 32 * 512;
-	case VAPP_Q4_1: return n / 32 * 640;
+	case VAPP_Q4_1:
+	case VAPP_I4: return n / 32 * 640;
 	default: return blocks_bytes(blocks_of(format), n);
 	}
 }
@@ -206,6 +209,32 @@ INLINE uint16_t load16(const uint8_t *p) {
 	uint16_t v;
 	memcpy(&v, p, 2);
 	return v;
+}
+
+/* with_zeros reports whether the heads of a format of Q4_1's layout are a scale and a zero point
+ * in a dword. */
+INLINE int with_zeros(int32_t format) { return format == VAPP_I4; }
+
+/* q4_kernel returns the format whose kernels multiply a format. */
+INLINE int32_t q4_kernel(int32_t format) { return with_zeros(format) ? VAPP_Q4_1 : format; }
+
+enum { ZERO_BITS = 0xff /* of a head with a zero point */ };
+
+/* A scale and what is added to its product with a code. */
+typedef struct {
+	float d, m;
+} q4_head;
+
+/* q4_head_at returns a lane's head of 32 k's in Q4_1's layout, which begin at p. */
+INLINE q4_head q4_head_at(int32_t format, const uint8_t *p, int lane) {
+	uint32_t word;
+	float d;
+	if (!with_zeros(format)) return (q4_head){half_float(load16(p + lane * 2)), half_float(load16(p + 64 + lane * 2))};
+	memcpy(&word, p + lane * 4, 4);
+	const float zero = (float)(word & ZERO_BITS);
+	word &= ~(uint32_t)ZERO_BITS;
+	memcpy(&d, &word, 4);
+	return (q4_head){d, -(d * zero)};
 }
 
 /* nibble_at returns the bit where the nibble of the j-th of a dword's eight k's begins. */

@@ -153,15 +153,30 @@ FN_INLINE void each_4(const uint8_t *p, int lane, int64_t n, sink *s, const int 
 	}
 }
 
-FN_INLINE void each_q4_1(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
+/* v_q4_heads loads a vector's scales and minima from the head at d, and the minima at m; with
+ * zeros set, d has both. */
+FN_INLINE void v_q4_heads(const uint8_t *d, const uint8_t *m, const int zeros, vec *scale, vec *least) {
+	if (zeros) {
+		dwords q = v_dwords(d);
+		*scale = v_upper(q);
+		*least = v_mul(v_mul(*scale, v_set(-1)), v_number(v_field(q, 0, ZERO_BITS), 0));
+		return;
+	}
+	*scale = v_halves(d);
+	*least = v_halves(m);
+}
+
+FN_INLINE void each_q4_1(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep, int zeros) {
 	nibble_table t = nibbles(0);
 	vec w[MOST], d[MOST], m[MOST];
 	dwords q[MOST];
 	for (int64_t b = 0; b < n; b += 32) {
+		if (zeros) {
 #pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) {
-			d[v] = v_halves(at(p, 2));
-			m[v] = v_halves(at(p + 64, 2));
+			for (int v = 0; v < nv; v++) v_q4_heads(at(p, 4), p, 1, &d[v], &m[v]);
+		} else {
+#pragma GCC unroll 4
+			for (int v = 0; v < nv; v++) v_q4_heads(at(p, 2), at(p + 64, 2), 0, &d[v], &m[v]);
 		}
 		p += 128;
 		for (int g = 0; g < 4; g++, p += 128) {
@@ -310,7 +325,8 @@ FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink 
 	case VAPP_I8: each_i8(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q8_0: each_q8_0(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q4_0: each_4(p, lane, n, s, rows, nv, keep, 0); break;
-	case VAPP_Q4_1: each_q4_1(p, lane, n, s, rows, nv, keep); break;
+	case VAPP_Q4_1:
+	case VAPP_I4: each_q4_1(p, lane, n, s, rows, nv, keep, with_zeros(format)); break;
 	case VAPP_F8_E4M3: each_f8(p, lane, n, s, rows, nv, keep, 0); break;
 	case VAPP_F8_E5M2: each_f8(p, lane, n, s, rows, nv, keep, 1); break;
 	case VAPP_MXFP4: each_4(p, lane, n, s, rows, nv, keep, 1); break;

@@ -51,6 +51,11 @@ V vec v_of_halves(uint16x8_t h) {
 }
 V vec v_of_dwords(dwords q) { return (vec){vreinterpretq_f32_u32(q.a), vreinterpretq_f32_u32(q.b)}; }
 V vec v_of_ints(int32x4_t a, int32x4_t b) { return (vec){vcvtq_f32_s32(a), vcvtq_f32_s32(b)}; }
+/* v_upper returns the floats in the upper 24 bits. */
+V vec v_upper(dwords q) {
+	const uint32x4_t low = vdupq_n_u32(0xff);
+	return (vec){vreinterpretq_f32_u32(vbicq_u32(q.a, low)), vreinterpretq_f32_u32(vbicq_u32(q.b, low))};
+}
 V vec v_halves(const uint8_t *p) { return v_of_halves(vld1q_u16((const void *)p)); }
 V vec v_bytes(const uint8_t *p) {
 	int16x8_t w = vmovl_s8(vld1_s8((const void *)p));

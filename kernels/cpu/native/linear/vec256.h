@@ -33,6 +33,8 @@ V void v_store_some(float *p, int64_t n, vec v) {
 	else
 		_mm256_maskstore_ps(p, some(n), v);
 }
+/* v_upper returns the floats in the upper 24 bits. */
+V vec v_upper(__m256i q) { return _mm256_castsi256_ps(_mm256_and_si256(q, _mm256_set1_epi32(~0xff))); }
 V vec v_halves(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
 V vec v_bytes(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p))); }
 V dwords v_dwords(const uint8_t *p) { return _mm256_loadu_si256((const void *)p); }

@@ -27,6 +27,8 @@ V vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 V __mmask16 some(int64_t n) { return n >= LANES ? 0xffff : n <= 0 ? 0 : (1 << n) - 1; }
 V vec v_load_some(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(some(n), p); }
 V void v_store_some(float *p, int64_t n, vec v) { _mm512_mask_storeu_ps(p, some(n), v); }
+/* v_upper returns the floats in the upper 24 bits. */
+V vec v_upper(__m512i q) { return _mm512_castsi512_ps(_mm512_and_si512(q, _mm512_set1_epi32(~0xff))); }
 V vec v_halves(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 V vec v_bytes(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p))); }
 V dwords v_dwords(const uint8_t *p) { return _mm512_loadu_si512(p); }

@@ -59,6 +59,7 @@ static int64_t row_bytes(int32_t format, int64_t n)
 	case VAPP_Q4_0:
 		return n / 32 * 18;
 	case VAPP_Q4_1:
+	case VAPP_I4:
 		return n / 32 * 20;
 	case VAPP_Q4_K:
 		return n / 256 * 144;
@@ -191,6 +192,11 @@ void vapp_op_concat(const void *args, const vapp_call *c)
 	const vapp_concat *a = args;
 	int64_t from, to, n = a->a_cols, m = a->b_cols;
 	vapp_share(c->rows[a->symbol], c, &from, &to);
+	for (int64_t t = from; t < to && m < 0; t++) /* columns of a in the order b */
+		for (int64_t i = 0; i < n; i++)
+			a->y[t * n + i] = a->a[t * n + (int64_t)a->b[i]];
+	if (m < 0)
+		return;
 	for (int64_t t = from; t < to; t++) {
 		memcpy(a->y + t * (n + m), a->a + t * n, (size_t)n * 4);
 		memcpy(a->y + t * (n + m) + n, a->b + t * m, (size_t)m * 4);

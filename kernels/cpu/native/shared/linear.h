@@ -27,6 +27,7 @@ enum {
 	VAPP_Q5_K = 18,
 	VAPP_IQ4_NL = 19,
 	VAPP_I8 = 21,
+	VAPP_I4 = 23,
 };
 
 /* Scales of 8-bit floats and of VAPP_I8, in the upper bits of a weight's format. */

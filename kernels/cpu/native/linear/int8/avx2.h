@@ -94,11 +94,16 @@ V __m256i codes_of(const int format, int8_place at, int lane, int t) {
 }
 
 V __m256 scale_of(int8_place at, int lane, int h) {
+	if (at.zeros) return _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_set1_epi32(ZERO_BITS), dwords(at.d + lane * 4)));
 	__m256 d = halves(at.d + lane * 2);
 	return at.subs ? _mm256_mul_ps(d, small(at.subs + h * PANEL + lane)) : d;
 }
 
 V __m256 least_of(const int8_codes c, int8_place at, int lane) {
+	if (at.zeros) {
+		__m256 zero = _mm256_cvtepi32_ps(_mm256_and_si256(dwords(at.d + lane * 4), _mm256_set1_epi32(ZERO_BITS)));
+		return _mm256_mul_ps(_mm256_mul_ps(scale_of(at, lane, 0), _mm256_set1_ps(-1)), zero);
+	}
 	__m256 m = halves(at.m + lane * 2);
 	if (!at.subs) return m;
 	return _mm256_mul_ps(_mm256_mul_ps(m, _mm256_set1_ps(-1)), small(at.subs + c.subs * PANEL + lane));
@@ -215,7 +220,7 @@ V void steps_of(const int format, const int8_step *s, const int lane, const int 
 #pragma GCC unroll 1
 	for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile, next += panel_k(format, 128) / 4) {
 		fetch(next, from, to);
-		int8_place at = int8_place_at(format, s->panel, g);
+		int8_place at = int8_place_at(format, s->zeros, s->panel, g);
 		/* Q6_K's lines are not read in order, so the processor does not prefetch them. */
 		if (rows == 1 && format == VAPP_Q6_K) fetch(at.codes + INT8_AHEAD, 0, lines_of(format));
 		group(format, c, at, lane, x, rows, nv, tile, y);
@@ -268,7 +273,7 @@ static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 	static void (*const steps[])(const int8_step *, int, int) = {INT8_FORMATS(INT8_ENTRY)};
 	if (rows == 1) {
-		steps[format](s, 1, tile);
+		steps[q4_kernel(format)](s, 1, tile);
 		return;
 	}
 	const int parts = (rows + MOST_ROWS - 1) / MOST_ROWS;
@@ -284,7 +289,7 @@ static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 			part.tile = s->tile * parts + i;
 			part.x = s->x + (part.g0 - s->g0) * X_DWORDS * tile + r;
 			part.y = s->y + r * s->ldy;
-			steps[format](&part, rows - r < MOST_ROWS ? rows - r : MOST_ROWS, tile);
+			steps[q4_kernel(format)](&part, rows - r < MOST_ROWS ? rows - r : MOST_ROWS, tile);
 		}
 	}
 }

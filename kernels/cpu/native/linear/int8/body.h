@@ -21,6 +21,7 @@ typedef struct {
 	const float *bias; /* of these outputs, in the last step; else NULL */
 	const uint8_t *next; /* read after these groups: prefetched a little with each; NULL: nothing to prefetch */
 	int tile, tiles;     /* this tile, and the number of tiles */
+	int zeros;           /* heads have zero points */
 } int8_step;
 
 /* int8_steps computes a step for `rows` rows; tiles of x have `tile` rows: INT8_TILE, or 1 if
@@ -64,7 +65,7 @@ static int one_fetches(const vapp_linear *a) { return a->rows > 1 && (a->format 
 static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1, const int32_t *x, int tile) {
 	const int plain = in_place(a->format, t1 - t0);
 	int64_t groups = a->in / GROUP, some = t1 - t0 == 1 ? groups : (plain ? INT8_LONG : INT8_BLOCK) / GROUP, output = panel * PANEL;
-	int8_step s = {.panel = panel_at(a, panel), .ldy = a->ldy, .lanes = a->out - output};
+	int8_step s = {.panel = panel_at(a, panel), .ldy = a->ldy, .lanes = a->out - output, .zeros = with_zeros(a->format)};
 	for (s.g0 = 0; s.g0 < groups; s.g0 = s.g1) {
 		s.g1 = s.g0 + some < groups ? s.g0 + some : groups;
 		if (!plain) s.codes = unpack_codes(a->format, &s, a->work);

@@ -16,7 +16,7 @@ static int field(const uint8_t *fields, int bits, int k, int lane) {
 static int code(int32_t format, const uint8_t *p, int k, int lane) {
 	uint32_t word;
 	if (format == VAPP_Q8_0) return p[k / 4 * 128 + lane * 4 + k % 4];
-	if (format == VAPP_Q4_0 || format == VAPP_Q4_1) {
+	if (format == VAPP_Q4_0 || q4_kernel(format) == VAPP_Q4_1) {
 		memcpy(&word, p + k / 8 * 128 + lane * 4, 4);
 		return (int)(word >> nibble_at(k % 8) & 15);
 	}
@@ -30,11 +30,13 @@ static int code(int32_t format, const uint8_t *p, int k, int lane) {
 
 /* scale_of returns the scale of a lane for half h of a group; the product is exact. */
 static float scale_of(int8_place at, int lane, int h) {
+	if (at.zeros) return q4_head_at(VAPP_I4, at.d, lane).d;
 	float d = half_float(load16(at.d + lane * 2));
 	return at.subs ? d * (float)(int8_t)at.subs[h * PANEL + lane] : d;
 }
 
 static float least_of(int8_codes c, int8_place at, int lane) {
+	if (at.zeros) return q4_head_at(VAPP_I4, at.d, lane).m;
 	float m = half_float(load16(at.m + lane * 2));
 	return at.subs ? m * -(float)(int8_t)at.subs[c.subs * PANEL + lane] : m;
 }
@@ -75,7 +77,7 @@ static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 		float y[INT8_TILE] = {0};
 		for (int r = 0; r < rows && s->g0; r++) y[r] = s->y[r * s->ldy + lane];
 		for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile) {
-			int8_place at = int8_place_at(format, s->panel, g);
+			int8_place at = int8_place_at(q4_kernel(format), s->zeros, s->panel, g);
 			for (int k = 0; k < GROUP; k++) codes[k] = (uint8_t)code(format, at.codes, k / 8 * 8 + c.order[k % 8], lane);
 			for (int r = 0; r < rows; r++) y[r] = row_group(c, codes, at, x + r, tile, lane, y[r]);
 		}
@@ -87,7 +89,7 @@ void vapp_linear_row_int8(const void *w, int32_t format, int32_t in, int32_t out
 	const vapp_linear a = {.w = w, .format = format, .in = in, .out = out};
 	const int8_codes c = int8_codes_of(format);
 	for (int64_t k = 0; k < in; k++) {
-		int8_place at = int8_place_at(format, panel_at(&a, r / PANEL), k / GROUP);
+		int8_place at = int8_place_at(q4_kernel(format), with_zeros(format), panel_at(&a, r / PANEL), k / GROUP);
 		int lane = r % PANEL, h = c.subs == 2 ? (int)(k % GROUP / 16) : 0;
 		dst[k] = (float)(code(format, at.codes, (int)(k % GROUP), lane) - c.zero) * scale_of(at, lane, h);
 		if (c.least) dst[k] += least_of(c, at, lane);

@@ -54,7 +54,7 @@ typedef struct {
 
 INLINE int8_codes int8_codes_of(int32_t format) {
 	blocks b = blocks_of(format);
-	switch (format) {
+	switch (q4_kernel(format)) {
 	case VAPP_Q8_0: return (int8_codes){Q8_ZERO, 1, 0, 8, {0, 1, 2, 3, 4, 5, 6, 7}};
 	case VAPP_Q4_0: return (int8_codes){8, 1, 0, 4, {0, 4, 1, 5, 2, 6, 3, 7}};
 	case VAPP_Q4_1: return (int8_codes){0, 1, 1, 4, {0, 4, 1, 5, 2, 6, 3, 7}};
@@ -62,39 +62,42 @@ INLINE int8_codes int8_codes_of(int32_t format) {
 	return (int8_codes){b.zero, b.subs == 2 ? 2 : 1, b.least, b.low + b.high, {0, 2, 4, 6, 1, 3, 5, 7}};
 }
 
-/* The formats whose codes are multiplied as integers. */
+/* The formats whose codes are multiplied as integers; Q4_1's kernels take I4 too (q4_kernel). */
 #define INT8_FORMATS(X) \
 	X(VAPP_Q8_0) X(VAPP_Q4_0) X(VAPP_Q4_1) X(VAPP_Q4_K) X(VAPP_Q5_0) X(VAPP_Q5_1) X(VAPP_Q5_K) X(VAPP_Q6_K)
 #define INT8_CASE(format) case format:
 #define INT8_ENTRY(format) [format] = steps_##format,
 
 INLINE int int8_format(int format) {
-	switch (format) {
+	switch (q4_kernel(format)) {
 		INT8_FORMATS(INT8_CASE) return 1;
 	}
 	return 0;
 }
 
 /* The parts of 32 k's of a panel: codes, or fields of them; the scales of 32 lanes as halves,
- * times int8 scales if subs is set; the minima alike. */
+ * times int8 scales if subs is set; the minima alike. With zeros set, d has dwords of scales and
+ * zero points. */
 typedef struct {
 	const uint8_t *codes, *d, *m, *subs;
+	int zeros;
 } int8_place;
 
-/* int8_place_at returns the parts of group g; its panel begins at p. */
-INLINE int8_place int8_place_at(const int format, const uint8_t *p, int64_t g) {
-	if (format == VAPP_Q8_0) return (int8_place){p + g * 1088 + 64, p + g * 1088, NULL, NULL};
-	if (format == VAPP_Q4_0) return (int8_place){p + g * 576 + 64, p + g * 576, NULL, NULL};
-	if (format == VAPP_Q4_1) return (int8_place){p + g * 640 + 128, p + g * 640, p + g * 640 + 64, NULL};
+/* int8_place_at returns the parts of group g; its panel begins at p. zeros, for the layout of
+ * Q4_1, is with_zeros of the stored format. */
+INLINE int8_place int8_place_at(const int format, int zeros, const uint8_t *p, int64_t g) {
+	if (format == VAPP_Q8_0) return (int8_place){p + g * 1088 + 64, p + g * 1088, NULL, NULL, 0};
+	if (format == VAPP_Q4_0) return (int8_place){p + g * 576 + 64, p + g * 576, NULL, NULL, 0};
+	if (format == VAPP_Q4_1) return (int8_place){p + g * 640 + 128, p + g * 640, p + g * 640 + 64, NULL, zeros};
 	const blocks b = blocks_of(format);
 	const int64_t heads = blocks_heads(b), each = blocks_each(b);
 	if (!b.subs) {
 		p += g * (heads + each);
-		return (int8_place){p + heads, p, p + 64, NULL};
+		return (int8_place){p + heads, p, p + 64, NULL, 0};
 	}
 	p += g / 4 * (heads + 4 * each);
 	const uint8_t *sub = p + heads + g % 4 * each;
-	return (int8_place){sub + b.subs * PANEL * (1 + b.least), p, p + 64, sub};
+	return (int8_place){sub + b.subs * PANEL * (1 + b.least), p, p + 64, sub, 0};
 }
 
 /* int8_tile_bytes returns the size of a tile of x. */

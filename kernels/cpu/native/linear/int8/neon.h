@@ -114,11 +114,16 @@ V void codes_of_8(const int format, int8_place at, int lane, int j, int8x16_t *w
 }
 
 V float32x4_t scale_of(int8_place at, int lane, int h) {
+	if (at.zeros) return vreinterpretq_f32_u32(vbicq_u32(vld1q_u32((const void *)(at.d + lane * 4)), vdupq_n_u32(ZERO_BITS)));
 	float32x4_t d = halves(at.d + lane * 2);
 	return at.subs ? vmulq_f32(d, small(at.subs + h * PANEL + lane)) : d;
 }
 
 V float32x4_t least_of(const int8_codes c, int8_place at, int lane) {
+	if (at.zeros) {
+		float32x4_t zero = vcvtq_f32_u32(vandq_u32(vld1q_u32((const void *)(at.d + lane * 4)), vdupq_n_u32(ZERO_BITS)));
+		return vmulq_f32(vnegq_f32(scale_of(at, lane, 0)), zero);
+	}
 	float32x4_t m = halves(at.m + lane * 2);
 	return at.subs ? vmulq_f32(vnegq_f32(m), small(at.subs + c.subs * PANEL + lane)) : m;
 }
@@ -258,7 +263,7 @@ V void steps_of(const int format, const int8_step *s, const int lane, const int 
 			y[r][v] = s->g0 ? load_some(s->y + r * s->ldy + at, s->lanes - at) : vdupq_n_f32(0);
 		}
 	for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile)
-		group(format, c, int8_place_at(format, s->panel, g), lane, x, rows, nv, tile, y);
+		group(format, c, int8_place_at(format, s->zeros, s->panel, g), lane, x, rows, nv, tile, y);
 #pragma GCC unroll 8
 	for (int v = 0; v < nv; v++) {
 		int at = lane + v * LANES;
@@ -307,7 +312,7 @@ static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 	static void (*const steps[])(const int8_step *, int, int, int) = {INT8_FORMATS(INT8_ENTRY)};
 	if (tile == 1) {
-		steps[format](s, 0, 1, 1);
+		steps[q4_kernel(format)](s, 0, 1, 1);
 		return;
 	}
 	int8_step part = *s;
@@ -315,6 +320,6 @@ static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 		part.g1 = part.g0 + CHUNK < s->g1 ? part.g0 + CHUNK : s->g1;
 		part.bias = part.g1 == s->g1 ? s->bias : NULL;
 		part.x = s->x + (part.g0 - s->g0) * X_DWORDS * tile;
-		for (int lane = 0; lane < PANEL && lane < s->lanes; lane += SOME_V * LANES) steps[format](&part, lane, rows, tile);
+		for (int lane = 0; lane < PANEL && lane < s->lanes; lane += SOME_V * LANES) steps[q4_kernel(format)](&part, lane, rows, tile);
 	}
 }

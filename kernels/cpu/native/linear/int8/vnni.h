@@ -100,6 +100,13 @@ typedef struct {
 V void heads_of(const int8_codes c, int8_place at, block_heads *b) {
 #pragma GCC unroll 2
 	for (int v = 0; v < 2; v++) {
+		if (at.zeros) {
+			__m512i q = dwords(at.d + v * LANES * 4);
+			b->d[v] = _mm512_castsi512_ps(_mm512_andnot_si512(_mm512_set1_epi32(ZERO_BITS), q));
+			__m512 zero = _mm512_cvtepi32_ps(_mm512_and_si512(q, _mm512_set1_epi32(ZERO_BITS)));
+			b->m[v] = _mm512_mul_ps(_mm512_mul_ps(b->d[v], _mm512_set1_ps(-1)), zero);
+			continue;
+		}
 		b->d[v] = halves(at.d + v * LANES * 2);
 		if (!c.least) continue;
 		b->m[v] = halves(at.m + v * LANES * 2);
@@ -216,10 +223,10 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 		for (int v = 0; v < 2; v++)
 			y[r][v] = s->g0 ? _mm512_maskz_loadu_ps(some(s->lanes - v * LANES), s->y + r * s->ldy + v * LANES) : _mm512_setzero_ps();
 	for (int64_t g = s->g0; g < s->g1; g += alike) {
-		heads_of(c, int8_place_at(format, s->panel, g), &b);
+		heads_of(c, int8_place_at(format, s->zeros, s->panel, g), &b);
 #pragma GCC unroll 1
 		for (int i = 0; i < alike; i++, x += X_DWORDS * tile) {
-			int8_place at = int8_place_at(format, s->panel, g + i);
+			int8_place at = int8_place_at(format, s->zeros, s->panel, g + i);
 			if (tile > 1) fetch(s->next + (g + i - s->g0) * (panel_k(format, 128) / 4), from, to);
 			/* Q6_K's lines are not read in order, so the processor does not prefetch them. */
 			if (tile == 1 && format == VAPP_Q6_K) fetch(at.codes + INT8_AHEAD, 0, lines_of(format));
@@ -239,7 +246,7 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 
 V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
 	for (int64_t g = s->g0; g < s->g1; g++, to += PLAIN_BYTES) {
-		int8_place at = int8_place_at(format, s->panel, g);
+		int8_place at = int8_place_at(format, s->zeros, s->panel, g);
 		for (int v = 0; v < 2; v++)
 #pragma GCC unroll 4
 			for (int j = 0; j < 4; j++) {
@@ -286,12 +293,12 @@ static int in_place(int32_t format, int64_t tiles) { return !blocks_of(format).h
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {
 	static void (*const unpack[])(const int8_step *, uint8_t *) = {INT8_FORMATS(UNPACK_ENTRY)};
 	if (format == VAPP_Q8_0) return NULL;
-	unpack[format](s, to);
+	unpack[q4_kernel(format)](s, to);
 	return to;
 }
 
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 	static void (*const steps[])(const int8_step *, int, int) = {INT8_FORMATS(INT8_ENTRY)};
-	steps[format](s, rows, tile);
+	steps[q4_kernel(format)](s, rows, tile);
 }
 
