@@ -11,7 +11,7 @@
  *          as its nibbles from the lowest on, the high half 8·g+{1,3,5,7}
  *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
  *
- *   other formats of GGUF: blocks.h
+ *   other formats of GGUF: blocks.h, stored.h
  *
  *   F8     [k/2][32][2] bytes, an odd end padded with zero
  *   MXFP4  per 32 k: dwords as Q4_0
@@ -57,6 +57,22 @@ enum {
 	BF16_STREAM_ROWS = 64   /* results of more rows are stored past the caches */
 };
 
+/* stored_block returns the bytes of a block of a format of stored.h; 0 for the others. */
+INLINE int64_t stored_block(int32_t format) {
+	switch (format) {
+	case VAPP_IQ3_XXS: return 98;
+	case VAPP_IQ3_S: return 110;
+	case VAPP_IQ2_XXS: return 66;
+	case VAPP_IQ2_XS: return 74;
+	case VAPP_IQ2_S: return 82;
+	case VAPP_IQ1_S: return 50;
+	case VAPP_IQ1_M: return 56;
+	case VAPP_TQ1_0: return 54;
+	case VAPP_TQ2_0: return 66;
+	default: return 0;
+	}
+}
+
 /* panel_k returns the bytes of n k's (whole blocks or pairs) of a panel. */
 INLINE int64_t panel_k(int32_t format, int64_t n) {
 	switch (format % VAPP_SCALES) {
@@ -70,8 +86,9 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_Q4_0: return n / 32 * 576;
 	case VAPP_MXFP4: return n / 32 * 512;
 	case VAPP_Q4_1: return n / 32 * 640;
-	default: return blocks_bytes(blocks_of(format), n);
 	}
+	if (stored_block(format)) return n / 256 * stored_block(format) * PANEL;
+	return blocks_bytes(blocks_of(format), n);
 }
 
 /* group_k returns how many k's are summed before the sum is scaled; 0: the weights are scaled

@@ -27,6 +27,17 @@ enum {
 	VAPP_Q5_K = 18,
 	VAPP_IQ4_NL = 19,
 	VAPP_I8 = 21,
+	VAPP_IQ4_XS = 23,
+	VAPP_IQ3_XXS = 24,
+	VAPP_IQ3_S = 25,
+	VAPP_IQ2_XXS = 26,
+	VAPP_IQ2_XS = 27,
+	VAPP_IQ2_S = 28,
+	VAPP_IQ1_S = 29,
+	VAPP_IQ1_M = 30,
+	VAPP_TQ1_0 = 31,
+	VAPP_TQ2_0 = 32,
+	VAPP_EXPANDED = 255, /* what the formats of linear/stored.h are unpacked to; in no checkpoint */
 };
 
 /* Scales of 8-bit floats and of VAPP_I8, in the upper bits of a weight's format. */
