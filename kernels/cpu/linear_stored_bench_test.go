@@ -5,6 +5,7 @@ package cpu
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -70,14 +71,16 @@ func benchGrids(b *testing.B, variant string, rows int, formats []kernels.Format
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+	var text strings.Builder
 	var first float64
 	for i, t := range times {
 		slices.Sort(t)
 		median := t[len(t)/2]
 		if i == 0 {
 			first = median
-			b.Logf("%s, %d rows: q4_k takes %.3f ns for a thousand weights, %.2f bits each", variant, rows, median*1e12/cols/out/float64(rows), bits[0])
+			fmt.Fprintf(&text, "%s, %d rows: q4_k takes %.3f ns for a thousand weights, %.2f bits each\n", variant, rows, median*1e12/cols/out/float64(rows), bits[0])
 		}
-		b.Logf("%-8v %.2f bits: %.2f of q4_k's time for a weight, %.2f for a byte", formats[i], bits[i], median/first, median/first*bits[0]/bits[i])
+		fmt.Fprintf(&text, "%-8v %.2f bits: %.2f of q4_k's time for a weight, %.2f for a byte\n", formats[i], bits[i], median/first, median/first*bits[0]/bits[i])
 	}
+	b.Log(text.String()) // one text: of several only the first ten are printed
 }
