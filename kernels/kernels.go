@@ -40,6 +40,16 @@ const (
 	I8             // int8 codes; the scales are a separate tensor
 	I64            // 64-bit signed integer: shapes of packed tensors
 	I4             // 32 × 4 bit, a scale s of at most 16 significant bits and a zero point z below 256: x = s·(q−z)
+	IQ4_XS         // 256 × 4 bit, 8 six-bit scales, one binary16 d: x = d·scale·table[q]
+	IQ3_XXS        // 256: groups of 4 from a grid of 256, 7 bits of signs for 8, 8 four-bit scales
+	IQ3_S          // 256: groups of 4 from a grid of 512, a sign each, 8 four-bit scales
+	IQ2_XXS        // 256: groups of 8 from a grid of 256, 7 bits of signs for 8, 8 four-bit scales
+	IQ2_XS         // 256: groups of 8 from a grid of 512, 7 bits of signs for 8, 16 four-bit scales
+	IQ2_S          // 256: groups of 8 from a grid of 1024, a sign each, 16 four-bit scales
+	IQ1_S          // 256: groups of 8 from a grid of 2048, 8 three-bit scales, 8 shifts of ±1/8
+	IQ1_M          // 256: groups of 8 from a grid of 2048, 16 three-bit scales, 32 shifts of ±1/8
+	TQ1_0          // 256 ternary digits, five in a byte, one binary16 d
+	TQ2_0          // 256 × 2 bit, one binary16 d: x = d·(q−1)
 	numFormats
 )
 
@@ -74,6 +84,16 @@ var shapes = [numFormats]shape{
 	I8:      {"i8", 1, 1},
 	I64:     {"i64", 1, 8},
 	I4:      {"i4", 32, 20},
+	IQ4_XS:  {"iq4_xs", 256, 136},
+	IQ3_XXS: {"iq3_xxs", 256, 98},
+	IQ3_S:   {"iq3_s", 256, 110},
+	IQ2_XXS: {"iq2_xxs", 256, 66},
+	IQ2_XS:  {"iq2_xs", 256, 74},
+	IQ2_S:   {"iq2_s", 256, 82},
+	IQ1_S:   {"iq1_s", 256, 50},
+	IQ1_M:   {"iq1_m", 256, 56},
+	TQ1_0:   {"tq1_0", 256, 54},
+	TQ2_0:   {"tq2_0", 256, 66},
 }
 
 // String returns the short lower-case name used in plans and logs: "q4_1".
@@ -94,7 +114,9 @@ func (f Format) Block() (elems, bytes int) {
 }
 
 // Quantized reports whether elements share scales, in their blocks or in a separate tensor.
-func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 || f == I8 || f == I4 }
+func (f Format) Quantized() bool {
+	return f >= Q8_0 && f < U8 || f == I8 || f >= I4 && f <= TQ2_0
+}
 
 // Scaled reports whether the format's scales, if a weight has some, are a separate tensor.
 func (f Format) Scaled() bool { return f == F8E4M3 || f == F8E5M2 || f == I8 }

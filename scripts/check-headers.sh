@@ -30,7 +30,7 @@ targets() {
 	attention/*.h) echo generic neon avx2 avx512 avx512bf16 amx amx_soft ;;
 	activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic neon avx2 avx512 ;;
 	shared/vec.h | shared/act.h) echo generic neon avx2 avx512 avx512bf16 amx ;;
-	shared/experts.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
+	shared/experts.h | shared/grids.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
 	shared/tiles.h | linear/amx_bf16.h | linear/amx_quant_tiles.h | linear/w8a8/amx_body.h) echo x86 soft ;;
 	shared/vec_neon.h | shared/target_neon.h | linear/some_neon.h) echo neon ;;
 	linear/target_neon.h | linear/vec128.h) echo linear_neon ;;
@@ -38,7 +38,8 @@ targets() {
 	linear/int8/neon.h) echo dots0 dots1 dots2 dots1_planes2 dots2_planes2 ;;
 	shared/target_end.h) echo avx2 avx512 avx512bf16 amx ;; # it ends a target that another header began
 	shared/target_*.h | linear/target_*.h) echo x86 ;;
-	linear/amx_quant.h | linear/blocks.h | linear/panel.h) echo generic ;;
+	linear/amx_quant.h | linear/blocks.h | linear/panel.h | linear/stored.h) echo generic ;;
+	linear/stored_expand.h) echo vl4 vl8 vl16 ;;
 	linear/vec256.h) echo linear_avx2 ;;
 	linear/vec512.h) echo linear_avx512 linear_avx512bf16 ;;
 	linear/body.h) echo linear_neon linear_avx2 linear_avx512 ;;
@@ -70,6 +71,7 @@ flags() {
 	avx2_pairs) echo -DDOT=0 ;;
 	avx2_dot) echo -DDOT=1 ;;
 	w8_tile) echo -DW8_TILE=4 ;;
+	vl*) echo "-DVL=${1#vl}" ;;
 	linear_*) echo -include "linear/target_${1#linear_}.h" ;;
 	esac
 }
@@ -84,7 +86,7 @@ for h in $(find . -name '*.h' | sed 's|^\./||' | LC_ALL=C sort); do
 	for t in $list; do
 		with=$cc
 		case $t in
-		generic | w8_tile) ;;
+		generic | w8_tile | vl4) ;;
 		neon | linear_neon | dots*) with=$arm && [ "$arm" ] || continue ;;
 		*) [ "$x86" ] || continue ;;
 		esac

@@ -12,6 +12,8 @@ import (
 var blockFormats = []kernels.Format{
 	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1, kernels.IQ4_NL, kernels.MXFP4, kernels.I4,
 	kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
+	kernels.IQ4_XS, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ1_S, kernels.IQ1_M,
+	kernels.TQ1_0, kernels.TQ2_0,
 }
 
 // fillBlocks writes random blocks of a quantized format. All bits are random; then scale sets the
@@ -57,7 +59,52 @@ func blockScale(f kernels.Format) func(block []byte) {
 	case kernels.MXFP4:
 		return func(b []byte) { b[16] = 127 - 8 + b[16]&1 }
 	}
+	if s := gridScale(f); s != nil {
+		return s
+	}
 	return superScale(f)
+}
+
+// gridScale is blockScale for the IQ formats of 256 and the ternary ones. Random scales and signs
+// stay: √(mean of (s+½)²) is 9.23 for four bits, 4.61 for three, and 18.5 for the signed six of
+// IQ4_XS. The values of a grid have the root mean square that is multiplied with it.
+func gridScale(f kernels.Format) func(block []byte) {
+	switch f {
+	case kernels.IQ4_XS:
+		return oneScale(67.4 * 18.5)
+	case kernels.IQ3_XXS:
+		return oneScale(30.8 * 9.23 / 2)
+	case kernels.IQ3_S:
+		return oneScale(7.59 * 2 * 9.23)
+	case kernels.IQ2_XXS:
+		return oneScale(23.1 * 9.23 / 4)
+	case kernels.IQ2_XS:
+		return oneScale(24.2 * 9.23 / 4)
+	case kernels.IQ2_S:
+		return oneScale(24.4 * 9.23 / 4)
+	case kernels.IQ1_S:
+		return oneScale(0.78 * 2 * 4.61)
+	case kernels.IQ1_M:
+		d := halves(dummyDeviation / (0.78 * 2 * 4.61))
+		return func(b []byte) {
+			h := d[b[0]&3]
+			for i := range 4 { // four bits of the half are the upper bits of each word
+				b[49+2*i] = b[49+2*i]&15 | byte(h>>(4*i))<<4
+			}
+		}
+	case kernels.TQ1_0:
+		d := halves(dummyDeviation / 0.816)
+		return func(b []byte) { putHalf(b[52:], d[b[52]&3]) }
+	case kernels.TQ2_0:
+		d := halves(dummyDeviation / 0.707)
+		return func(b []byte) {
+			for i, q := range b[:64] {
+				b[i] = q &^ (q & (q >> 1) & 0x55 << 1) // 3, which is no ternary digit, becomes 1
+			}
+			putHalf(b[64:], d[b[64]&3])
+		}
+	}
+	return nil
 }
 
 func putHalf(b []byte, h uint16) { binary.LittleEndian.PutUint16(b, h) }

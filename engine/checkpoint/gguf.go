@@ -63,12 +63,13 @@ func (k ggufKind) size() int {
 var ggufTypes = map[uint32]kernels.Format{
 	0: kernels.F32, 1: kernels.F16, 2: kernels.Q4_0, 3: kernels.Q4_1, 8: kernels.Q8_0,
 	6: kernels.Q5_0, 7: kernels.Q5_1, 10: kernels.Q2_K, 11: kernels.Q3_K, 12: kernels.Q4_K, 13: kernels.Q5_K, 14: kernels.Q6_K,
-	20: kernels.IQ4_NL, 26: kernels.I32, 30: kernels.BF16, ggufMXFP4: kernels.MXFP4,
+	16: kernels.IQ2_XXS, 17: kernels.IQ2_XS, 18: kernels.IQ3_XXS, 19: kernels.IQ1_S, 20: kernels.IQ4_NL, 21: kernels.IQ3_S,
+	22: kernels.IQ2_S, 23: kernels.IQ4_XS, 26: kernels.I32, 29: kernels.IQ1_M, 30: kernels.BF16, 34: kernels.TQ1_0, 35: kernels.TQ2_0,
+	ggufMXFP4: kernels.MXFP4,
 }
 
 var ggufTypeNames = map[uint32]string{
-	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
-	23: "IQ4_XS", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
+	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 40: "NVFP4",
 }
 
 // ggufValue is one metadata value, as undecoded bytes of the file.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"vapp.dev/kernels/ref"
 )
 
 func TestToyGGUF(t *testing.T) {
@@ -237,6 +239,13 @@ func FuzzGGUF(f *testing.F) {
 		m.data = 160
 		f.Add(m.bytes())
 	}
+	for kind := range uint32(64) { // a block of each format of 256
+		if elems, size := ggufTypes[kind].Block(); elems == 256 {
+			m := newToy("smollm")
+			m.tensors, m.data = []entry{{"blk.0.ffn_up.weight", []uint64{256, 1}, kind, 0}}, size
+			f.Add(m.bytes())
+		}
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := openBytes("x.gguf", b)
 		if err != nil {
@@ -246,6 +255,10 @@ func FuzzGGUF(f *testing.F) {
 		for _, x := range c.Tensors() {
 			if x.Offset < 0 || x.Bytes < 1 || x.Offset+x.Bytes > int64(len(b)) || x.Rows()*x.RowBytes() != x.Bytes {
 				t.Errorf("accepted %+v", x)
+				continue
+			}
+			if x.Format.Quantized() && x.Elements() < 1<<16 {
+				ref.Dequantize(x.Format, b[x.Offset:], make([]float32, x.Elements()))
 			}
 		}
 		if j, err := c.TokenizerJSON(); err != nil {

@@ -37,7 +37,7 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
 - Parts of one matrix that are stored in several formats (as GGUF may store Q, K and V) keep their formats on cpu, and
   become float32 on ref.
 - AMX rounds quantized weights to bf16: half away from zero for codes of five bits and more, formats with minima and 8-bit
-  floats; to a grid of 1/128 of the power of two below a group's largest weight for Q4_0, IQ4_NL and Q3_K; MXFP4, and 8 bits
+  floats; to a grid of 1/128 of the power of two below a group's largest weight for Q4_0, Q3_K, IQ1 to IQ4, TQ1_0 and TQ2_0; MXFP4, and 8 bits
   with one scale for each output, are exact. Relative RMS of that rounding, of weights quantized from normal numbers, beside
   what the format loses: half away 0.0017 (Q8_0 loses 0.005, Q6_K 0.019, Q5_0 0.043, Q5_1 and Q5_K 0.038, Q4_1, I4 and Q4_K
   0.078, Q2_K 0.33); grid Q4_0 0.0039 (0.086), IQ4_NL 0.0041 (0.080), Q3_K 0.0032 (0.15). A grid with minima would lose

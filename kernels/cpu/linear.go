@@ -25,9 +25,19 @@ var (
 	_ [native.Q3_K]struct{} = [kernels.Q3_K]struct{}{}
 	_ [native.Q5_K]struct{} = [kernels.Q5_K]struct{}{}
 
-	_ [native.IQ4_NL]struct{} = [kernels.IQ4_NL]struct{}{}
-	_ [native.I8]struct{}     = [kernels.I8]struct{}{}
-	_ [native.I4]struct{}     = [kernels.I4]struct{}{}
+	_ [native.IQ4_NL]struct{}  = [kernels.IQ4_NL]struct{}{}
+	_ [native.I8]struct{}      = [kernels.I8]struct{}{}
+	_ [native.I4]struct{}      = [kernels.I4]struct{}{}
+	_ [native.IQ4_XS]struct{}  = [kernels.IQ4_XS]struct{}{}
+	_ [native.IQ3_XXS]struct{} = [kernels.IQ3_XXS]struct{}{}
+	_ [native.IQ3_S]struct{}   = [kernels.IQ3_S]struct{}{}
+	_ [native.IQ2_XXS]struct{} = [kernels.IQ2_XXS]struct{}{}
+	_ [native.IQ2_XS]struct{}  = [kernels.IQ2_XS]struct{}{}
+	_ [native.IQ2_S]struct{}   = [kernels.IQ2_S]struct{}{}
+	_ [native.IQ1_S]struct{}   = [kernels.IQ1_S]struct{}{}
+	_ [native.IQ1_M]struct{}   = [kernels.IQ1_M]struct{}{}
+	_ [native.TQ1_0]struct{}   = [kernels.TQ1_0]struct{}{}
+	_ [native.TQ2_0]struct{}   = [kernels.TQ2_0]struct{}{}
 
 	_ [native.F8E4M3]struct{} = [kernels.F8E4M3]struct{}{}
 	_ [native.F8E5M2]struct{} = [kernels.F8E5M2]struct{}{}
@@ -66,6 +76,8 @@ var (
 	_ [native.QuantPanels]struct{}    = [quantPanels]struct{}{}
 	_ [native.QuantFew]struct{}       = [quantFew]struct{}{}
 	_ [native.BFMMLATile]struct{}     = [bfmmlaRows]struct{}{}
+	_ [native.StoredWork]struct{}     = [storedWork]struct{}{}
+	_ [native.StoredMost]struct{}     = [storedMost]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory, for tests on machines without tiles.

@@ -52,7 +52,9 @@ func SupportedFormats(variant string) []kernels.Format {
 	}
 	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1,
 		kernels.Q4_K, kernels.Q6_K, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8, kernels.I4}
+		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8, kernels.I4,
+		kernels.IQ4_XS, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ1_S, kernels.IQ1_M,
+		kernels.TQ1_0, kernels.TQ2_0}
 }
 
 // Scales lists which elements of a packed 8-bit float or I8 share a scale, an F32.
@@ -178,6 +180,15 @@ func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int6
 // shared by all threads, and one for each. Both are multiples of 64. LinearLayout must have
 // accepted variant and f.
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
+	shared, perThread = linearWorkspace(variant, f, maxRows, in, out, threads)
+	if slices.Contains(storedFormats, f) {
+		perThread += expandedBytes(in)
+	}
+	return shared, perThread
+}
+
+// linearWorkspace is LinearWorkspace for weights that are multiplied as they are packed.
+func linearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
 	if planes := integers(variant, f); planes > 0 {
 		return integerWorkspace(planes, maxRows, in)
 	}

@@ -21,7 +21,7 @@ const (
 	quantWorkBytes = amxBlock*panelRows*2 + 2*amxBlock/amxK*panelRows*4 + amxBlock/amxK*amxRows*amxRows*4
 )
 
-var outsideFormats = []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.IQ4_NL, kernels.MXFP4, kernels.I4}
+var outsideFormats = []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4, kernels.I4}
 
 // Outside returns the name of the variant of Linear that multiplies the exact codes of weights
 // stored as f and scales the sums of 32 inputs: it reads weights at a higher rate and multiplies

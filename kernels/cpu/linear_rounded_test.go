@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -18,6 +19,8 @@ func roundedWeights(m Matrix, stored []byte, weights []float32) []float32 {
 	out := append([]float32(nil), weights...)
 	switch {
 	case m.Format == kernels.MXFP4, (float8(m.Format) || m.Format == kernels.I8) && m.Scales <= ChannelScales:
+	case slices.Contains(storedFormats, m.Format):
+		storedOnGrid(m.Format, stored, out)
 	case gridded(m.Format):
 		onGrid(m.Format, stored, out)
 	default:
@@ -30,7 +33,7 @@ func roundedWeights(m Matrix, stored []byte, weights []float32) []float32 {
 
 func gridded(f kernels.Format) bool {
 	switch f {
-	case kernels.Q4_0, kernels.IQ4_NL, kernels.Q3_K:
+	case kernels.Q4_0, kernels.IQ4_NL, kernels.IQ4_XS, kernels.Q3_K:
 		return true
 	}
 	return false
@@ -96,13 +99,75 @@ func ofBlock(f kernels.Format, src []byte, at int, dst []float32) {
 		}
 		for _, c := range x.codes[k : k+32/subs] {
 			v := g.low + float32(c)
-			if f == kernels.IQ4_NL {
+			if f == kernels.IQ4_NL || f == kernels.IQ4_XS {
 				v, g.low, g.high = iq4[c], -127, 113
 			}
 			g.codes = append(g.codes, v)
 		}
 		g.weights(dst)
 	}
+}
+
+// storedOnGrid is onGrid for blocks that a panel keeps: dst has their exact weights. The grid is
+// that of the largest number of the format's table.
+func storedOnGrid(f kernels.Format, stored []byte, dst []float32) {
+	_, size := f.Block()
+	for ; len(stored) > 0; stored, dst = stored[size:], dst[256:] {
+		scales, most := storedScales(f, stored[:size])
+		for j, d := range scales {
+			g := group{d: 1, low: -abs(d) * most, high: abs(d) * most, codes: slices.Clone(dst[16*j:][:16])}
+			g.weights(dst[16*j:])
+		}
+	}
+}
+
+// storedScales returns the scale of each 16 elements, and the largest number that it is multiplied
+// with.
+func storedScales(f kernels.Format, b []byte) (scales [16]float32, most float32) {
+	var at, sub, nibble int
+	d := binary.LittleEndian.Uint16(b)
+	switch f {
+	case kernels.TQ1_0:
+		d, most = binary.LittleEndian.Uint16(b[52:]), 2
+	case kernels.TQ2_0:
+		d, most = binary.LittleEndian.Uint16(b[64:]), 2
+	case kernels.IQ1_S, kernels.IQ1_M:
+		most = 1.125
+	case kernels.IQ3_S:
+		at, sub, most = 106, 32, 15
+	case kernels.IQ3_XXS:
+		nibble, most = 69, 15.5
+	case kernels.IQ2_XXS:
+		nibble, most = 9, 5.375
+	case kernels.IQ2_XS:
+		at, sub, most = 66, 16, 5.375
+	case kernels.IQ2_S:
+		at, sub, most = 74, 16, 5.375
+	}
+	if f == kernels.IQ1_M {
+		d = 0
+		for i := range 4 {
+			d |= uint16(b[49+2*i]>>4) << (4 * i)
+		}
+	}
+	for j := range scales {
+		s := 0 // twice this plus 1
+		switch {
+		case sub > 0:
+			i := 16 * j / sub
+			s = int(b[at+i/2]>>(i%2*4)) & 15
+		case f == kernels.IQ3_XXS:
+			s = int(b[nibble+j/2*4] >> 4)
+		case f == kernels.IQ2_XXS:
+			s = int(b[nibble+j/2*8] >> 4)
+		case f == kernels.IQ1_S:
+			s = int(b[35+j/2*2]>>4) & 7
+		case f == kernels.IQ1_M:
+			s = int(binary.LittleEndian.Uint16(b[48+j/4*2:])>>(j%4*3)) & 7
+		}
+		scales[j] = ref.HalfToFloat(d) * float32(2*s+1)
+	}
+	return scales, most
 }
 
 // TestRoundedWeights states what the roundings of amx lose: the relative RMS of each format's

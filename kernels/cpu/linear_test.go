@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,7 +173,7 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 		}
 		return stored
 	}
-	if _, ok := blocksOf[f]; ok || f == kernels.I8 || f == kernels.I4 {
+	if _, ok := blocksOf[f]; ok || f == kernels.I8 || f == kernels.I4 || slices.Contains(storedFormats, f) {
 		return randomBlocks(rng, f, stored)
 	}
 	x := make([]float32, n)
@@ -190,6 +191,8 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 var headsOf = map[kernels.Format][]int{
 	kernels.Q5_0: {0}, kernels.Q5_1: {0, 2}, kernels.IQ4_NL: {0}, kernels.Q2_K: {80, 82}, kernels.Q3_K: {108},
 	kernels.Q4_K: {0, 2}, kernels.Q5_K: {0, 2}, kernels.Q6_K: {208},
+	kernels.IQ4_XS: {0}, kernels.IQ3_XXS: {0}, kernels.IQ3_S: {0}, kernels.IQ2_XXS: {0}, kernels.IQ2_XS: {0}, kernels.IQ2_S: {0},
+	kernels.IQ1_S: {0}, kernels.TQ1_0: {52}, kernels.TQ2_0: {64},
 }
 
 // randomBlocks fills stored with random bits, except for its halves, which get any sign and
@@ -206,6 +209,12 @@ func randomBlocks(rng *rand.Rand, f kernels.Format, stored []byte) []byte {
 		if f == kernels.I4 {
 			head := math.Float32bits(float32(rng.NormFloat64()/64))&^ref.ZeroBits | uint32(rng.IntN(17))
 			binary.LittleEndian.PutUint32(stored[at:], head)
+		}
+		if f == kernels.IQ1_M { // four bits of the half in each word
+			h := ref.FloatToHalf(float32(rng.NormFloat64() / 64))
+			for i := range 4 {
+				stored[at+49+2*i] = stored[at+49+2*i]&15 | byte(h>>(4*i))<<4
+			}
 		}
 	}
 	return stored

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"vapp.dev/kernels"
 )
@@ -83,6 +84,10 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 	case kernels.MXFP4:
 		packMXFP4(panel[lane*4:], panel[m.elements()+int64(lane):], src)
 	default:
+		if slices.Contains(storedFormats, m.Format) {
+			packStored(panel[lane:], src)
+			return
+		}
 		high := fields
 		if integers(m.Variant, m.Format) > 0 {
 			high = byteFields

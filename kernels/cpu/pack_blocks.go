@@ -24,6 +24,7 @@ var blocksOf = map[kernels.Format]blocks{
 	kernels.Q5_0:   {4, 1, 0, false, readQ5_0},
 	kernels.Q5_1:   {4, 1, 0, true, readQ5_1},
 	kernels.IQ4_NL: {4, 0, 0, false, readIQ4_NL},
+	kernels.IQ4_XS: {4, 0, 1, false, readIQ4_XS},
 	kernels.Q2_K:   {2, 0, 2, true, readQ2_K},
 	kernels.Q3_K:   {2, 1, 2, false, readQ3_K},
 	kernels.Q4_K:   {4, 0, 1, true, readQ4_K},
@@ -151,6 +152,15 @@ func fifths(high uint32, codes []byte) {
 func readIQ4_NL(src []byte, x *block) {
 	x.d = binary.LittleEndian.Uint16(src)
 	nibbles(src[2:], x.codes[:])
+}
+
+func readIQ4_XS(src []byte, x *block) {
+	x.d = binary.LittleEndian.Uint16(src)
+	high := binary.LittleEndian.Uint16(src[2:])
+	for j := range 8 {
+		x.scales[j] = src[4+j/2]>>(j%2*4)&15 | byte(high>>(2*j)&3)<<4 - 32
+		nibbles(src[8+16*j:], x.codes[32*j:])
+	}
 }
 
 func readQ2_K(src []byte, x *block) {

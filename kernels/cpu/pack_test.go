@@ -88,6 +88,7 @@ func TestLinearLayout(t *testing.T) {
 		{kernels.Q8_0, 49152, 576, 49152 * 576 / 32 * 34}, {kernels.Q4_0, 31, 32, 576}, {kernels.Q4_1, 3072, 576, 3072 * 576 / 32 * 20},
 		{kernels.F8E4M3, 33, 129, 2 * 130 * 32}, {kernels.F8E5M2, 32, 64, 2048}, {kernels.MXFP4, 64, 2880, 64 * 2880 / 32 * 17}, {kernels.MXFP4, 32, 32, 576},
 		{kernels.Q4_K, 32, 256, 32 * 256 * 19 / 32}, {kernels.Q6_K, 1, 256, 2 * 3392}, {kernels.Q5_0, 32, 32, 704}, {kernels.IQ4_NL, 33, 64, 4 * 576},
+		{kernels.IQ4_XS, 32, 256, 32 * 256 * 35 / 64}, {kernels.IQ2_XXS, 64, 512, 64 * 2 * 66}, {kernels.TQ1_0, 33, 256, 64 * 54},
 	} {
 		got, _, ok := LinearLayout("avx512", c.f, c.rows, c.cols)
 		if !ok || got != c.want {

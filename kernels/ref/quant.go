@@ -94,6 +94,26 @@ func blockDecoder(f kernels.Format) func(src []byte, dst []float32) {
 		return decodeQ5_K
 	case kernels.IQ4_NL:
 		return decodeIQ4_NL
+	case kernels.IQ4_XS:
+		return decodeIQ4_XS
+	case kernels.IQ3_XXS:
+		return decodeIQ3_XXS
+	case kernels.IQ3_S:
+		return decodeIQ3_S
+	case kernels.IQ2_XXS:
+		return decodeIQ2_XXS
+	case kernels.IQ2_XS:
+		return decodeIQ2_XS
+	case kernels.IQ2_S:
+		return decodeIQ2_S
+	case kernels.IQ1_S:
+		return decodeIQ1_S
+	case kernels.IQ1_M:
+		return decodeIQ1_M
+	case kernels.TQ1_0:
+		return decodeTQ1_0
+	case kernels.TQ2_0:
+		return decodeTQ2_0
 	}
 	panic(fmt.Sprintf("ref: Dequantize has no rule for %v", f))
 }

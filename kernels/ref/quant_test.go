@@ -71,8 +71,8 @@ func TestDequantizeRecorded(t *testing.T) {
 			}
 		}
 	}
-	if seen != 11 {
-		t.Errorf("%d block formats recorded, want 11", seen)
+	if seen != 21 {
+		t.Errorf("%d block formats recorded, want 21", seen)
 	}
 }
 

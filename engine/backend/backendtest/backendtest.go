@@ -24,8 +24,11 @@ var (
 	weightFormats = []kernels.Format{
 		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
 		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.I4,
+		kernels.IQ4_XS, kernels.IQ3_S, kernels.IQ2_XS, kernels.TQ1_0,
 	}
-	kvFormats = []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
+	// alikeFormats differ from one of weightFormats in how a block is unpacked: Errors has them.
+	alikeFormats = []kernels.Format{kernels.IQ3_XXS, kernels.IQ2_XXS, kernels.IQ2_S, kernels.IQ1_S, kernels.IQ1_M, kernels.TQ2_0}
+	kvFormats    = []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
 )
 
 // Suite is the suite for one backend.

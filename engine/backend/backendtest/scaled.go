@@ -52,9 +52,9 @@ func (f scaledFormat) whole(n int) bool {
 	return n%block == 0
 }
 
-// blockFormats returns GGUF's block formats, for mixtures.
-func blockFormats() (all []scaledFormat) {
-	for _, f := range weightFormats {
+// blockFormats returns the block formats of a list, for mixtures.
+func blockFormats(list []kernels.Format) (all []scaledFormat) {
+	for _, f := range list {
 		if f.Quantized() {
 			all = append(all, scaledFormat{name: f.String(), source: f})
 		}

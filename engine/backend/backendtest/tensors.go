@@ -120,6 +120,12 @@ func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 			zero := 7 + r.Uint32()%2
 			binary.LittleEndian.PutUint32(b[at:], math.Float32bits(float32(deviation/4.6))&^ref.ZeroBits|zero)
 		}
+		if f == kernels.IQ1_M { // four bits of the half are the upper bits of each of four words
+			h := ref.FloatToHalf(float32(deviation / 7.2))
+			for i := range 4 {
+				b[at+49+2*i] = b[at+49+2*i]&15 | byte(h>>(4*i))<<4
+			}
+		}
 	}
 	return b
 }
@@ -142,6 +148,17 @@ var blockHeads = map[kernels.Format][]head{
 	kernels.Q4_K:   {{0, 1 / 160.}, {2, 7.5 / 160}},
 	kernels.Q5_K:   {{0, 1 / 330.}, {2, 15.5 / 330}},
 	kernels.Q6_K:   {{208, 1 / (74 * 18.5)}},
+
+	kernels.IQ4_XS:  {{0, 1 / (67.4 * 18.5)}},
+	kernels.IQ3_XXS: {{0, 1 / 142.}},
+	kernels.IQ3_S:   {{0, 1 / 140.}},
+	kernels.IQ2_XXS: {{0, 1 / 53.}},
+	kernels.IQ2_XS:  {{0, 1 / 56.}},
+	kernels.IQ2_S:   {{0, 1 / 56.}},
+	kernels.IQ1_S:   {{0, 1 / 7.2}},
+	kernels.IQ1_M:   nil, // see random
+	kernels.TQ1_0:   {{52, 1 / 0.82}},
+	kernels.TQ2_0:   {{64, 1 / 1.12}},
 }
 
 // rng returns the random numbers of one test, the same in every run.

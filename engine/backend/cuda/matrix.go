@@ -148,7 +148,7 @@ func (m matrix) parts(a *cuda.LinearArgs, scales func(backend.Part) int) {
 func (m matrix) multiplies() string {
 	switch {
 	case !m.panels && !m.blas && m.stored != kernels.F32:
-		return "no kernel multiplies " + m.stored.String()
+		return "no kernel multiplies " + m.stored.String() + ": serve it on a cpu, or a file in another format such as q4_k"
 	case m.count > 0 && m.scaling == backend.PerBlock && m.Experts == 0 && len(m.Parts) > maxParts:
 		return "kernels support fewer parts with separate scales"
 	case m.Experts > 0 && m.scaling == backend.PerBlock && !m.wholeBlocks():

@@ -1,6 +1,7 @@
 /* linear.c: the table of Linear kernels. */
 #include "linear/amx_quant.h"
 #include "linear/int8/int8.h"
+#include "linear/stored.h"
 #include "linear/w8a8/w8a8.h"
 
 static int known(int format) {
@@ -23,6 +24,7 @@ static int known(int format) {
 }
 
 const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
+	if (stored_block(format)) return vapp_linear_stored(variant);
 	if (!known(format)) return NULL;
 	if (variant >= VAPP_W8A8) return vapp_linear_w8a8(variant - VAPP_W8A8, format);
 	switch (variant) {

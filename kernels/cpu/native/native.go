@@ -7,6 +7,7 @@ package native
 #include "linear/amx_quant.h"
 #include "linear/int8/int8.h"
 #include "linear/panel.h"
+#include "linear/stored.h"
 #include "linear/w8a8/amx.h"
 #include "linear/w8a8/w8a8.h"
 #include "shared/experts.h"
@@ -101,25 +102,35 @@ const (
 
 // Numbers of formats and scales; package cpu checks that its own are equal.
 const (
-	F32    = C.VAPP_F32
-	F16    = C.VAPP_F16
-	BF16   = C.VAPP_BF16
-	Q8_0   = C.VAPP_Q8_0
-	Q4_0   = C.VAPP_Q4_0
-	Q4_1   = C.VAPP_Q4_1
-	Q4_K   = C.VAPP_Q4_K
-	Q6_K   = C.VAPP_Q6_K
-	Q5_0   = C.VAPP_Q5_0
-	Q5_1   = C.VAPP_Q5_1
-	Q2_K   = C.VAPP_Q2_K
-	Q3_K   = C.VAPP_Q3_K
-	Q5_K   = C.VAPP_Q5_K
-	IQ4_NL = C.VAPP_IQ4_NL
-	I8     = C.VAPP_I8
-	I4     = C.VAPP_I4
-	F8E4M3 = C.VAPP_F8_E4M3
-	F8E5M2 = C.VAPP_F8_E5M2
-	MXFP4  = C.VAPP_MXFP4
+	F32     = C.VAPP_F32
+	F16     = C.VAPP_F16
+	BF16    = C.VAPP_BF16
+	Q8_0    = C.VAPP_Q8_0
+	Q4_0    = C.VAPP_Q4_0
+	Q4_1    = C.VAPP_Q4_1
+	Q4_K    = C.VAPP_Q4_K
+	Q6_K    = C.VAPP_Q6_K
+	Q5_0    = C.VAPP_Q5_0
+	Q5_1    = C.VAPP_Q5_1
+	Q2_K    = C.VAPP_Q2_K
+	Q3_K    = C.VAPP_Q3_K
+	Q5_K    = C.VAPP_Q5_K
+	IQ4_NL  = C.VAPP_IQ4_NL
+	IQ4_XS  = C.VAPP_IQ4_XS
+	IQ3_XXS = C.VAPP_IQ3_XXS
+	IQ3_S   = C.VAPP_IQ3_S
+	IQ2_XXS = C.VAPP_IQ2_XXS
+	IQ2_XS  = C.VAPP_IQ2_XS
+	IQ2_S   = C.VAPP_IQ2_S
+	IQ1_S   = C.VAPP_IQ1_S
+	IQ1_M   = C.VAPP_IQ1_M
+	TQ1_0   = C.VAPP_TQ1_0
+	TQ2_0   = C.VAPP_TQ2_0
+	I8      = C.VAPP_I8
+	I4      = C.VAPP_I4
+	F8E4M3  = C.VAPP_F8_E4M3
+	F8E5M2  = C.VAPP_F8_E5M2
+	MXFP4   = C.VAPP_MXFP4
 
 	ChannelScales = C.VAPP_CHANNEL_SCALES
 	BlockScales   = C.VAPP_BLOCK_SCALES
@@ -155,6 +166,8 @@ const (
 	QuantPanels    = C.QUANT_PANELS
 	QuantFew       = C.QUANT_FEW
 	BFMMLATile     = C.BFMMLA_TILE
+	StoredWork     = C.STORED_WORK
+	StoredMost     = C.STORED_MOST
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 

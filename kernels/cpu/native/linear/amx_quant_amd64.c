@@ -65,7 +65,7 @@ FN_INLINE void unpack_tile(const quant_panel *p, const int format, const int out
 }
 
 FN_INLINE void unpack_tiles(const vapp_linear *a, const int format, const int outside, int64_t panel, int64_t t, int64_t n, int near, quant_ring *to) {
-	const quant_table table = table_of(format, outside);
+	const quant_table table = table_of(a, format, outside);
 	uint8_t copy[TILE_K * PANEL];
 	quant_panel p;
 	open_panel(a, panel, &p);
@@ -137,7 +137,7 @@ FN_INLINE void few_rows(const vapp_linear *a, const int format, const int outsid
                         int64_t second) {
 	const int nv = rows == 1 ? 2 * WIDE : WIDE, halves = blocks_of(format).subs == 2 ? 2 : 1;
 	const int64_t ks = quant_tiles(a);
-	const quant_table t = table_of(format, outside);
+	const quant_table t = table_of(a, format, outside);
 	uint8_t copies[2][TILE_K * PANEL];
 	vec total[QUANT_FEW][2 * WIDE];
 	quant_panel p;
@@ -239,6 +239,8 @@ KERNEL(q4_1, VAPP_Q4_1, 0)
 KERNEL(mxfp4, VAPP_MXFP4, 0)
 KERNEL(f8, VAPP_F8_E4M3, 0)
 KERNEL(iq4_nl, VAPP_IQ4_NL, 0)
+KERNEL(iq4_xs, VAPP_IQ4_XS, 0)
+KERNEL(expanded, VAPP_EXPANDED, 0)
 KERNEL(q2_k, VAPP_Q2_K, 0)
 KERNEL(q3_k, VAPP_Q3_K, 0)
 KERNEL(q4_k, VAPP_Q4_K, 0)
@@ -252,6 +254,7 @@ KERNEL(q4_0_outside, VAPP_Q4_0, 1)
 KERNEL(q4_1_outside, VAPP_Q4_1, 1)
 KERNEL(mxfp4_outside, VAPP_MXFP4, 1)
 KERNEL(iq4_nl_outside, VAPP_IQ4_NL, 1)
+KERNEL(iq4_xs_outside, VAPP_IQ4_XS, 1)
 KERNEL(q4_k_outside, VAPP_Q4_K, 1)
 
 const quant_kernel *vapp_quant_kernel(int format, int outside) {
@@ -260,6 +263,7 @@ const quant_kernel *vapp_quant_kernel(int format, int outside) {
 	case VAPP_Q4_0: return outside ? &q4_0_outside : &q4_0;
 	case VAPP_Q4_1: return outside ? &q4_1_outside : &q4_1;
 	case VAPP_MXFP4: return outside ? &mxfp4_outside : &mxfp4;
+	case VAPP_IQ4_XS: return outside ? &iq4_xs_outside : &iq4_xs;
 	case VAPP_IQ4_NL: return outside ? &iq4_nl_outside : &iq4_nl;
 	case VAPP_Q4_K: return outside ? &q4_k_outside : &q4_k;
 	}
@@ -268,6 +272,7 @@ const quant_kernel *vapp_quant_kernel(int format, int outside) {
 	case VAPP_I8: return &i8;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return &f8;
+	case VAPP_EXPANDED: return &expanded;
 	case VAPP_Q2_K: return &q2_k;
 	case VAPP_Q3_K: return &q3_k;
 	case VAPP_Q5_0: return &q5_0;

@@ -45,6 +45,7 @@ typedef struct {
 	int shift, kind;
 	int zeros; /* VAPP_Q4_1: heads have zero points */
 	float unit;
+	float most;         /* VAPP_EXPANDED: the largest number of its table */
 	__m256i down, bits; /* of the halves of 8-bit floats: their shift and their mask */
 } quant_panel;
 
@@ -61,6 +62,8 @@ FN static __attribute__((noinline)) void open_panel(const vapp_linear *a, int64_
 	p->kind = scales_first(a->format) ? SCALE_HALVES : scaled_last(a->format) ? SCALE_NONE
 	          : a->format / VAPP_SCALES == VAPP_PANEL_SCALES                  ? SCALE_SHARED
 	                                                                          : SCALE_FLOATS;
+	p->most = 0;
+	for (int i = 0; i < 16; i++) p->most = __builtin_fmaxf(p->most, __builtin_fabsf(expanded_table(a->format)[i]));
 	const int e5m2 = a->format % VAPP_SCALES == VAPP_F8_E5M2;
 	p->down = _mm256_set1_epi16(e5m2 ? 0 : 1);
 	p->bits = _mm256_set1_epi16((short)(e5m2 ? 0xff00 : 0xbf80));
@@ -130,7 +133,7 @@ FN_INLINE quant_scale scale_of(const quant_panel *p, const int format, const int
 		if (by_place(format)) s.m = v_mul(s.d, v_set((float)(-64 - zero_code(format, 0)))); /* exact */
 	}
 	if (rounding(format, 0) == ROUND_GRID) {
-		const float most = b.table ? 127 : zero_code(format, 0);
+		const float most = b.table == TABLE_EIGHTHS ? p->most : b.table ? 127 : zero_code(format, 0);
 		__m512i power = _mm512_and_si512(_mm512_castps_si512(v_mul(s.d, v_set(most))), _mm512_set1_epi32(0x7f800000));
 		s.b = _mm512_castsi512_ps(_mm512_add_epi32(power, _mm512_set1_epi32((16 << 23) + 0x400000)));
 	}
@@ -144,14 +147,14 @@ typedef struct {
 	__m512i words;
 } quant_table;
 
-FN_INLINE quant_table table_of(const int format, const int outside) {
+FN_INLINE quant_table table_of(const vapp_linear *a, const int format, const int outside) {
 	static const float iq4[16] = IQ4_TABLE;
 	const int bits = code_bits(format), zero = zero_code(format, outside);
 	if (bits > 5) return (quant_table){0};
 	dwords count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 	vec low = v_number(_mm512_and_si512(count, _mm512_set1_epi32((1 << bits) - 1)), zero);
 	if (format == VAPP_MXFP4) low = fp4().floats;
-	if (blocks_of(format).table) low = v_table(iq4);
+	if (blocks_of(format).table) low = v_table(blocks_of(format).table == TABLE_EIGHTHS ? expanded_table(a->format) : iq4);
 	return (quant_table){low, v_number(count, zero - 16), sixteen(low).halves};
 }
 

@@ -36,6 +36,7 @@ FN_INLINE void begin_step(const step *s, sink *out, const int rows, const int nv
 	out->stride = s->stride;
 	out->block = s->block;
 	out->far = s->far;
+	out->table = expanded_table(s->format);
 }
 
 FN_INLINE void end_step(const step *s, sink *out, const int rows, const int nv) {
@@ -97,12 +98,12 @@ FN_INLINE void take_block(sink *out, const float *p, int64_t n, const int rows, 
 
 /* unpack_wide and unpack_slim write n k's of a slice as [n][lanes]. */
 FN static __attribute__((noinline)) void unpack_wide(const step *s, int64_t k, int64_t n) {
-	sink out = {.block = s->block};
+	sink out = {.block = s->block, .table = expanded_table(s->format)};
 	each_more(s->format, s->p + panel_k(s->format, k), s->lane, n, &out, 0, WIDE, 1);
 }
 
 FN static __attribute__((noinline)) void unpack_slim(const step *s, int64_t k, int64_t n) {
-	sink out = {.block = s->block};
+	sink out = {.block = s->block, .table = expanded_table(s->format)};
 	each_more(s->format, s->p + panel_k(s->format, k), s->lane, n, &out, 0, SLIM, 1);
 }
 
@@ -178,10 +179,19 @@ static const struct {
 } steps[TILE + 1] = {{NULL, NULL}, EACH_ROWS(ENTRY)};
 
 FN static void keeping_step(const step *s) { packed_step(s, TILE, SLIM, 1); }
+#if SLIM * LANES == 32 /* a whole panel */
+#define wide_step_1 packed_step_1
+#define wide_step_2 packed_step_2
+#else
 FN static void wide_step_1(const step *s) { packed_step(s, 1, WIDE, 0); }
 FN static void wide_step_2(const step *s) { packed_step(s, 2, WIDE, 0); }
+#endif
+#if PAIR == 1
+#define pair_step wide_step_1
+#else
 /* One row of one panel has too few sums to hide the latency of an addition. */
 FN static void pair_step(const step *s) { packed_step(s, 1, PAIR * WIDE, 0); }
+#endif
 
 /* step_for returns the step of a tile: a single tile reads packed weights; of several, the
  * first unpacks a block that the others read. */

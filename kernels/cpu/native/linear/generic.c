@@ -44,9 +44,14 @@ static uint32_t field(const uint8_t *fields, int bits, int k, int lane) {
 	return word >> (k % per * bits) & ((1u << bits) - 1);
 }
 
+/* table_of returns the table of a format, if it has one. */
+static const float *table_of(int32_t format) {
+	static const float iq4[16] = IQ4_TABLE;
+	return blocks_of(format).table == TABLE_EIGHTHS ? expanded_table(format) : iq4;
+}
+
 /* number returns the value of k, below 32, with its scale and minimum. The product is exact. */
-static float number(blocks b, blocks_place at, int k, int lane) {
-	static const float table[16] = IQ4_TABLE;
+static float number(blocks b, const float *table, blocks_place at, int k, int lane) {
 	uint32_t code = field(at.fields, b.low, k, lane);
 	if (b.high) code |= field(at.fields + 128 * b.low, b.high, k, lane) << b.low;
 	if (b.table) return table[code] * at.scale;
@@ -68,7 +73,7 @@ static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	case VAPP_Q4_0: return (float)(nibble(p + k / 32 * 576 + 64, k % 32, lane) - 8);
 	case VAPP_I8: return (float)(int8_t)p[k * 32 + lane];
 	}
-	if (in_blocks(format)) return number(blocks_of(format), place_of(blocks_of(format), p, k, lane), k % 32, lane);
+	if (in_blocks(format)) return number(blocks_of(format), table_of(format), place_of(blocks_of(format), p, k, lane), k % 32, lane);
 	p += panel_k(format, k & ~(int64_t)31);
 	q4_head h = q4_head_at(format, p, lane);
 	return (float)nibble(p + 128, k % 32, lane) * h.d + h.m;
@@ -120,11 +125,12 @@ static void unpack_groups(int32_t format, const uint8_t *p, const uint8_t *scale
 
 static void unpack_fields(int32_t format, const uint8_t *p, int64_t n, float *dst) {
 	blocks b = blocks_of(format);
+	const float *table = table_of(format);
 	blocks_place at[PANEL];
 	for (int64_t k = 0; k < n; k++, dst += PANEL)
 		for (int lane = 0; lane < PANEL; lane++) {
 			if (k % 16 == 0) at[lane] = place_of(b, p, k, lane);
-			dst[lane] = number(b, at[lane], k % 32, lane);
+			dst[lane] = number(b, table, at[lane], k % 32, lane);
 		}
 }
 

@@ -67,7 +67,7 @@ FN static void tables_of(int32_t format, pair_tables *t) {
 		__m512i code = _mm512_and_si512(_mm512_add_epi32(count, _mm512_set1_epi32(i)), _mm512_set1_epi32((1 << bits) - 1));
 		vec v = v_number(code, middle(format));
 		if (kind == VAPP_MXFP4) v = fp4().floats;
-		if (b.table) v = v_pick(code, v_table(iq4));
+		if (b.table) v = v_pick(code, v_table(b.table == TABLE_EIGHTHS ? expanded_table(format) : iq4));
 		store_bf16(t->words + i, v);
 	}
 	const int whole = kind == VAPP_I8;
@@ -307,6 +307,8 @@ FN_INLINE void panel_pairs(int32_t format, const uint8_t *p, const uint8_t *scal
 	case VAPP_F8_E5M2: pairs_8(0, format, p, scales, panel, n, s, rows, nv, keep); return;
 	PAIRS_CASE(VAPP_MXFP4)
 	PAIRS_CASE(VAPP_IQ4_NL)
+	PAIRS_CASE(VAPP_IQ4_XS)
+	PAIRS_CASE(VAPP_EXPANDED)
 	PAIRS_CASE(VAPP_Q2_K)
 	PAIRS_CASE(VAPP_Q3_K)
 	}

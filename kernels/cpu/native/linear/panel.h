@@ -13,7 +13,7 @@
  *   I4     per 32 k: [32] dword: a scale in the upper 24 bits of a float, a zero point in the
  *          lower 8; dwords as Q4_0. The kernels of Q4_1 read it: m is −d·zero, exact
  *
- *   other formats of GGUF: blocks.h
+ *   other formats of GGUF: blocks.h, stored.h
  *
  *   F8     [k/2][32][2] bytes, an odd end padded with zero
  *   MXFP4  per 32 k: dwords as Q4_0
@@ -59,6 +59,22 @@ enum {
 	BF16_STREAM_ROWS = 64   /* results of more rows are stored past the caches */
 };
 
+/* stored_block returns the bytes of a block of a format of stored.h; 0 for the others. */
+INLINE int64_t stored_block(int32_t format) {
+	switch (format) {
+	case VAPP_IQ3_XXS: return 98;
+	case VAPP_IQ3_S: return 110;
+	case VAPP_IQ2_XXS: return 66;
+	case VAPP_IQ2_XS: return 74;
+	case VAPP_IQ2_S: return 82;
+	case VAPP_IQ1_S: return 50;
+	case VAPP_IQ1_M: return 56;
+	case VAPP_TQ1_0: return 54;
+	case VAPP_TQ2_0: return 66;
+	default: return 0;
+	}
+}
+
 /* panel_k returns the bytes of n k's (whole blocks or pairs) of a panel. */
 INLINE int64_t panel_k(int32_t format, int64_t n) {
 	switch (format % VAPP_SCALES) {
@@ -73,8 +89,9 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_MXFP4: return n / 32 * 512;
 	case VAPP_Q4_1:
 	case VAPP_I4: return n / 32 * 640;
-	default: return blocks_bytes(blocks_of(format), n);
 	}
+	if (stored_block(format)) return n / 256 * stored_block(format) * PANEL;
+	return blocks_bytes(blocks_of(format), n);
 }
 
 /* group_k returns how many k's are summed before the sum is scaled; 0: the weights are scaled

@@ -25,6 +25,7 @@ typedef struct {
 	const float *x; /* [k][stride] */
 	int64_t stride; /* TILE unless rows is 1 */
 	int64_t far;    /* bytes to the second panel, whose vectors follow the first WIDE */
+	const float *table; /* of VAPP_EXPANDED */
 	vec sum[TILE][MOST];
 } sink;
 
@@ -238,7 +239,7 @@ FN_INLINE void heads_of(const blocks b, const uint8_t *heads, const uint8_t *sca
 FN_INLINE vec v_weight(const blocks b, dwords q, dwords h, const int j, table16 t, vec scale, vec least) {
 	dwords code = v_field(q, b.low * j, (1 << b.low) - 1);
 	if (b.high) code = v_join(code, v_field(h, b.high * j, (1 << b.high) - 1), b.low);
-	vec w = b.table ? v_pick(code, t) : v_number(code, b.zero);
+	vec w = b.table == TABLE_EIGHTHS ? v_pick_eighths(code, t) : b.table ? v_pick(code, t) : v_number(code, b.zero);
 	return b.least ? v_fma(w, scale, least) : v_mul(w, scale);
 }
 
@@ -246,7 +247,7 @@ FN_INLINE vec v_weight(const blocks b, dwords q, dwords h, const int j, table16 
 FN_INLINE void each_fields(const blocks b, const uint8_t *heads, const uint8_t *p, int lane, sink *s, const int rows, const int nv, const int keep) {
 	static const float numbers[16] = IQ4_TABLE;
 	const uint8_t *low = p + b.subs * PANEL * (1 + b.least), *high = low + 128 * b.low;
-	table16 t = v_table(numbers);
+	table16 t = b.table == TABLE_EIGHTHS ? v_table_eighths(s->table) : v_table(numbers);
 	vec w[WIDE], scale[WIDE], least[WIDE];
 	dwords q[WIDE], h[WIDE];
 #pragma GCC unroll 4
@@ -294,10 +295,12 @@ FN_INLINE void each_blocks(const int format, const uint8_t *p, int lane, int64_t
 
 /* each_more does `each` for the formats of blocks.h. */
 FN_INLINE void each_more(int32_t format, const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
-	switch (format) {
+	switch (format % VAPP_SCALES) {
 	case VAPP_Q5_0: each_blocks(VAPP_Q5_0, p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q5_1: each_blocks(VAPP_Q5_1, p, lane, n, s, rows, nv, keep); break;
 	case VAPP_IQ4_NL: each_blocks(VAPP_IQ4_NL, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_IQ4_XS: each_blocks(VAPP_IQ4_XS, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_EXPANDED: each_blocks(VAPP_EXPANDED, p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q2_K: each_blocks(VAPP_Q2_K, p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q3_K: each_blocks(VAPP_Q3_K, p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q4_K: each_blocks(VAPP_Q4_K, p, lane, n, s, rows, nv, keep); break;

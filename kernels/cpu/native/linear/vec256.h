@@ -83,4 +83,8 @@ V vec v_pick(dwords q, table16 t) {
 	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(q, 28)));
 }
 
+/* Tables of eighths differ in vec128.h. */
+V table16 v_table_eighths(const float *t) { return v_table(t); }
+V vec v_pick_eighths(dwords q, table16 t) { return v_pick(q, t); }
+
 #endif

@@ -81,4 +81,8 @@ V vec v_number(dwords q, int zero) { return _mm512_cvtepi32_ps(_mm512_sub_epi32(
 V table16 v_table(const float *t) { return _mm512_loadu_ps(t); }
 V vec v_pick(dwords q, table16 t) { return _mm512_permutexvar_ps(q, t); }
 
+/* Tables of eighths differ in vec128.h. */
+V table16 v_table_eighths(const float *t) { return v_table(t); }
+V vec v_pick_eighths(dwords q, table16 t) { return v_pick(q, t); }
+
 #endif

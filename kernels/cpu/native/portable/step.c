@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../linear/panel.h"
 #include "../shared/kernels.h"
 
 /* The ops that need no instruction set of their own. */
@@ -77,8 +78,10 @@ static int64_t row_bytes(int32_t format, int64_t n)
 		return n / 32 * 18;
 	case VAPP_Q6_K:
 		return n / 256 * 210;
+	case VAPP_IQ4_XS:
+		return n / 256 * 136;
 	}
-	return n * 2;
+	return stored_block(format) ? n / 256 * stored_block(format) : n * 2;
 }
 
 void vapp_op_embed(const void *args, const vapp_call *c)

@@ -28,6 +28,17 @@ enum {
 	VAPP_IQ4_NL = 19,
 	VAPP_I8 = 21,
 	VAPP_I4 = 23,
+	VAPP_IQ4_XS = 24,
+	VAPP_IQ3_XXS = 25,
+	VAPP_IQ3_S = 26,
+	VAPP_IQ2_XXS = 27,
+	VAPP_IQ2_XS = 28,
+	VAPP_IQ2_S = 29,
+	VAPP_IQ1_S = 30,
+	VAPP_IQ1_M = 31,
+	VAPP_TQ1_0 = 32,
+	VAPP_TQ2_0 = 33,
+	VAPP_EXPANDED = 255, /* what the formats of linear/stored.h are unpacked to; in no checkpoint */
 };
 
 /* Scales of 8-bit floats and of VAPP_I8, in the upper bits of a weight's format. */
