@@ -22,25 +22,35 @@ var ggufArchs = map[string]ggufArch{
 	"gpt-oss": {"GptOssForCausalLM", false, "gpt_oss", gptOssNames},
 }
 
-// openGGUF reads the header of a GGUF file.
+// openGGUF reads the header of a GGUF file, and of the other files of a split model.
 func (c *Checkpoint) openGGUF() error {
-	f, err := openFile(c.path)
+	open := func(path string) ([]byte, error) {
+		f, err := openFile(path)
+		if err != nil {
+			return nil, err
+		}
+		c.files[path] = f
+		return f.data, nil
+	}
+	data, err := open(c.path)
 	if err != nil {
 		return err
 	}
-	c.files[c.path] = f
 	return catchFault(c.path, func() error {
-		g, err := parseGGUF(c.path, f.data)
+		g, err := parseGGUF(c.path, data)
 		if err != nil {
 			return err
 		}
-		return c.fromGGUF(g, f.data)
+		if err := g.joinSplits(open); err != nil {
+			return err
+		}
+		return c.fromGGUF(g)
 	})
 }
 
 // fromGGUF fills in the checkpoint from a header, under Hugging Face names.
-func (c *Checkpoint) fromGGUF(g *gguf, data []byte) error {
-	cfg, arch, err := g.config(data)
+func (c *Checkpoint) fromGGUF(g *gguf) error {
+	cfg, arch, err := g.config()
 	if err != nil {
 		return err
 	}
@@ -81,8 +91,8 @@ func checkInterleaved(path string, t TensorInfo, headDim int) error {
 	return nil
 }
 
-// config converts the metadata to a Config; data is the file, for the rope factors.
-func (g *gguf) config(data []byte) (Config, ggufArch, error) {
+// config converts the metadata to a Config.
+func (g *gguf) config() (Config, ggufArch, error) {
 	f := &ggufFields{g: g}
 	name := f.text("general.architecture", "")
 	arch, ok := ggufArchs[name]
@@ -108,7 +118,7 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 	c.ggufExperts(f, name)
 	c.ggufHeads(f, name)
 	c.ggufTensorFacts(f)
-	c.ggufRope(f, name, data)
+	c.ggufRope(f, name)
 	if f.err == nil {
 		c.BosTokenID = f.id("tokenizer.ggml.bos_token_id", c.VocabSize)
 	}
@@ -178,7 +188,7 @@ func torchName(f kernels.Format) string {
 	return map[kernels.Format]string{kernels.F32: "float32", kernels.F16: "float16", kernels.BF16: "bfloat16"}[f]
 }
 
-func (c *Config) ggufRope(f *ggufFields, name string, data []byte) {
+func (c *Config) ggufRope(f *ggufFields, name string) {
 	if f.err != nil {
 		return
 	}
@@ -207,7 +217,7 @@ func (c *Config) ggufRope(f *ggufFields, name string, data []byte) {
 			return
 		}
 		factors := make([]float32, c.HeadDim/2)
-		ref.Dequantize(t.Format, data[t.Offset:t.Offset+t.Bytes], factors)
+		ref.Dequantize(t.Format, f.g.data[t.File][t.Offset:t.Offset+t.Bytes], factors)
 		for i, x := range factors {
 			if !(x >= minFactor && x <= maxFactor) {
 				f.fail(t.Name, "factor %d is %v, allowed are %v to %v", i, x, minFactor, maxFactor)

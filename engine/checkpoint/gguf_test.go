@@ -76,7 +76,9 @@ var badGGUF = map[string]struct {
 	}},
 	"array of nothing": {"x", func(m *toy) { m.set("x", rawValue(le(nil, uint32(kindArray), uint32(99), uint64(1)))) }},
 	"unknown value":    {"x", func(m *toy) { m.set("x", rawValue(le(nil, uint32(13)))) }},
-	"split":            {"split.count", func(m *toy) { m.set("split.count", uint32(3)) }},
+	"split":            {"split.no", func(m *toy) { m.set("split.count", uint32(3)) }},
+	"split by name":    {"split.no", func(m *toy) { m.set("split.count", uint32(3)).set("split.no", uint32(0)) }},
+	"2^63 splits":      {"split.count", func(m *toy) { m.set("split.count", uint64(1)<<63) }},
 
 	"alignment 0":       {"general.alignment", func(m *toy) { m.set("general.alignment", uint32(0)) }},
 	"alignment 48":      {"general.alignment", func(m *toy) { m.set("general.alignment", uint32(48)) }},
@@ -184,7 +186,7 @@ func openBytes(name string, b []byte) (*Checkpoint, error) {
 		return nil, err
 	}
 	c := &Checkpoint{path: name, byName: map[string]int{}, files: map[string]*file{}}
-	return c, c.fromGGUF(g, b)
+	return c, c.fromGGUF(g)
 }
 
 // TestBadGGUFTokenizer covers errors that only building tokenizer.json finds.
