@@ -33,6 +33,9 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err := models.KVScales(m.Checkpoint, o.KVFormat); err != nil {
 		return nil, err
 	}
+	if m, err = m.atLength(o.MaxModelLen); err != nil {
+		return nil, err
+	}
 	classes, layout, err := layoutKV(o, m)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,22 @@ func (m *Model) With(b models.Build) (*Model, error) {
 	return &out, nil
 }
 
+// DependsOnLength reports whether rotary embeddings of m, or of its draft model, depend on the
+// planned maximum length of a sequence (ropes of the types dynamic and longrope).
+func (m *Model) DependsOnLength() bool {
+	return m.Config.DependsOnLength() || m.Draft != nil && m.Draft.Config.DependsOnLength()
+}
+
+// atLength returns m with its rotary embeddings for sequences of at most length tokens.
+func (m *Model) atLength(length int) (*Model, error) {
+	b := m.Source.Build
+	if !m.DependsOnLength() || length == b.Length {
+		return m, nil
+	}
+	b.Length = length
+	return m.With(b)
+}
+
 // AtLength returns the account of m for another MaxModelLen and otherwise equal options. It
 // is valid for layouts whose workspace does not depend on the length, those of GPUs: only page
 // tables grow with it. The programs keep the page tables they were recorded with, so an engine

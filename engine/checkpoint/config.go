@@ -31,11 +31,16 @@ type Config struct {
 	HeadDim          int
 	VocabSize        int // rows of the embedding
 
+	// MaxPositionEmbeddings is the longest sequence: max_position_embeddings, or what its rope
+	// extends that to (factor × trained length for yarn and dynamic).
 	MaxPositionEmbeddings int
-	RMSNormEps            float64
-	RopeTheta             float64
-	RopeScaling           RopeScaling
-	PartialRotaryFactor   float64 // 1: the whole head is rotated
+	// PlannedLength is the planned maximum length of a sequence, which ropes of the types dynamic and
+	// longrope depend on; 0: MaxPositionEmbeddings.
+	PlannedLength       int
+	RMSNormEps          float64 // rms_norm_eps, or layer_norm_eps of a family with LayerNorm
+	RopeTheta           float64
+	RopeScaling         RopeScaling
+	PartialRotaryFactor float64 // 1: the whole head is rotated
 	// RopeByLayerType replaces RopeTheta and RopeScaling if rope_parameters has an entry for each
 	// layer type.
 	RopeByLayerType map[string]Rope
@@ -93,8 +98,10 @@ func ParseConfig(name string, data []byte) (Config, error) {
 		inner.outer = f.m
 		f = inner
 	}
+	f.useDefaults()
 	c.readSizes(f)
 	c.readRope(f)
+	c.extendLength()
 	c.readRest(f)
 	if f.outer != nil && f.err == nil {
 		top := &fields{file: name, m: f.outer}
@@ -131,7 +138,11 @@ func (c *Config) readSizes(f *fields) {
 	c.NumKVHeads = f.countOr("num_key_value_heads", 1, maxHeads, int64(c.NumHeads))
 	c.VocabSize = f.count("vocab_size", 1, maxVocab)
 	c.MaxPositionEmbeddings = f.count("max_position_embeddings", 1, maxPositions)
-	c.RMSNormEps = f.real("rms_norm_eps", 1e-30, 1)
+	eps := "rms_norm_eps"
+	if !f.has(eps) && f.has("layer_norm_eps") {
+		eps = "layer_norm_eps"
+	}
+	c.RMSNormEps = f.real(eps, 1e-30, 1)
 	c.SlidingWindow = f.countOr("sliding_window", 0, maxPositions, 0)
 	if f.err != nil {
 		return

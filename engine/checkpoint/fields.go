@@ -15,6 +15,7 @@ type fields struct {
 	prefix string
 	m      map[string]json.RawMessage
 	outer  map[string]json.RawMessage // used for keys that m lacks; may be nil
+	absent map[string]json.RawMessage // used for keys that both lack; may be nil
 	err    error
 }
 
@@ -71,7 +72,7 @@ func (f *fields) fail(key, format string, args ...any) {
 
 // raw returns the value of a key; ok is false if it is absent or null.
 func (f *fields) raw(key string) (json.RawMessage, bool) {
-	for _, m := range []map[string]json.RawMessage{f.m, f.outer} {
+	for _, m := range []map[string]json.RawMessage{f.m, f.outer, f.absent} {
 		if v, ok := m[key]; ok && string(v) != "null" {
 			return v, true
 		}

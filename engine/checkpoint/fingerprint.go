@@ -32,6 +32,9 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 	}
 	for _, t := range c.tensors {
 		fmt.Fprintf(h, "%q %v %v %d %d %d %v\n", t.Name, t.Shape, t.Format, t.Offset, t.Bytes, t.RopeHead, t.swapped)
+		if t.RopeDims > 0 {
+			fmt.Fprintf(h, "pairs in %d\n", t.RopeDims)
+		}
 		if err := c.ends(t, h); err != nil {
 			return [32]byte{}, err
 		}

@@ -119,6 +119,7 @@ func (g *gguf) config() (Config, ggufArch, error) {
 	c.ggufHeads(f, name)
 	c.ggufTensorFacts(f)
 	c.ggufRope(f, name)
+	c.extendLength()
 	if f.err == nil {
 		c.BosTokenID = f.id("tokenizer.ggml.bos_token_id", c.VocabSize)
 	}

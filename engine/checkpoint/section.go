@@ -1,5 +1,7 @@
 package checkpoint
 
+import "encoding/json"
+
 // Section is an object of a config.json, for fields of one family that Config lacks. It is as
 // strict as ParseConfig: Err returns the first key that is missing, of the wrong type or out of
 // bounds, and later reads return zero.
@@ -20,6 +22,7 @@ func (c Config) Section(key string) (*Section, error) {
 	v, ok := top.raw(name)
 	switch {
 	case !ok && key == "":
+		top.useDefaults()
 		return &Section{top}, nil
 	case !ok:
 		return nil, nil
@@ -30,6 +33,7 @@ func (c Config) Section(key string) (*Section, error) {
 	}
 	if key == "" {
 		f.outer = top.m
+		f.useDefaults()
 	}
 	return &Section{f}, nil
 }
@@ -58,6 +62,29 @@ func (s *Section) FlagOr(key string, absent bool) bool { return s.f.flag(key, ab
 
 // Len returns the number of keys.
 func (s *Section) Len() int { return len(s.f.m) }
+
+// Counts reads a list of n whole numbers in [lo, hi]; nil for an absent key.
+func (s *Section) Counts(key string, n int, lo, hi int64) []int {
+	v, ok := s.f.raw(key)
+	if !ok {
+		return nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(v, &list) != nil || len(list) != n {
+		s.f.fail(key, "is not a list of %d numbers", n)
+		return nil
+	}
+	out := make([]int, n)
+	for i, e := range list {
+		x, ok := whole(e)
+		if !ok || x < lo || x > hi {
+			s.f.fail(key, "has %s at %d, allowed are whole numbers from %d to %d", clip(string(e)), i, lo, hi)
+			return nil
+		}
+		out[i] = int(x)
+	}
+	return out
+}
 
 // TextOr reads a short string, with a default for an absent key.
 func (s *Section) TextOr(key, absent string) string { return s.f.text(key, absent) }

@@ -23,8 +23,9 @@ type TensorInfo struct {
 	Bytes  int64
 
 	// RopeHead is the number of rows of an attention head if the file stores Q or K rows as
-	// interleaved rotary pairs (GGUF, llama), else 0. See SourceRow.
-	RopeHead int64
+	// interleaved rotary pairs (GGUF, llama), else 0. RopeDims is how many of its first rows do; 0:
+	// all. See SourceRow.
+	RopeHead, RopeDims int64
 
 	// swapped is true if MXFP4 blocks are stored as in GGUF: the exponent first, and elements i and
 	// i+16 in a byte. ReadRows reorders them.
@@ -61,12 +62,27 @@ func (t TensorInfo) RowBytes() int64 { return t.Format.Bytes(t.RowElements()) }
 // row i + p·d/2. Blocks of a quantized format run along a row, so moving rows never splits one. For
 // a bias the "row" is an element.
 func (t TensorInfo) SourceRow(r int64) int64 {
-	d := t.RopeHead
-	if d == 0 {
+	if t.RopeHead == 0 {
 		return r
 	}
-	in := r % d
+	d, in := t.RopeDims, r%t.RopeHead
+	if d == 0 {
+		d = t.RopeHead
+	}
+	if in >= d {
+		return r
+	}
 	return r - in + in%(d/2)*2 + in/(d/2)
+}
+
+// PairRows declares that the first dims rows of each head of a tensor of Q or K are rotated in
+// neighbouring pairs, in a family whose own order that is. ReadRows then returns them as if halves
+// were rotated (see SourceRow); scores do not depend on the order that Q and K share. It must not
+// run at the same time as other methods.
+func (c *Checkpoint) PairRows(name string, head, dims int) {
+	if i, ok := c.byName[name]; ok && c.tensors[i].Elements()%int64(head) == 0 {
+		c.tensors[i].RopeHead, c.tensors[i].RopeDims = int64(head), int64(dims)
+	}
 }
 
 // measure checks a shape read from a file and returns the tensor's bytes.

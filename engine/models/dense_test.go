@@ -202,7 +202,7 @@ func TestStages(t *testing.T) {
 }
 
 // TestMistral checks that configs of Mistral 7B v0.3 and Nemo have the published number of weights,
-// and that v0.1 is refused because of its window.
+// and that all layers of v0.1 have its window.
 func TestMistral(t *testing.T) {
 	config := func(hidden, inner, layers, vocab int, more string) (Model, error) {
 		c, err := checkpoint.ParseConfig("config.json", fmt.Appendf(nil, `{"architectures":["MistralForCausalLM"],"model_type":"mistral","hidden_act":"silu","hidden_size":%d,
@@ -229,9 +229,26 @@ func TestMistral(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var refused *UnsupportedError
-	if _, err := config(4096, 14336, 32, 32000, `,"sliding_window":4096`); !errors.As(err, &refused) || !strings.Contains(err.Error(), "sliding_window of MistralForCausalLM") {
-		t.Error(err)
+	m, err := config(4096, 14336, 32, 32000, `,"sliding_window":4096`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := m.Classes(16, kernels.BF16); len(c) != 2 || c[0].Layers != 0 || !c[0].Plane || c[1].Layers != 32 || c[1].Window != 4096 {
+		t.Errorf("classes %+v", c)
+	}
+}
+
+// TestQwenWindow checks that layers from max_window_layers on have a window if use_sliding_window is
+// true.
+func TestQwenWindow(t *testing.T) {
+	for _, name := range []string{"Qwen/Qwen2-7B", "Qwen/Qwen3-8B"} {
+		m, err := buildModel(alterConfig(t, name, map[string]any{"use_sliding_window": true, "sliding_window": 1024, "max_window_layers": 20}), Build{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := m.Classes(16, kernels.BF16); len(c) != 2 || c[0].Layers != 20 || c[1].Window != 1024 {
+			t.Errorf("%s: classes %+v", name, c)
+		}
 	}
 }
 
@@ -277,12 +294,11 @@ func TestBuildRefusals(t *testing.T) {
 		{qwen2, nil, Build{Dtype: kernels.Q4_0}, "dtype q4_0"},
 		{qwen2, nil, Build{Quantize: kernels.Q8_0}, "quantization to q8_0"},
 		{qwen2, quantConfig(`{"quant_method":"mxfp4"}`), Build{Quantize: kernels.F8E4M3}, "quantized already, to mxfp4"},
-		{qwen2, map[string]any{"use_sliding_window": true}, Build{}, "sliding_window of Qwen2ForCausalLM"},
-		{qwen3, map[string]any{"use_sliding_window": true}, Build{}, "sliding_window of Qwen3ForCausalLM"},
+		{qwen3, map[string]any{"layer_types": slices.Repeat([]string{"full_attention", "sliding_attention"}, 18)}, Build{}, "the config has no sliding_window"},
 		{llama, map[string]any{"sliding_window": 4096}, Build{}, "sliding_window of LlamaForCausalLM"},
-		{qwen3, map[string]any{"layer_types": slices.Repeat([]string{"full_attention", "sliding_attention"}, 18)}, Build{}, `"sliding_attention" of layer 1`},
+		{qwen3, map[string]any{"layer_types": slices.Repeat([]string{"full_attention", "chunked_attention"}, 18)}, Build{}, `layer_types[1] "chunked_attention"`},
 		{qwen2, map[string]any{"torch_dtype": "float64"}, Build{}, "dtype float64"},
-		{qwen2, map[string]any{"hidden_act": "gelu"}, Build{}, "hidden_act gelu"},
+		{qwen2, map[string]any{"hidden_act": "relu2"}, Build{}, "hidden_act relu2 is not supported: Qwen2ForCausalLM runs with silu or gelu_pytorch_tanh"},
 		{qwen2, map[string]any{"num_attention_heads": 1 << 14, "num_key_value_heads": 1 << 14, "head_dim": 1 << 14, "hidden_size": 1 << 20}, Build{}, "2^50 bytes"},
 		{qwen2, nil, Build{Draft: 2}, "drafting"},
 		{qwen2, quantConfig(`{"quant_method":"fp8","ignored_layers":["model.layers.3.self_attn.k_proj"]}`), Build{}, "layers.3.qkv is made of model.layers.3.self_attn.q_proj.weight in f8_e4m3 and model.layers.3.self_attn.k_proj.weight in bf16"},

@@ -36,7 +36,7 @@ func DraftTensor(name string) (string, bool) { return strings.CutPrefix(name, dr
 // withDraft is a model with its draft model.
 type withDraft struct {
 	Model
-	draft   *dense
+	draft   *decoder
 	of      int                  // number of proposals
 	weights []backend.WeightSpec // of both models
 }
@@ -54,20 +54,23 @@ func NewWithDraft(target, draft *checkpoint.Checkpoint, b Build) (Model, error) 
 	if err := checkDraft(target.Config(), draft.Config(), b, of); err != nil {
 		return nil, err
 	}
-	f, l, err := prepare(draft, Build{Shard: b.Shard, Dtype: b.Dtype})
+	f, l, err := prepare(draft, Build{Shard: b.Shard, Dtype: b.Dtype, Length: b.Length})
 	if err != nil {
 		return nil, fmt.Errorf("draft model: %w", err)
 	}
 	l.specs = slices.Clone(m.Weights())
 	own := len(l.specs)
-	d, err := f.build(draft.Config(), l)
+	d, err := f.build(b.config(draft), l)
 	if err == nil {
 		err = l.finish()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("draft model: %w", err)
 	}
-	out := &withDraft{Model: m, draft: d.(*dense), of: of, weights: l.specs}
+	if d.(*decoder).slides() {
+		return nil, &UnsupportedError{"a draft model with sliding windows", "its pages are those of full attention"}
+	}
+	out := &withDraft{Model: m, draft: d.(*decoder), of: of, weights: l.specs}
 	out.draft.class = len(m.Classes(16, kernels.BF16))
 	for i := range l.specs[own:] {
 		nameDraft(&l.specs[own+i])
@@ -147,7 +150,7 @@ func (m *withDraft) propose(r *backend.Recorder, ids, kept backend.Value) {
 		for i, w := range m.draft.layers {
 			s.finishLayer(s.attention(i, n < m.of), w)
 		}
-		logits := s.head()
+		logits := s.headLogits()
 		id = r.New("proposed", kernels.I32, backend.PerSeq, 1)
 		r.Do(backend.Propose{Logits: logits, Ids: id, N: n - 1, Of: m.of})
 		r.Free(logits)
@@ -156,7 +159,7 @@ func (m *withDraft) propose(r *backend.Recorder, ids, kept backend.Value) {
 }
 
 // store runs the layers on the step's tokens to store their keys and values.
-func (m *dense) store(r *backend.Recorder, ids backend.Value) {
+func (m *decoder) store(r *backend.Recorder, ids backend.Value) {
 	s := m.pass(r, m.lookup(r, ids, "residual"), nil)
 	last := len(m.layers) - 1
 	for i, w := range m.layers[:last] {
@@ -164,5 +167,6 @@ func (m *dense) store(r *backend.Recorder, ids backend.Value) {
 	}
 	q, k, v := s.projectQKV(last)
 	r.Do(backend.StoreKV{K: k, V: v, Class: m.class, Layer: last})
-	r.Free(q, k, v, s.x, s.angles)
+	r.Free(q, k, v, s.x)
+	free(r, s.angles...)
 }

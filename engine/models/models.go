@@ -1,11 +1,12 @@
 // Package models holds the model families, one set of files each. A family lists its weights and
 // its KV classes, and records its forward pass once against the ops of engine/backend. It must not
 // know the scheduler, the server or any one backend. Start reading at Model and New in models.go,
-// then at dense_record.go, the simplest family.
+// then at recipe.go, which describes most families, and llama.go, the simplest of them.
 package models
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -34,6 +35,9 @@ type Build struct {
 	Verify int
 	// Vision keeps the vision tower.
 	Vision bool
+	// Length is the planned maximum length of a sequence in tokens, by which ropes of the types
+	// dynamic and longrope are computed; 0: the model's own maximum.
+	Length int
 	// Rebuild stores only the part of K that cannot be computed from V.
 	Rebuild bool
 	// Pooling selects the output of a model that does not generate tokens.
@@ -73,16 +77,39 @@ type family struct {
 	skip func(tensor string) bool
 	// pipes is true if build honours Build.Pipe.
 	pipes bool
-	// drafts is true if build returns a *dense, which can serve as the draft model in NewWithDraft.
+	// drafts is true if build returns a *decoder, which can serve as the draft model in NewWithDraft.
 	drafts bool
+}
+
+// without returns the family with files that also have tensors under these prefixes, which are not
+// read.
+func (f family) without(prefixes ...string) family {
+	f.skip = func(tensor string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(tensor, p) })
+	}
+	return f
 }
 
 // families lists every architecture that the engine runs.
 var families = []family{
-	denseFamily("LlamaForCausalLM", llamaStyle),
-	denseFamily("Qwen2ForCausalLM", qwen2Style),
-	denseFamily("Qwen3ForCausalLM", qwen3Style),
-	denseFamily("MistralForCausalLM", mistralStyle),
+	recipeFamily("LlamaForCausalLM", llama),
+	recipeFamily("Qwen2ForCausalLM", qwen2),
+	recipeFamily("Qwen3ForCausalLM", qwen3),
+	recipeFamily("MistralForCausalLM", mistral),
+	recipeFamily("MinistralForCausalLM", mistral),
+	recipeFamily("Mistral3ForConditionalGeneration", mistral3).without("vision_tower.", "multi_modal_projector."),
+	recipeFamily("Gemma2ForCausalLM", gemma2),
+	recipeFamily("Gemma3ForCausalLM", gemma3),
+	recipeFamily("Gemma3ForConditionalGeneration", gemma3Conditional).without("vision_tower.", "multi_modal_projector."),
+	recipeFamily("Phi3ForCausalLM", phi3),
+	recipeFamily("GraniteForCausalLM", granite),
+	recipeFamily("SmolLM3ForCausalLM", smollm3),
+	recipeFamily("GlmForCausalLM", glm),
+	recipeFamily("Glm4ForCausalLM", glm4),
+	recipeFamily("CohereForCausalLM", cohere),
+	recipeFamily("Cohere2ForCausalLM", cohere2),
+	recipeFamily("Ernie4_5ForCausalLM", ernie),
+	recipeFamily("InternLM3ForCausalLM", internlm3),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
 	gemmaFamily(gemmaConditional),
 	gemmaFamily(gemmaCausal),
@@ -166,8 +193,7 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, _ := generativeConfig(c.Config())
-	m, err := f.build(cfg, l)
+	m, err := f.build(b.config(c), l)
 	if err == nil {
 		err = l.finish()
 	}
@@ -175,6 +201,14 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// config returns the config that families are built from: that of a generating model, with the
+// planned length.
+func (b Build) config(c *checkpoint.Checkpoint) checkpoint.Config {
+	cfg, _ := generativeConfig(c.Config())
+	cfg.PlannedLength = b.Length
+	return cfg
 }
 
 // prepare returns the family of c and a loader for its weights under b.

@@ -1,0 +1,247 @@
+package models
+
+import (
+	"fmt"
+	"math"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// decoder is a recipe applied to a checkpoint, for one rank.
+type decoder struct {
+	vocabulary
+	recipe
+	stage   stage
+	paging  paging
+	weights []backend.WeightSpec
+	layers  []decoderLayer // of the stage
+
+	freqs []backend.WeightID // by rope; NoWeight: no layer of the stage has it
+	norm  backend.WeightID
+	eps   float32
+	// Of this rank.
+	heads, kvHeads int
+	class          int // first KV class: 0, except for a draft model
+}
+
+// decoderLayer holds a layer's weights, NoWeight for those that the recipe lacks.
+type decoderLayer struct {
+	attnNorm, qkv, qkvBias, out, outBias, attnPost backend.WeightID
+	headNorm                                       *backend.HeadNorm
+	mlpNorm, mlpPost                               backend.WeightID
+	mlp                                            block
+}
+
+func newDecoder(d recipe, l *loader) (Model, error) {
+	c := d.cfg
+	if l.Draft > 0 {
+		return nil, &UnsupportedError{"drafting with " + c.Architecture, "it has no head of its own for that"}
+	}
+	if l.Rebuild {
+		return nil, &UnsupportedError{"keys rebuilt from values in " + c.Architecture, "its keys and values are two projections"}
+	}
+	st, err := l.stage(c.NumLayers)
+	if err == nil {
+		err = l.checkRanks(c, c.NumKVHeads)
+	}
+	for i := 0; err == nil && i < c.NumLayers; i++ {
+		err = d.feedForward(i).check(l.Build)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &decoder{recipe: d, stage: st, paging: pagingOf(d.types, st, l.Build)}
+	_, m.heads = l.part(c.NumHeads)
+	_, m.kvHeads = l.part(c.NumKVHeads)
+	m.scaleResidual(l)
+	m.vocabulary = l.addVocabulary(c, st, d.prefix+"embed_tokens.weight", d.headTensor, m.embedScale)
+	m.addRopes(l)
+	for i := range st.layers {
+		m.layers = append(m.layers, newDecoderLayer(d, l, st.layer0+i))
+	}
+	if st.last {
+		m.norm = l.vector("norm", "norm", all(d.prefix+"norm.weight"))
+	}
+	m.weights = l.specs
+	return m, nil
+}
+
+// scaleResidual sets the scale of embeddings and the epsilon of norms. With a residualScale s the
+// residual stream is kept divided by s, so that what attention and MLP add needs no product: norms
+// of x/s with epsilon/s² equal those of x.
+func (m *decoder) scaleResidual(l *loader) {
+	s := m.residualScale
+	if s == 0 {
+		s = 1
+	}
+	switch {
+	case m.embedRoot:
+		m.embedScale = roundTo(math.Sqrt(float64(m.cfg.HiddenSize)), l.Activations(m.cfg))
+	case m.embedScale == 0:
+		m.embedScale = 1
+	}
+	m.embedScale = float32(float64(m.embedScale) / s)
+	m.eps = float32(m.cfg.RMSNormEps / (s * s))
+}
+
+// addRopes adds the frequencies of the ropes that the stage's layers have.
+func (m *decoder) addRopes(l *loader) {
+	for k, rope := range m.ropes {
+		id := backend.NoWeight
+		for i := range m.stage.layers {
+			if id == backend.NoWeight && m.ropeAt(m.stage.layer0+i) == k {
+				id = l.literal(dotted("rope", rope.name)+".inv_freq", "attention", rope.angles.InvFreq)
+			}
+		}
+		m.freqs = append(m.freqs, id)
+	}
+}
+
+// dotted joins two names; the second may be empty.
+func dotted(a, b string) string {
+	if b == "" {
+		return a
+	}
+	return a + "." + b
+}
+
+// ropeAt returns the rope of a layer of the model.
+func (d recipe) ropeAt(layer int) int {
+	if d.ropeOf == nil {
+		return 0
+	}
+	return d.ropeOf[layer]
+}
+
+func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
+	p, n := fmt.Sprintf("%slayers.%d.", d.prefix, i), fmt.Sprintf("layers.%d.", i)
+	norm := func(name, tensor string) backend.WeightID {
+		if tensor == "" {
+			return backend.NoWeight
+		}
+		return l.vector(n+name, "norm", all(p+tensor+".weight"))
+	}
+	w := decoderLayer{qkvBias: backend.NoWeight, outBias: backend.NoWeight}
+	w.attnNorm = norm("attn_norm", d.attnNorm)
+	attn := p + "self_attn."
+	w.qkv = l.linear(n+"qkv", "attention", d.qkv(l, attn, ".weight", l.rows)...)
+	if d.qkvBias {
+		w.qkvBias = l.vector(n+"qkv_bias", "attention", d.qkv(l, attn, ".bias", l.cols)...)
+	}
+	if d.qNorm != "" {
+		w.headNorm = &backend.HeadNorm{Eps: float32(d.cfg.RMSNormEps), Offset: d.normOffset,
+			Q: norm("q_norm", "self_attn."+d.qNorm), K: norm("k_norm", "self_attn."+d.kNorm)}
+	}
+	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.cfg.HeadDim))
+	if d.outBias {
+		w.outBias = l.outBias(n+"out_bias", "attention", attn+"o_proj.bias")
+	}
+	w.attnPost = norm("attn_post", d.attnPost)
+	w.mlpNorm = norm("mlp_norm", d.mlpNorm)
+	w.mlp = d.feedForward(i).load(l, p, n)
+	w.mlpPost = norm("mlp_post", d.mlpPost)
+	return w
+}
+
+// qkv returns the rank's pieces of Q, K and V; part selects the rows of a matrix or the elements of
+// a bias.
+func (d recipe) qkv(l *loader, attn, suffix string, part func(tensor string, n, size int) piece) []piece {
+	c, q, k, v := d.cfg, "q_proj", "k_proj", "v_proj"
+	if d.fusedQKV != "" {
+		q, k, v = d.fusedQKV, d.fusedQKV, d.fusedQKV
+	}
+	out := []piece{part(attn+q+suffix, c.NumHeads, c.HeadDim), part(attn+k+suffix, c.NumKVHeads, c.HeadDim), part(attn+v+suffix, c.NumKVHeads, c.HeadDim)}
+	if d.fusedQKV != "" {
+		out[1] = out[1].after(c.NumHeads * c.HeadDim)
+		out[2] = out[2].after((c.NumHeads + c.NumKVHeads) * c.HeadDim)
+	}
+	if d.interleaved {
+		for i := range 2 {
+			l.src.PairRows(out[i].tensor, c.HeadDim, 2*len(d.ropes[0].angles.InvFreq))
+		}
+	}
+	return out
+}
+
+// after returns the piece n rows, or n elements of a vector, further on.
+func (p piece) after(n int) piece {
+	if p.rows > 0 {
+		p.row0 += n
+	} else {
+		p.col0 += n
+	}
+	return p
+}
+
+func (m *decoder) Weights() []backend.WeightSpec { return m.weights }
+func (m *decoder) Vocab() int                    { return m.size }
+
+// Classes returns the classes of the full layers and of the windows. The rank that samples stores
+// the token ids in the first.
+func (m *decoder) Classes(blockSize int, f kernels.Format) []backend.KVClass {
+	full := backend.KVClass{KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim}
+	window := full
+	window.Window = m.window
+	return m.paging.classes(full, window, blockSize, f)
+}
+
+// scores returns the scale of attention scores.
+func (d recipe) scores() float32 {
+	if d.attnScale != 0 {
+		return d.attnScale
+	}
+	return float32(1 / math.Sqrt(float64(d.cfg.HeadDim)))
+}
+
+// denseMLP is a gated MLP: mlp.gate_proj, mlp.up_proj and mlp.down_proj.
+type denseMLP struct {
+	c     checkpoint.Config
+	width int
+	act   backend.Act
+	bias  bool
+	fused string // module of gate and up in one matrix; "": gate_proj and up_proj
+	keep  bool   // x is the residual, which the MLP must not overwrite
+}
+
+func (d denseMLP) tensors(l *tensorList, layer string) {
+	h, mlp := d.c.HiddenSize, layer+"mlp."
+	if d.fused != "" {
+		l.linear(mlp+d.fused, d.bias, 2*d.width, h)
+	} else {
+		l.linear(mlp+"gate_proj", d.bias, d.width, h)
+		l.linear(mlp+"up_proj", d.bias, d.width, h)
+	}
+	l.linear(mlp+"down_proj", d.bias, h, d.width)
+}
+
+func (d denseMLP) check(b Build) error {
+	return b.checkEven(d.width, "columns of the MLP (intermediate_size)")
+}
+
+func (d denseMLP) load(l *loader, layer, name string) block {
+	mlp := layer + "mlp."
+	pieces := func(suffix string, part func(tensor string, n, size int) piece) []piece {
+		gate, up := "gate_proj", "up_proj"
+		if d.fused != "" {
+			gate, up = d.fused, d.fused
+		}
+		out := []piece{part(mlp+gate+suffix, d.width, 1), part(mlp+up+suffix, d.width, 1)}
+		if d.fused != "" {
+			out[1] = out[1].after(d.width)
+		}
+		return out
+	}
+	w := gatedMLP{gateUpBias: backend.NoWeight, downBias: backend.NoWeight, act: backend.Activation{Act: d.act}, keep: d.keep}
+	_, w.width = l.part(d.width)
+	w.gateUp = l.linear(name+"gate_up", "mlp", pieces(".weight", l.rows)...)
+	if d.bias {
+		w.gateUpBias = l.vector(name+"gate_up_bias", "mlp", pieces(".bias", l.cols)...)
+	}
+	w.down = l.linear(name+"down", "mlp", l.cols(mlp+"down_proj.weight", d.width, 1))
+	if d.bias {
+		w.downBias = l.outBias(name+"down_bias", "mlp", mlp+"down_proj.bias")
+	}
+	return w
+}
