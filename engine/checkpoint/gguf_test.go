@@ -239,6 +239,11 @@ func FuzzGGUF(f *testing.F) {
 		m.data = 160
 		f.Add(m.bytes())
 	}
+	for arch, key := range map[string]string{"gemma4": "attention.sliding_window", "phi3": "rope.scaling.original_context_length", "qwen2moe": "expert_count", "glm4moe": "nextn_predict_layers"} {
+		m := familyToy(arch, map[string][]uint64{"attn_qkv.weight": {16, 32}, "ffn_gate_inp.weight": {16, 4}})
+		m.set(arch+"."+key, uint32(1)).set("tokenizer.ggml.merges", nil).set("tokenizer.ggml.model", "llama").set("tokenizer.ggml.scores", make([]float32, toyVocab))
+		f.Add(m.bytes())
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := openBytes("x.gguf", b)
 		if err != nil {
