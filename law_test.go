@@ -181,7 +181,7 @@ var rules = map[string]rule{
 	// The file of measured rates in the user's cache folder.
 	"appliance/ratefile":    {parts: []string{"engine/backend", "engine/speed"}, not: noHTTP},
 	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
-	"appliance/hub":         {modules: []string{"golang.org/x/sys"}},
+	"appliance/hub":         {parts: []string{"filekind"}, modules: []string{"golang.org/x/sys"}},
 	"appliance/hub/hubtest": {},
 	// What a command line names, and the text of a profile for it.
 	"appliance/starter": {parts: []string{"filekind", "schema", "appliance/hub", "engine/models"}, modules: []string{"cuelang.org/go"}, not: noHTTP},

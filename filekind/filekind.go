@@ -1,7 +1,7 @@
 // Package filekind names what a file is by its first bytes, for the errors about a file that is
-// not the wanted one: a zip archive in place of a model, a model in place of a profile. It must not
-// open files, and it must not import anything of this tree, so that every layer may use it. Start
-// reading at Of.
+// not the wanted one: a zip archive in place of a model, a model in place of a profile. It also
+// parses the names of GGUF models that are split into several files. It must not open files, and it
+// must not import anything of this tree, so that every layer may use it. Start reading at Of.
 package filekind
 
 import (

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"vapp.dev/filekind"
 )
 
 // Want describes the use of a model.
@@ -18,7 +20,7 @@ type Want struct {
 type picked struct {
 	small   []File // config, tokenizer, template, generation config, index
 	weights []File
-	gguf    bool // weights is one GGUF file, which has everything
+	gguf    bool // weights is one GGUF model, which has everything; a split one has several files
 }
 
 // path returns the path that the engine loads from a snapshot.
@@ -59,13 +61,12 @@ func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (pi
 	index, sharded := by[indexFile]
 	switch {
 	case n.File != "":
-		f, ok := by[n.File]
-		if !ok {
+		if _, ok := by[n.File]; !ok {
 			return picked{}, n.errorf(NoFile, "it has no file %s%s", n.File, nameList("; its GGUF files: ", gguf))
 		}
-		return picked{gguf: true, weights: []File{f}}, nil
+		return wholeGGUF(n, n.File, by)
 	case w.Format == "gguf" || w.Format != "safetensors" && w.Format != "dummy" && !single && !sharded && len(gguf) > 0:
-		return oneGGUF(n, gguf)
+		return oneGGUF(n, gguf, by)
 	}
 	p := picked{}
 	for _, name := range []string{configFile, tokenizerFile} {
@@ -111,16 +112,48 @@ func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (pi
 	return p, nil
 }
 
-// oneGGUF returns the only GGUF file; it fails where there are several, because the profile must
+// oneGGUF returns the only GGUF model; it fails where there are several, because the profile must
 // name one.
-func oneGGUF(n Name, gguf []File) (picked, error) {
-	switch len(gguf) {
+func oneGGUF(n Name, gguf []File, by map[string]File) (picked, error) {
+	var names []string
+	for _, f := range gguf {
+		names = append(names, f.Path)
+	}
+	var models []File
+	for _, name := range filekind.WholeGGUFs(names) {
+		models = append(models, by[name])
+	}
+	switch len(models) {
 	case 0:
 		return picked{}, n.errorf(Unsuitable, "it has no GGUF file")
 	case 1:
-		return picked{gguf: true, weights: gguf}, nil
+		return wholeGGUF(n, models[0].Path, by)
 	}
-	return picked{}, n.errorf(Unsuitable, "it has %d GGUF files: name one, as %s:%s%s", len(gguf), n.Repo, gguf[0].Path, nameList("; there are ", gguf))
+	return picked{}, n.errorf(Unsuitable, "it has %d GGUF files: name one, as %s:%s%s", len(models), n.Repo, models[0].Path, nameList("; there are ", models))
+}
+
+// wholeGGUF returns all files of the model with this file, which must be the first of a split one.
+func wholeGGUF(n Name, file string, by map[string]File) (picked, error) {
+	_, index, count, split := filekind.SplitGGUF(file)
+	if !split {
+		return picked{gguf: true, weights: []File{by[file]}}, nil
+	}
+	if count > maxFiles {
+		return picked{}, n.errorf(Unsuitable, "%s is one of %d files, more than the limit of %d", file, count, maxFiles)
+	}
+	p := picked{gguf: true}
+	for i := range count {
+		name := filekind.NthGGUF(file, i+1)
+		f, ok := by[name]
+		if !ok {
+			return picked{}, n.errorf(NoFile, "it has no file %s, which belongs to %s", name, file)
+		}
+		p.weights = append(p.weights, f)
+	}
+	if index != 1 {
+		return picked{}, n.errorf(Unsuitable, "%s is file %d of a model of %d files; name the first, %s", file, index, count, p.weights[0].Path)
+	}
+	return p, nil
 }
 
 // maxListed bounds the files that an error names.

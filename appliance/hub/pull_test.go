@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -156,10 +157,15 @@ func TestPull(t *testing.T) {
 func TestWants(t *testing.T) {
 	h, _, c := start(t)
 	h.Add("acme/gguf", map[string][]byte{"a.Q4_0.gguf": noise(5000, 6), "sub/b.gguf": noise(6000, 7), "README.md": nil})
+	h.Add("acme/split", map[string][]byte{
+		"Q4/m-00001-of-00003.gguf": noise(5000, 1), "Q4/m-00002-of-00003.gguf": noise(4000, 2), "Q4/m-00003-of-00003.gguf": noise(3000, 3), "mmproj-F16.gguf": noise(2000, 4),
+	})
+	h.Add("acme/cut", map[string][]byte{"m-00001-of-00002.gguf": noise(5000, 1), "n-00002-of-00002.gguf": noise(5000, 2)})
 	h.Add("acme/one", map[string][]byte{"only.gguf": noise(5000, 8)})
 	h.Add("acme/old", map[string][]byte{"config.json": []byte("{}"), "tokenizer.json": []byte("{}"), "pytorch_model.bin": noise(5000, 9)})
 	for text, want := range map[string]string{
 		"acme/gguf:sub/b.gguf": "sub/b.gguf", "acme/one": "only.gguf",
+		"acme/split": "Q4/m-00001-of-00003.gguf", "acme/split:Q4/m-00001-of-00003.gguf": "Q4/m-00001-of-00003.gguf",
 	} {
 		got, err := pull(c, named(t, text), Want{})
 		if err != nil || !strings.HasSuffix(filepath.ToSlash(got.Path), "/"+want) {
@@ -173,12 +179,25 @@ func TestWants(t *testing.T) {
 		kind Kind
 		msg  string
 	}{
-		"acme/gguf":        {Unsuitable, "2 GGUF files: name one, as acme/gguf:a.Q4_0.gguf"},
-		"acme/gguf:c.gguf": {NoFile, "no file c.gguf; its GGUF files: a.Q4_0.gguf, sub/b.gguf"},
-		"acme/old":         {Unsuitable, "pytorch_model.bin are not read"},
+		"acme/gguf":                           {Unsuitable, "2 GGUF files: name one, as acme/gguf:a.Q4_0.gguf"},
+		"acme/gguf:c.gguf":                    {NoFile, "no file c.gguf; its GGUF files: a.Q4_0.gguf, sub/b.gguf"},
+		"acme/split:Q4/m-00002-of-00003.gguf": {Unsuitable, "Q4/m-00002-of-00003.gguf is file 2 of a model of 3 files; name the first, Q4/m-00001-of-00003.gguf"},
+		"acme/cut":                            {Unsuitable, "2 GGUF files: name one, as acme/cut:m-00001-of-00002.gguf; there are m-00001-of-00002.gguf, n-00002-of-00002.gguf"},
+		"acme/cut:m-00001-of-00002.gguf":      {NoFile, "no file m-00002-of-00002.gguf, which belongs to m-00001-of-00002.gguf"},
+		"acme/old":                            {Unsuitable, "pytorch_model.bin are not read"},
 	} {
 		_, err := pull(c, named(t, text), Want{})
 		refused(t, text, err, want.kind, want.msg)
+	}
+	split, err := pull(c, named(t, "acme/split"), Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range []int64{5000, 4000, 3000} {
+		st, err := os.Stat(strings.Replace(split.Path, "-00001-", fmt.Sprintf("-%05d-", i+1), 1))
+		if err != nil || st.Size() != size {
+			t.Errorf("file %d of the split model: %v, %v", i+1, st, err)
+		}
 	}
 	got, err := pull(c, named(t, model), Want{Format: "dummy"})
 	if err != nil {

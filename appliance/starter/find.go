@@ -124,6 +124,7 @@ func (s Source) folder() (Source, error) {
 			config = true
 		}
 	}
+	ggufs = filekind.WholeGGUFs(ggufs)
 	switch {
 	case len(profiles) > 0 && (config || len(ggufs) > 0):
 		return s.refuse("has profiles (%s) and a model; name the profile, or the model's file or folder alone", few(profiles))

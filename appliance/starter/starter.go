@@ -12,6 +12,7 @@ import (
 
 	"cuelang.org/go/cue/literal"
 
+	"vapp.dev/filekind"
 	"vapp.dev/schema"
 )
 
@@ -109,6 +110,9 @@ func (s Source) short() string {
 }
 
 func withoutGGUF(name string) string {
+	if stem, _, _, ok := filekind.SplitGGUF(name); ok {
+		return stem
+	}
 	if strings.EqualFold(filepath.Ext(name), ".gguf") {
 		return name[:len(name)-len(".gguf")]
 	}

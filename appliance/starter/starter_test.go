@@ -30,6 +30,7 @@ func TestText(t *testing.T) {
 		{Source{Kind: File, Arg: "m/x.Q4.GGUF", Model: "/m/x.Q4.GGUF"}, "x.Q4", "x.Q4", "/m/x.Q4.GGUF"},
 		{Source{Kind: Folder, Arg: "my model/", Model: "/my model"}, "my-model", "my-model", "/my model"},
 		{Source{Kind: Hub, Arg: "a/b", Model: "a/b", Repo: "a/b"}, "b", "a/b", "a/b"},
+		{Source{Kind: File, Arg: "m/x.Q4-00001-of-00002.gguf", Model: "/m/x.Q4-00001-of-00002.gguf"}, "x.Q4", "x.Q4", "/m/x.Q4-00001-of-00002.gguf"},
 		{Source{Kind: Hub, Arg: "a/b:c/d.gguf", Model: "a/b:c/d.gguf", Repo: "a/b", HubFile: "c/d.gguf"}, "d", "a/b", "a/b:c/d.gguf"},
 		{Source{Kind: Folder, Arg: "/", Model: "/"}, "model", "model", "/"},
 		{Source{Kind: Folder, Arg: "模型", Model: "/模型"}, "model", "model", "/模型"},
@@ -88,7 +89,7 @@ func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for name, text := range map[string]string{
-		"hf/config.json": "{}", "one/m.gguf": "GGUF", "p.cue": "", "fleet/p.cue": "", "fleet/policy.cue": "", "noext": "GGUF\x03", "org/name/config.json": "{}",
+		"hf/config.json": "{}", "one/m.gguf": "GGUF", "two/m-00001-of-00002.gguf": "GGUF", "two/m-00002-of-00002.gguf": "GGUF", "two/mmproj.gguf": "GGUF", "p.cue": "", "fleet/p.cue": "", "fleet/policy.cue": "", "noext": "GGUF\x03", "org/name/config.json": "{}",
 	} {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -105,6 +106,7 @@ func TestFind(t *testing.T) {
 		"hf":                      {Kind: Folder, Model: filepath.Join(here, "hf")},
 		"./hf/":                   {Kind: Folder, Model: filepath.Join(here, "hf")},
 		"one":                     {Kind: File, Model: filepath.Join(here, "one", "m.gguf")},
+		"two":                     {Kind: File, Model: filepath.Join(here, "two", "m-00001-of-00002.gguf")},
 		"one/m.gguf":              {Kind: File, Model: filepath.Join(here, "one", "m.gguf")},
 		"noext":                   {Kind: File, Model: filepath.Join(here, "noext")},
 		"p.cue":                   {Kind: ProfileFile},

@@ -29,6 +29,11 @@ func le(b []byte, values ...any) []byte {
 			for _, n := range v {
 				b = le(b, uint32(n))
 			}
+		case []float32:
+			b = le(b, uint32(kindF32), uint64(len(v)))
+			for _, x := range v {
+				b = le(b, x)
+			}
 		case bool:
 			n := byte(0)
 			if v {
@@ -54,7 +59,7 @@ func kindOf(v any) ggufKind {
 	switch v.(type) {
 	case string:
 		return kindString
-	case []string, []int32:
+	case []string, []int32, []float32:
 		return kindArray
 	case bool:
 		return kindBool

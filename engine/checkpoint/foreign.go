@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -64,9 +63,8 @@ const (
 // contents are the entries of a folder that could be a model or a part of one.
 type contents struct {
 	dir        string
-	ggufs      []string            // models of one file
-	parts      map[string][]string // files of a split GGUF model, by its name
-	config     bool                // config.json
+	ggufs      []string // GGUF models; of a split one the first file
+	config     bool     // config.json
 	tokenizer  bool
 	whole      bool     // model.safetensors or its index
 	shards     []string // other *.safetensors
@@ -78,12 +76,9 @@ type contents struct {
 	n          int
 }
 
-// splitGGUF matches the name of a part of a split GGUF model.
-var splitGGUF = regexp.MustCompile(`(?i)^(.+)-[0-9]{5}-of-[0-9]{5}\.gguf$`)
-
 // contentsOf lists a folder.
 func contentsOf(dir string) contents {
-	c := contents{dir: dir, parts: map[string][]string{}}
+	c := contents{dir: dir}
 	f, err := os.Open(dir)
 	if err != nil {
 		return c
@@ -95,6 +90,7 @@ func contentsOf(dir string) contents {
 	for _, name := range names {
 		c.see(name)
 	}
+	c.ggufs = filekind.WholeGGUFs(c.ggufs)
 	return c
 }
 
@@ -102,11 +98,7 @@ func contentsOf(dir string) contents {
 func (c *contents) see(name string) {
 	lower := strings.ToLower(name)
 	ext := filepath.Ext(lower)
-	part := splitGGUF.FindStringSubmatch(name)
 	switch {
-	case strings.HasPrefix(lower, "mmproj") && ext == ".gguf": // an encoder of images, no model
-	case part != nil:
-		c.parts[part[1]] = append(c.parts[part[1]], name)
 	case ext == ".gguf":
 		c.ggufs = append(c.ggufs, name)
 	case name == "config.json":
@@ -172,20 +164,11 @@ func bare(list []string) string {
 
 // gguf returns what to give in place of a folder with GGUF models; "" if it has none.
 func (c contents) gguf() string {
-	splits := make([]string, 0, len(c.parts))
-	for name := range c.parts {
-		splits = append(splits, name)
-	}
-	slices.Sort(splits)
 	switch {
 	case len(c.ggufs) > 1:
 		return fmt.Sprintf("holds %d GGUF models; give one of them: %s", len(c.ggufs), c.named(c.ggufs))
 	case len(c.ggufs) == 1:
 		return "holds a GGUF model; give the file: " + c.named(c.ggufs)
-	case len(splits) > 0:
-		parts := c.parts[splits[0]]
-		return fmt.Sprintf("holds a GGUF model split into %d files, which are not read; merge them: llama-gguf-split --merge %s %s",
-			len(parts), clip(filepath.Join(c.dir, parts[0])), clip(filepath.Join(c.dir, splits[0]+".gguf")))
 	}
 	return ""
 }

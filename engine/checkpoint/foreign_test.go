@@ -60,7 +60,7 @@ func TestForeignFolder(t *testing.T) {
 		"a.gguf":                      "holds a GGUF model; give the file: DIR/a.gguf",
 		"a.gguf b.gguf mmproj-a.gguf": "holds 2 GGUF models; give one of them: DIR/a.gguf, DIR/b.gguf",
 		"config.json a.gguf b.gguf":   "holds 2 GGUF models; give one of them: DIR/a.gguf, DIR/b.gguf",
-		"a-00001-of-00002.gguf a-00002-of-00002.gguf": "holds a GGUF model split into 2 files, which are not read; merge them: llama-gguf-split --merge DIR/a-00001-of-00002.gguf DIR/a.gguf",
+		"a-00001-of-00002.gguf a-00002-of-00002.gguf": "holds a GGUF model; give the file: DIR/a-00001-of-00002.gguf",
 		"tokenizer.json":                                "holds a tokenizer and no config.json and no weights; want a GGUF file or a folder with safetensors",
 		"pytorch_model.bin training_args.bin":           "holds pytorch_model.bin, which is not read; want a GGUF file or a folder with safetensors",
 		"config.json pytorch_model.bin":                 "holds pytorch_model.bin, which is not read; want a GGUF file or a folder with safetensors",

@@ -80,12 +80,15 @@ type ggufValue struct {
 	raw  []byte   // number, string text, or array elements
 }
 
-// gguf is the header of a GGUF file.
+// gguf is the header of a GGUF file. For a split model it has the metadata of the first file and the
+// tensors of all.
 type gguf struct {
 	path    string
 	values  map[string]ggufValue
 	keys    []string // in file order
 	tensors []TensorInfo
+	data    map[string][]byte // the mapped files by path
+	split   ggufSplit
 }
 
 // ggufCursor reads the header sequentially. It keeps the first error; later reads return zero.
@@ -187,8 +190,8 @@ func (c *ggufCursor) array(key string, v *ggufValue) {
 	v.raw = c.data[start:c.pos:c.pos]
 }
 
-// parseGGUF reads the header of a GGUF file whose bytes are data. Tensors have the names of the
-// file and are sorted by offset.
+// parseGGUF reads the header of one GGUF file whose bytes are data. Tensors have the names of the file
+// and are sorted by offset.
 func parseGGUF(path string, data []byte) (*gguf, error) {
 	c := &ggufCursor{path: path, data: data}
 	if len(data) < 4 || string(c.take(4, "magic")) != "GGUF" {
@@ -205,18 +208,21 @@ func parseGGUF(path string, data []byte) (*gguf, error) {
 	if keys > maxGGUFKeys {
 		c.fail("metadata_kv_count", "is %d, more than the limit of %d", keys, maxGGUFKeys)
 	}
-	if tensors > maxTensors || tensors == 0 {
+	if tensors > maxTensors {
 		c.fail("tensor_count", "is %d, allowed are 1 to %d", tensors, maxTensors)
 	}
-	g := &gguf{path: path, values: map[string]ggufValue{}}
+	g := &gguf{path: path, values: map[string]ggufValue{}, data: map[string][]byte{path: data}}
 	for i := uint64(0); i < keys && c.err == nil; i++ {
 		g.readKey(c, i)
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
-	if n, ok, err := g.integer("split.count"); err != nil || ok && n > 1 {
-		return nil, fault(path, "split.count", "is one of several files; merge a split GGUF into one first (llama-gguf-split --merge)")
+	if err := g.readSplit(); err != nil {
+		return nil, err
+	}
+	if tensors == 0 && g.split.count < 2 {
+		return nil, fault(path, "tensor_count", "is 0, allowed are 1 to %d", maxTensors)
 	}
 	g.readTensors(c, tensors)
 	if c.err != nil {

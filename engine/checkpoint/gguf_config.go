@@ -1,43 +1,42 @@
 package checkpoint
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/ref"
 )
 
-// ggufArch describes a GGUF architecture in Hugging Face terms.
-type ggufArch struct {
-	architecture string
-	permutesQK   bool // the converter interleaves the rows of Q and K
-	modelType    string
-	names        map[string]string // names of layer parts that differ from ggufNames
-}
-
-var ggufArchs = map[string]ggufArch{
-	"llama":   {"LlamaForCausalLM", true, "llama", nil},
-	"qwen2":   {"Qwen2ForCausalLM", false, "qwen2", nil},
-	"qwen3":   {"Qwen3ForCausalLM", false, "qwen3", nil},
-	"gpt-oss": {"GptOssForCausalLM", false, "gpt_oss", gptOssNames},
-}
-
-// openGGUF reads the header of a GGUF file.
+// openGGUF reads the header of a GGUF file, and of the other files of a split model.
 func (c *Checkpoint) openGGUF(e Edits) error {
 	if len(e.Overrides) > 0 {
 		return fault("model.overrides", "", "replaces fields of config.json, and %s is a GGUF file without one; model.rope replaces its rope", c.path)
 	}
-	f, err := openFile(c.path)
+	open := func(path string) ([]byte, error) {
+		f, err := openFile(path)
+		if err != nil {
+			return nil, err
+		}
+		c.files[path] = f
+		return f.data, nil
+	}
+	data, err := open(c.path)
 	if err != nil {
 		return err
 	}
-	c.files[c.path] = f
 	return catchFault(c.path, func() error {
-		g, err := parseGGUF(c.path, f.data)
+		g, err := parseGGUF(c.path, data)
 		if err != nil {
 			return err
 		}
-		if err := c.fromGGUF(g, f.data); err != nil {
+		if err := g.joinSplits(open); err != nil {
+			return err
+		}
+		if err := c.fromGGUF(g); err != nil {
 			return err
 		}
 		return c.cfg.replaceRope(e.Rope)
@@ -45,34 +44,68 @@ func (c *Checkpoint) openGGUF(e Edits) error {
 }
 
 // fromGGUF fills in the checkpoint from a header, under Hugging Face names.
-func (c *Checkpoint) fromGGUF(g *gguf, data []byte) error {
-	cfg, arch, err := g.config(data)
+func (c *Checkpoint) fromGGUF(g *gguf) error {
+	cfg, arch, err := g.config()
 	if err != nil {
 		return err
 	}
 	c.cfg = cfg
+	blocks := (&ggufFields{g: g}).count(string(g.values["general.architecture"].raw)+".block_count", 1, maxLayers, -1)
 	for _, t := range g.tensors {
-		if t.Name == ropeFreqs {
+		if readAlready(t.Name) {
 			continue
+		}
+		if n, _, ok := layerOf(t.Name); ok && n >= cfg.NumLayers && n < blocks {
+			continue // of layers that predict further tokens
 		}
 		name, part, ok := arch.huggingFaceName(t.Name, cfg.NumLayers)
 		if !ok {
-			return fault(g.path, t.Name, "is no tensor of a %s model of %d layers", cfg.ModelType, cfg.NumLayers)
+			return fault(t.File, t.Name, "is no tensor of a %s model of %d layers", cfg.ModelType, cfg.NumLayers)
 		}
-		if arch.permutesQK && (part == "attn_q" || part == "attn_k") {
-			if err := checkInterleaved(g.path, t, cfg.HeadDim); err != nil {
+		for _, t := range arch.parts(t, name, part, cfg) {
+			if err := c.addGGUF(arch, t, cfg); err != nil {
 				return err
 			}
-			t.RopeHead = int64(cfg.HeadDim)
-		}
-		t.Name = name
-		if err := c.add(t); err != nil {
-			return err
 		}
 	}
 	c.text, err = ggufText(g, cfg)
 	c.cfg.EosTokenIDs = c.text.eos
 	return err
+}
+
+// addGGUF adds a tensor that has its Hugging Face name.
+func (c *Checkpoint) addGGUF(arch ggufArch, t TensorInfo, cfg Config) error {
+	if arch.permutesQK && (strings.Contains(t.Name, ".q_proj.") || strings.Contains(t.Name, ".k_proj.")) {
+		if err := checkInterleaved(t.File, t, cfg.HeadDim); err != nil {
+			return err
+		}
+		t.RopeHead = int64(cfg.HeadDim)
+	}
+	if len(t.Shape) == 1 && (strings.HasSuffix(t.Name, ".shared_expert_gate.weight") || strings.HasSuffix(t.Name, ".moe_statics.e_score_correction_bias")) {
+		t.Shape = []int64{1, t.Shape[0]}
+	}
+	return c.add(t)
+}
+
+// parts returns the tensor under its Hugging Face name. Rows of Q, K and V in one matrix become three
+// tensors where the family stores them apart.
+func (a ggufArch) parts(t TensorInfo, name, part string, cfg Config) []TensorInfo {
+	if _, fused := a.names["attn_qkv"]; part != "attn_qkv" || fused {
+		t.Name = name
+		return []TensorInfo{t}
+	}
+	q, kv := int64(cfg.NumHeads*cfg.HeadDim), int64(cfg.NumKVHeads*cfg.HeadDim)
+	each := t.Bytes / t.Shape[0]
+	var out []TensorInfo
+	for i, rows := range []int64{q, kv, kv} {
+		x := t
+		x.Name = strings.Replace(name, "qkv_proj", []string{"q_proj", "k_proj", "v_proj"}[i], 1)
+		x.Shape = slices.Clone(t.Shape)
+		x.Shape[0], x.Bytes = rows, rows*each
+		out = append(out, x)
+		t.Offset += rows * each
+	}
+	return out
 }
 
 // checkInterleaved checks that a Q or K tensor consists of whole heads.
@@ -87,97 +120,160 @@ func checkInterleaved(path string, t TensorInfo, headDim int) error {
 	return nil
 }
 
-// config converts the metadata to a Config; data is the file, for the rope factors.
-func (g *gguf) config(data []byte) (Config, ggufArch, error) {
+// config converts the metadata to a Config, by way of the config.json that the model would have.
+func (g *gguf) config() (Config, ggufArch, error) {
 	f := &ggufFields{g: g}
 	name := f.text("general.architecture", "")
 	arch, ok := ggufArchs[name]
 	if f.err == nil && !ok {
-		f.fail("general.architecture", "%s is not read (llama, qwen2, qwen3 and gpt-oss are)", clip(name))
+		f.fail("general.architecture", "%s is not read (%s are)", clip(name), readArchs())
 	}
 	if f.err != nil {
 		return Config{}, arch, f.err
 	}
-	c := Config{
-		Architecture: arch.architecture, ModelType: arch.modelType, Dialect: "gguf", Raw: g.scalarsJSON(),
-		HiddenAct: "silu", PartialRotaryFactor: 1,
-		HiddenSize:            f.count(name+".embedding_length", 1, maxHidden, -1),
-		IntermediateSize:      f.count(name+".feed_forward_length", 1, maxIntermediate, -1),
-		NumLayers:             f.count(name+".block_count", 1, maxLayers, -1),
-		NumHeads:              f.count(name+".attention.head_count", 1, maxHeads, -1),
-		MaxPositionEmbeddings: f.count(name+".context_length", 1, maxPositions, -1),
-		RMSNormEps:            f.real(name+".attention.layer_norm_rms_epsilon", 1e-30, 1, -1),
-		RopeTheta:             f.real(name+".rope.freq_base", 1, 1e15, DefaultRopeTheta),
-		TieWordEmbeddings:     true,
+	h := hfConfig{
+		"architectures": []string{arch.architecture}, "model_type": arch.modelType, "hidden_act": "silu",
+		"hidden_size":             f.count(name+".embedding_length", 1, maxHidden, -1),
+		"num_hidden_layers":       f.count(name+".block_count", 1, maxLayers, -1),
+		"num_attention_heads":     f.count(name+".attention.head_count", 1, maxHeads, -1),
+		"max_position_embeddings": f.count(name+".context_length", 1, maxPositions, -1),
 	}
-	c.NumKVHeads = f.count(name+".attention.head_count_kv", 1, maxHeads, int64(max(c.NumHeads, 1)))
-	c.ggufExperts(f, name)
-	c.ggufHeads(f, name)
-	c.ggufTensorFacts(f)
-	c.ggufRope(f, name, data)
-	c.extendLength()
-	if f.err == nil {
-		c.BosTokenID = f.id("tokenizer.ggml.bos_token_id", c.VocabSize)
+	f.widths(name, h)
+	f.epsilon(name, h)
+	f.heads(name, h)
+	f.tensorFacts(arch, h)
+	scaling := f.rope(name, h)
+	if arch.config != nil && f.err == nil {
+		arch.config(f, name, h)
 	}
-	return c, arch, f.err
+	f.checkQKV(arch, name, h)
+	if f.err != nil {
+		return Config{}, arch, f.err
+	}
+	if id := f.id("tokenizer.ggml.bos_token_id", h["vocab_size"].(int)); id >= 0 {
+		h["bos_token_id"] = id
+	}
+	for key, v := range g.scalars() {
+		h[key] = v // these keys have dots, the others have none
+	}
+	raw, err := json.Marshal(h)
+	if err != nil || f.err != nil {
+		return Config{}, arch, failed(g.path, "", cmp.Or(f.err, err))
+	}
+	c, err := ParseConfig(g.path, raw)
+	if scaling.Factors != nil {
+		c.RopeScaling = scaling
+	}
+	c.Dialect = "gguf"
+	return c, arch, err
 }
 
-// ggufExperts reads the mixture of gpt-oss; other architectures have none.
-func (c *Config) ggufExperts(f *ggufFields, name string) {
-	if name != "gpt-oss" {
-		if f.count(name+".expert_count", 0, 1<<16, 0) > 0 {
-			f.fail(name+".expert_count", "is set; experts are read in files of the architecture gpt-oss")
+// widths reads the width of the MLP, which Gemma 4 may give by layer.
+func (f *ggufFields) widths(arch string, h hfConfig) {
+	key := arch + ".feed_forward_length"
+	if v, ok := f.g.values[key]; ok && v.kind == kindArray && arch == "gemma4" {
+		layers, _ := h["num_hidden_layers"].(int)
+		list := f.counts(key, 1, maxIntermediate, layers)
+		if f.err == nil {
+			h["intermediate_size"], h["use_double_wide_mlp"] = list[0], slices.Max(list) != slices.Min(list)
 		}
 		return
 	}
-	c.NumExperts = f.count(name+".expert_count", 1, maxExperts, -1)
-	c.ExpertsPerToken = f.count(name+".expert_used_count", 1, int64(max(1, c.NumExperts)), -1)
-	c.IntermediateSize = f.count(name+".expert_feed_forward_length", 1, maxIntermediate, int64(max(1, c.IntermediateSize)))
-	c.SlidingWindow = f.count(name+".attention.sliding_window", 1, maxPositions, -1)
+	h["intermediate_size"] = f.count(key, 1, maxIntermediate, -1)
 }
 
-func (c *Config) ggufHeads(f *ggufFields, name string) {
+// epsilon reads the epsilon of RMSNorm, or of LayerNorm in a family that has it.
+func (f *ggufFields) epsilon(arch string, h hfConfig) {
+	key := arch + ".attention.layer_norm_epsilon"
+	if _, ok := f.g.values[key]; ok && (arch == "command-r" || arch == "cohere2") {
+		h["layer_norm_eps"] = f.real(key, 1e-30, 1, -1)
+		return
+	}
+	h["rms_norm_eps"] = f.real(arch+".attention.layer_norm_rms_epsilon", 1e-30, 1, -1)
+}
+
+// heads reads numbers and sizes of heads.
+func (f *ggufFields) heads(arch string, h hfConfig) {
 	if f.err != nil {
 		return
 	}
-	if c.NumHeads%c.NumKVHeads != 0 {
-		f.fail(name+".attention.head_count_kv", "is %d, which does not divide head_count %d", c.NumKVHeads, c.NumHeads)
+	hidden, heads := h["hidden_size"].(int), h["num_attention_heads"].(int)
+	key := arch + ".attention.head_count_kv"
+	if v := f.g.values[key]; v.kind != kindArray || arch != "gemma4" {
+		kv := f.count(key, 1, maxHeads, int64(heads))
+		if f.err == nil && heads%kv != 0 {
+			f.fail(key, "is %d, which does not divide head_count %d", kv, heads)
+		}
+		h["num_key_value_heads"] = kv
 	}
-	c.HeadDim = f.count(name+".attention.key_length", 2, maxHeadDim, int64(max(2, c.HiddenSize/c.NumHeads)))
-	if _, ok := f.g.values[name+".attention.key_length"]; !ok && c.HiddenSize%c.NumHeads != 0 {
-		f.fail(name+".embedding_length", "is %d, which head_count %d does not divide", c.HiddenSize, c.NumHeads)
+	dim := f.count(arch+".attention.key_length", 2, maxHeadDim, int64(max(2, hidden/heads)))
+	if _, ok := f.g.values[arch+".attention.key_length"]; !ok && hidden%heads != 0 {
+		f.fail(arch+".embedding_length", "is %d, which head_count %d does not divide", hidden, heads)
 	}
-	if v := f.count(name+".attention.value_length", 2, maxHeadDim, int64(max(2, c.HeadDim))); f.err == nil && v != c.HeadDim {
-		f.fail(name+".attention.value_length", "is %d, key_length is %d; heads of one size are read", v, c.HeadDim)
+	if v := f.count(arch+".attention.value_length", 2, maxHeadDim, int64(max(2, dim))); f.err == nil && v != dim {
+		f.fail(arch+".attention.value_length", "is %d, key_length is %d; heads of one size are read", v, dim)
 	}
-	if r := f.count(name+".rope.dimension_count", 2, maxHeadDim, int64(max(2, c.HeadDim))); f.err == nil && r != c.HeadDim {
-		f.fail(name+".rope.dimension_count", "is %d, heads have %d; partly rotated heads are not read", r, c.HeadDim)
+	if r := f.count(arch+".rope.dimension_count", 2, maxHeadDim, int64(max(2, dim))); f.err == nil && r != dim && !rotatesPart(arch) {
+		f.fail(arch+".rope.dimension_count", "is %d, heads have %d; partly rotated heads are not read", r, dim)
 	}
-	if f.err == nil && c.HeadDim%2 != 0 {
-		f.fail(name+".attention.key_length", "is %d, rotary embedding needs an even number", c.HeadDim)
+	if f.err == nil && dim%2 != 0 {
+		f.fail(arch+".attention.key_length", "is %d, rotary embedding needs an even number", dim)
 	}
+	h["head_dim"] = dim
 }
 
-// ggufTensorFacts derives from the tensors what GGUF has no key for.
-func (c *Config) ggufTensorFacts(f *ggufFields) {
+// rotatesPart reports whether heads of a family may be rotated in part.
+func rotatesPart(arch string) bool {
+	return arch == "phi3" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4"
+}
+
+// tensorFacts derives from the tensors what GGUF has no key for.
+func (f *ggufFields) tensorFacts(arch ggufArch, h hfConfig) {
+	h["tie_word_embeddings"] = true
 	for _, t := range f.g.tensors {
 		switch t.Name {
 		case "token_embd.weight":
 			if t.Rows() > maxVocab {
 				f.fail(t.Name, "has %d rows, more than the limit of %d", t.Rows(), maxVocab)
 			}
-			c.VocabSize = int(min(t.Rows(), maxVocab))
-			c.TorchDtype = torchName(t.Format)
+			h["vocab_size"] = int(min(t.Rows(), maxVocab))
+			if name := torchName(t.Format); name != "" {
+				h["dtype"] = name
+			}
 		case "output.weight":
-			c.TieWordEmbeddings = false
-		case "blk.0.attn_q.bias":
-			c.AttentionBias = c.ModelType == "llama" || c.ModelType == "gpt_oss" // qwen2 has biases without this flag
-		case "blk.0.ffn_up.bias":
-			c.MLPBias = c.ModelType == "llama"
+			h["tie_word_embeddings"] = false
 		}
 	}
-	if c.VocabSize == 0 {
+	if h["vocab_size"] == nil {
 		f.fail("token_embd.weight", "is missing")
+	}
+	_, q := f.g.tensor("blk.0.attn_q.bias")
+	_, qkv := f.g.tensor("blk.0.attn_qkv.bias")
+	h["attention_bias"] = (q || qkv) && !strings.HasPrefix(arch.modelType, "qwen2") // Qwen2 has biases without this flag
+	_, up := f.g.tensor("blk.0.ffn_up.bias")
+	h["mlp_bias"] = up
+	h["use_bias"] = (q || qkv) && up
+}
+
+// checkQKV checks the rows of Q, K and V that are stored in one matrix and read as three.
+func (f *ggufFields) checkQKV(arch ggufArch, name string, h hfConfig) {
+	if _, fused := arch.names["attn_qkv"]; fused || f.err != nil {
+		return
+	}
+	dim := int64(h["head_dim"].(int))
+	kv, _ := h["num_key_value_heads"].(int)
+	rows := (int64(h["num_attention_heads"].(int)) + 2*int64(kv)) * dim
+	for _, t := range f.g.tensors {
+		if !strings.Contains(t.Name, ".attn_qkv.") {
+			continue
+		}
+		if name == "gemma4" {
+			f.fail(t.Name, "is Q, K and V in one matrix; in files of gemma4, whose layers differ, they are read apart")
+		} else if len(t.Shape) == 1 && t.Format.Quantized() {
+			f.fail(t.Name, "is a quantized bias")
+		} else if t.Shape[0] != rows {
+			f.fail(t.Name, "has %d rows, Q, K and V have %d", t.Shape[0], rows)
+		}
 	}
 }
 
@@ -185,44 +281,79 @@ func torchName(f kernels.Format) string {
 	return map[kernels.Format]string{kernels.F32: "float32", kernels.F16: "float16", kernels.BF16: "bfloat16"}[f]
 }
 
-func (c *Config) ggufRope(f *ggufFields, name string, data []byte) {
+// rope reads the rope that all layers share. Llama 3's scaling, which files have as a tensor of
+// factors, is returned, for a config.json cannot say it so.
+func (f *ggufFields) rope(arch string, h hfConfig) RopeScaling {
 	if f.err != nil {
-		return
+		return RopeScaling{}
 	}
-	key := name + ".rope.scaling."
-	switch kind := f.text(key+"type", "none"); kind {
+	h["rope_theta"] = f.real(arch+".rope.freq_base", 1, 1e15, DefaultRopeTheta)
+	key := arch + ".rope.scaling."
+	kind := f.text(key+"type", "none")
+	switch kind {
 	case "none":
 	case "linear":
-		c.RopeScaling = RopeScaling{Type: "linear", Factor: f.real(key+"factor", minFactor, maxFactor, -1)}
+		h["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": f.real(key+"factor", minFactor, maxFactor, -1)}
 	case "yarn":
 		// llama.cpp rounds the ends of the ramp. The published gpt-oss does not, so this does not.
-		c.RopeScaling = RopeScaling{
-			Type: "yarn", Factor: f.real(key+"factor", minFactor, maxFactor, -1),
-			OriginalMaxPositionEmbeddings: f.count(key+"original_context_length", 1, maxPositions, -1),
-			BetaFast:                      f.real(key+"yarn_beta_fast", 1e-3, 1e6, 32), BetaSlow: f.real(key+"yarn_beta_slow", 1e-3, 1e6, 1),
-			Truncate: name != "gpt-oss",
+		scaling := map[string]any{
+			"rope_type": "yarn", "factor": f.real(key+"factor", 1, maxFactor, -1),
+			"original_max_position_embeddings": f.count(key+"original_context_length", 1, maxPositions, -1),
+			"beta_fast":                        f.real(key+"yarn_beta_fast", 1e-3, 1e6, 32), "beta_slow": f.real(key+"yarn_beta_slow", 1e-3, 1e6, 1),
+			"truncate": arch != "gpt-oss",
 		}
+		if x := f.real(key+"yarn_attn_factor", 0, maxFactor, 0); x > 0 {
+			scaling["attention_factor"] = x
+		}
+		h["rope_scaling"] = scaling
+	case "longrope":
+		if arch == "phi3" {
+			break // phi3Config reads it
+		}
+		fallthrough
 	default:
-		f.fail(key+"type", "%s is not read (none, linear and yarn are; llama3 is the tensor %s)", clip(kind), ropeFreqs)
+		f.fail(key+"type", "%s is not read (none, linear and yarn are; llama3 is the tensor %s, longrope belongs to phi3)", clip(kind), ropeFreqs)
 	}
-	for _, t := range f.g.tensors {
-		if t.Name != ropeFreqs || f.err != nil {
-			continue
-		}
-		if t.Format != kernels.F32 || t.Elements() != int64(c.HeadDim/2) {
-			f.fail(t.Name, "is %v %v, not %d f32 factors", t.Format, t.Shape, c.HeadDim/2)
-			return
-		}
-		factors := make([]float32, c.HeadDim/2)
-		ref.Dequantize(t.Format, data[t.Offset:t.Offset+t.Bytes], factors)
-		for i, x := range factors {
-			if !(x >= minFactor && x <= maxFactor) {
-				f.fail(t.Name, "factor %d is %v, allowed are %v to %v", i, x, minFactor, maxFactor)
-			}
-		}
-		if c.RopeScaling.Type != "" {
-			f.fail(t.Name, "comes with %s; one of the two is read", fmt.Sprintf("%stype %s", key, c.RopeScaling.Type))
-		}
-		c.RopeScaling = RopeScaling{Type: "llama3", Factors: factors}
+	if arch == "gemma4" {
+		return RopeScaling{} // gemma4Config reads the factors
 	}
+	factors := f.factors(ropeFreqs, h["head_dim"].(int)/2, maxFactor)
+	if factors == nil {
+		return RopeScaling{}
+	}
+	if kind != "none" {
+		f.fail(ropeFreqs, "comes with %s; one of the two is read", fmt.Sprintf("%stype %s", key, kind))
+	}
+	return RopeScaling{Type: "llama3", Factors: factors}
+}
+
+// factors returns the numbers of a tensor of n factors up to most; nil without the tensor.
+func (f *ggufFields) factors(name string, n int, most float64) []float32 {
+	t, ok := f.g.tensor(name)
+	if !ok || f.err != nil {
+		return nil
+	}
+	if t.Format != kernels.F32 || t.Elements() != int64(n) {
+		f.fail(name, "is %v %v, not %d f32 factors", t.Format, t.Shape, n)
+		return nil
+	}
+	factors := make([]float32, n)
+	ref.Dequantize(t.Format, f.g.data[t.File][t.Offset:t.Offset+t.Bytes], factors)
+	for i, x := range factors {
+		if !(float64(x) >= minFactor && float64(x) <= most) {
+			f.fail(name, "factor %d is %v, allowed are %v to %v", i, x, minFactor, most)
+			return nil
+		}
+	}
+	return factors
+}
+
+// tensor returns a tensor by its name in the file.
+func (g *gguf) tensor(name string) (TensorInfo, bool) {
+	for _, t := range g.tensors {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return TensorInfo{}, false
 }

@@ -105,66 +105,43 @@ func (g *gguf) place(c *ggufCursor, base, align int64) {
 	}
 }
 
-// ggufNames are the Hugging Face names of the parts of a layer.
-var ggufNames = map[string]string{
-	"attn_norm":   "input_layernorm",
-	"attn_q":      "self_attn.q_proj",
-	"attn_k":      "self_attn.k_proj",
-	"attn_v":      "self_attn.v_proj",
-	"attn_output": "self_attn.o_proj",
-	"attn_q_norm": "self_attn.q_norm",
-	"attn_k_norm": "self_attn.k_norm",
-	"ffn_norm":    "post_attention_layernorm",
-	"ffn_gate":    "mlp.gate_proj",
-	"ffn_up":      "mlp.up_proj",
-	"ffn_down":    "mlp.down_proj",
-}
-
-// gptOssNames are the names for gpt-oss that differ from ggufNames or have no suffix; the key is
-// the whole name after the layer's number.
-var gptOssNames = map[string]string{
-	"post_attention_norm.weight": "post_attention_layernorm.weight",
-	"attn_sinks.weight":          "self_attn.sinks",
-	"ffn_gate_inp.weight":        "mlp.router.weight",
-	"ffn_gate_inp.bias":          "mlp.router.bias",
-	"ffn_gate_exps.weight":       "mlp.experts.gate_proj",
-	"ffn_gate_exps.bias":         "mlp.experts.gate_proj_bias",
-	"ffn_up_exps.weight":         "mlp.experts.up_proj",
-	"ffn_up_exps.bias":           "mlp.experts.up_proj_bias",
-	"ffn_down_exps.weight":       "mlp.experts.down_proj",
-	"ffn_down_exps.bias":         "mlp.experts.down_proj_bias",
-}
-
-// ropeFreqs is GGUF's tensor of llama3 rope factors; Config carries its values.
-const ropeFreqs = "rope_freqs.weight"
-
 // huggingFaceName translates a GGUF tensor name; part is the name within the layer ("attn_q"), if
 // it is a tensor of a layer.
 func (a ggufArch) huggingFaceName(name string, layers int) (hf, part string, ok bool) {
-	switch name {
-	case "token_embd.weight":
-		return "model.embed_tokens.weight", "", true
-	case "output_norm.weight":
-		return "model.norm.weight", "", true
-	case "output.weight":
-		return "lm_head.weight", "", true
+	if to, ok := ggufTop[name]; ok {
+		return to, "", true
 	}
-	rest, ok := strings.CutPrefix(name, "blk.")
-	if !ok {
-		return "", "", false
-	}
-	number, rest, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 0 || n >= layers || strconv.Itoa(n) != number {
+	n, rest, ok := layerOf(name)
+	if !ok || n >= layers {
 		return "", "", false
 	}
 	if to, ok := a.names[rest]; ok {
 		return fmt.Sprintf("model.layers.%d.%s", n, to), "", true
 	}
 	part, kind, _ := strings.Cut(rest, ".")
-	to, ok := ggufNames[part]
+	to, ok := a.names[part]
+	if !ok {
+		to, ok = ggufNames[part]
+	}
+	if part == "attn_qkv" && !ok {
+		to, ok = "self_attn.qkv_proj", true // ggufArch.parts takes it apart
+	}
 	if !ok || kind != "weight" && kind != "bias" {
 		return "", "", false
 	}
 	return fmt.Sprintf("model.layers.%d.%s.%s", n, to, kind), part, true
+}
+
+// layerOf returns the layer of a tensor and its name there.
+func layerOf(name string) (layer int, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(name, "blk.")
+	if !ok {
+		return 0, "", false
+	}
+	number, rest, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || strconv.Itoa(n) != number {
+		return 0, "", false
+	}
+	return n, rest, true
 }

@@ -2,9 +2,10 @@ package checkpoint
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -82,16 +83,12 @@ func (g *gguf) strings(key string) ([]string, error) {
 	return out, nil
 }
 
-// find returns the index of the first string of an array that equals want, or -1, without copying.
-func (v ggufValue) find(want string) int {
-	for i, at := 0, 0; i < v.n; i++ {
-		n := int(binary.LittleEndian.Uint64(v.raw[at:]))
-		if string(v.raw[at+8:at+8+n]) == want {
-			return i
-		}
-		at += 8 + n
-	}
-	return -1
+// next returns the string of an array at byte *at, without copying, and advances *at.
+func (v ggufValue) next(at *int) []byte {
+	n := int(binary.LittleEndian.Uint64(v.raw[*at:]))
+	text := v.raw[*at+8 : *at+8+n]
+	*at += 8 + n
+	return text
 }
 
 // at returns string i of an array, "" beyond its end.
@@ -112,10 +109,13 @@ func (v ggufValue) element(i int) (int64, bool) {
 	return ggufValue{kind: v.elem, raw: v.raw[i*size : (i+1)*size]}.int()
 }
 
-// scalarsJSON returns the metadata without its arrays as a JSON object.
-func (g *gguf) scalarsJSON() json.RawMessage {
+// scalars returns the metadata without its arrays.
+func (g *gguf) scalars() map[string]any {
 	m := map[string]any{}
 	for key, v := range g.values {
+		if !strings.Contains(key, ".") {
+			continue
+		}
 		if n, ok := v.int(); ok {
 			m[key] = n
 		} else if x, ok := v.float(); ok && finite(x) {
@@ -126,11 +126,29 @@ func (g *gguf) scalarsJSON() json.RawMessage {
 			m[key] = string(v.raw)
 		}
 	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return nil // cannot happen: numbers are finite, keys are strings
+	return m
+}
+
+// counts reads n whole numbers in [lo, hi]; one number stands for n.
+func (f *ggufFields) counts(key string, lo, hi int64, n int) []int {
+	v, ok := f.g.values[key]
+	if !ok || v.kind != kindArray {
+		return slices.Repeat([]int{f.count(key, lo, hi, lo-1)}, n)
 	}
-	return b
+	if v.elem.size() == 0 || v.n != n {
+		f.fail(key, "is no list of %d numbers, one a layer", n)
+		return nil
+	}
+	out := make([]int, n)
+	for i := range out {
+		x, ok := v.element(i)
+		if !ok || x < lo || x > hi {
+			f.fail(key, "element %d is %d, allowed are %d to %d", i, x, lo, hi)
+			return nil
+		}
+		out[i] = int(x)
+	}
+	return out
 }
 
 // ggufFields reads typed values as fields does for JSON, and keeps the first error.

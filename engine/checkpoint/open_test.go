@@ -36,7 +36,7 @@ func TestSmolLM2Config(t *testing.T) {
 		Architecture: "LlamaForCausalLM", ModelType: "llama", Dialect: "gguf",
 		HiddenSize: 576, IntermediateSize: 1536, NumLayers: 30, NumHeads: 9, NumKVHeads: 3, HeadDim: 64,
 		VocabSize: 49152, MaxPositionEmbeddings: 8192, RMSNormEps: 1e-5, RopeTheta: 100000, PartialRotaryFactor: 1,
-		TieWordEmbeddings: true, HiddenAct: "silu", BosTokenID: 1, EosTokenIDs: []int{2},
+		TieWordEmbeddings: true, HiddenAct: "silu", BosTokenID: 1, EosTokenIDs: []int{2, 0},
 	}
 	if g, w := dump(got), dump(want); g != w {
 		t.Errorf("config\n got %s\nwant %s", g, w)

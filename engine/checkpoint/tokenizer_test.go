@@ -87,7 +87,7 @@ func TestGGUFTokenizers(t *testing.T) {
 // TestGGUFEnds checks the ids that end a reply: those that the file names, and the end-of-turn
 // token of the tokenizer's kind.
 func TestGGUFEnds(t *testing.T) {
-	for kind, want := range map[string]string{"smollm": "[264]", "llama-bpe": "[264,263]", "qwen2": "[264]"} {
+	for kind, want := range map[string]string{"smollm": "[264,263]", "llama-bpe": "[264,263]", "qwen2": "[264,263]"} {
 		c, err := openBytes(kind, newToy(kind).bytes())
 		if err != nil {
 			t.Fatal(err)

@@ -39,6 +39,11 @@ func modelFiles(p *appliance.Prepared) (map[string]string, error) {
 		return nil, err
 	case !st.IsDir():
 		out[filepath.Base(source)] = source
+		for _, t := range p.Model.Checkpoint.Tensors() {
+			if t.File != "" { // another file of a split model
+				out[filepath.Base(t.File)] = t.File
+			}
+		}
 		return out, nil
 	}
 	for _, name := range auxiliary {

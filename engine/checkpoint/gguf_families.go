@@ -1,0 +1,310 @@
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// ggufArch describes a GGUF architecture in Hugging Face terms.
+type ggufArch struct {
+	architecture string
+	modelType    string
+	permutesQK   bool              // the converter interleaves the rows of Q and K
+	names        map[string]string // of tensors of a layer that differ from ggufNames
+	// config adds what is special about the family to the config; nil: nothing.
+	config func(f *ggufFields, arch string, h hfConfig)
+}
+
+// hfConfig is a config.json under construction.
+type hfConfig map[string]any
+
+// ggufArchs lists the architectures that are read, under llama.cpp's names. Families that no engine
+// runs are refused by their own name later.
+var ggufArchs = map[string]ggufArch{
+	"llama":         {"LlamaForCausalLM", "llama", true, mixtralNames, llamaConfig},
+	"mistral3":      {"MistralForCausalLM", "mistral", true, nil, mistralConfig},
+	"internlm2":     {"LlamaForCausalLM", "llama", true, nil, nil}, // Llama, once Q, K and V are taken apart
+	"qwen2":         {"Qwen2ForCausalLM", "qwen2", false, nil, nil},
+	"qwen2moe":      {"Qwen2MoeForCausalLM", "qwen2_moe", false, qwenExpertNames, qwen2MoEConfig},
+	"qwen3":         {"Qwen3ForCausalLM", "qwen3", false, nil, nil},
+	"qwen3moe":      {"Qwen3MoeForCausalLM", "qwen3_moe", false, qwenExpertNames, qwen3MoEConfig},
+	"gpt-oss":       {"GptOssForCausalLM", "gpt_oss", false, gptOssNames, gptOssConfig},
+	"gemma":         {"GemmaForCausalLM", "gemma", false, nil, gemmaConfig},
+	"gemma2":        {"Gemma2ForCausalLM", "gemma2", false, gemmaNames, gemma2Config},
+	"gemma3":        {"Gemma3ForCausalLM", "gemma3_text", false, gemmaNames, gemma3Config},
+	"gemma4":        {"Gemma4ForCausalLM", "gemma4_text", false, gemma4Names, gemma4Config},
+	"phi3":          {"Phi3ForCausalLM", "phi3", false, phi3Names, phi3Config},
+	"granite":       {"GraniteForCausalLM", "granite", true, nil, graniteConfig},
+	"granitemoe":    {"GraniteMoeForCausalLM", "granitemoe", true, graniteExpertNames, graniteConfig},
+	"olmo2":         {"Olmo2ForCausalLM", "olmo2", false, olmo2Names, olmo2Config},
+	"smollm3":       {"SmolLM3ForCausalLM", "smollm3", true, nil, nil},
+	"glm4":          {"Glm4ForCausalLM", "glm4", false, glm4Names, partialRope},
+	"glm4moe":       {"Glm4MoeForCausalLM", "glm4_moe", false, glm4ExpertNames, glm4MoEConfig},
+	"command-r":     {"CohereForCausalLM", "cohere", false, nil, cohereConfig},
+	"cohere2":       {"Cohere2ForCausalLM", "cohere2", false, nil, cohereConfig},
+	"ernie4_5":      {"Ernie4_5ForCausalLM", "ernie4_5", false, nil, nil},
+	"ernie4_5-moe":  {"Ernie4_5_MoeForCausalLM", "ernie4_5_moe", false, ernieExpertNames, ernieMoEConfig},
+	"hunyuan-dense": {"HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", false, hunyuanNames, nil},
+}
+
+// readArchs returns the names of the architectures that are read.
+func readArchs() string { return strings.Join(slices.Sorted(maps.Keys(ggufArchs)), ", ") }
+
+// llamaConfig makes a Mixtral of a llama file with experts.
+func llamaConfig(f *ggufFields, arch string, h hfConfig) {
+	if f.count(arch+".expert_count", 0, maxExperts, 0) == 0 {
+		return
+	}
+	h["architectures"], h["model_type"] = []string{"MixtralForCausalLM"}, "mixtral"
+	f.experts(arch, h)
+}
+
+func mistralConfig(f *ggufFields, arch string, h hfConfig) {
+	if key := arch + ".attention.temperature_scale"; f.real(key, 0, 1e6, 0) != 0 {
+		f.fail(key, "is set; Ministral 3, whose queries depend on their position, is not read")
+	}
+}
+
+// experts reads the number of experts and how a router selects them.
+func (f *ggufFields) experts(arch string, h hfConfig) {
+	n := f.count(arch+".expert_count", 1, maxExperts, -1)
+	h["num_experts"], h["num_local_experts"] = n, n
+	h["num_experts_per_tok"] = f.count(arch+".expert_used_count", 1, int64(max(1, n)), -1)
+	if width := f.count(arch+".expert_feed_forward_length", 0, maxIntermediate, 0); width > 0 {
+		h["moe_intermediate_size"] = width
+	}
+	if width := f.count(arch+".expert_shared_feed_forward_length", 0, maxIntermediate, 0); width > 0 {
+		h["shared_expert_intermediate_size"], h["shared_intermediate_size"] = width, width
+	}
+}
+
+func qwen2MoEConfig(f *ggufFields, arch string, h hfConfig) {
+	f.experts(arch, h)
+	h["norm_topk_prob"], h["decoder_sparse_step"] = false, 1
+}
+
+func qwen3MoEConfig(f *ggufFields, arch string, h hfConfig) {
+	f.experts(arch, h)
+	h["norm_topk_prob"], h["decoder_sparse_step"] = true, 1
+}
+
+func gptOssConfig(f *ggufFields, arch string, h hfConfig) {
+	f.experts(arch, h)
+	h["intermediate_size"] = f.count(arch+".expert_feed_forward_length", 1, maxIntermediate, int64(max(1, h["intermediate_size"].(int))))
+	delete(h, "moe_intermediate_size")
+	h["sliding_window"] = f.count(arch+".attention.sliding_window", 1, maxPositions, -1)
+}
+
+func gemmaConfig(_ *ggufFields, _ string, h hfConfig) {
+	delete(h, "hidden_act")
+	h["hidden_activation"] = "gelu_pytorch_tanh"
+}
+
+// gemma2Config reads Gemma 2. Files lack the scale of scores: llama.cpp takes the width of a head,
+// except in the largest model.
+func gemma2Config(f *ggufFields, arch string, h hfConfig) {
+	gemmaConfig(f, arch, h)
+	h["sliding_window"] = f.count(arch+".attention.sliding_window", 0, maxPositions, 4096)
+	h["attn_logit_softcapping"] = f.real(arch+".attn_logit_softcapping", 0, 1e6, 50)
+	h["final_logit_softcapping"] = f.real(arch+".final_logit_softcapping", 0, 1e6, 30)
+	f.queryScale(h, 46)
+}
+
+// gemma3Config reads Gemma 3; scaling of its rope applies to full layers only.
+func gemma3Config(f *ggufFields, arch string, h hfConfig) {
+	gemmaConfig(f, arch, h)
+	h["sliding_window"] = f.count(arch+".attention.sliding_window", 0, maxPositions, 0)
+	h["final_logit_softcapping"] = f.real(arch+".final_logit_softcapping", 0, 1e6, 0)
+	h["rope_local_base_freq"] = f.real(arch+".rope.freq_base_swa", 1, 1e15, DefaultRopeTheta)
+	if v, ok := f.g.values[arch+".attention.sliding_window_pattern"]; ok && v.kind == kindArray {
+		f.layerTypes(arch, h)
+	} else if ok {
+		h["sliding_window_pattern"] = f.count(arch+".attention.sliding_window_pattern", 1, maxLayers, 6)
+	}
+	f.queryScale(h, 62)
+}
+
+// queryScale sets query_pre_attn_scalar as llama.cpp does: the width of a head, and in the model
+// with that many layers the hidden size by head.
+func (f *ggufFields) queryScale(h hfConfig, largest int) {
+	h["query_pre_attn_scalar"] = h["head_dim"]
+	if f.err == nil && h["num_hidden_layers"] == largest {
+		h["query_pre_attn_scalar"] = h["hidden_size"].(int) / h["num_attention_heads"].(int)
+	}
+}
+
+// gemma4Config reads the text model of Gemma 4. Keys with _swa are those of layers with a window.
+func gemma4Config(f *ggufFields, arch string, h hfConfig) {
+	gemmaConfig(f, arch, h)
+	h["sliding_window"] = f.count(arch+".attention.sliding_window", 1, maxPositions, -1)
+	full := f.count(arch+".attention.key_length", 2, maxHeadDim, -1)
+	h["global_head_dim"] = full
+	h["head_dim"] = f.count(arch+".attention.key_length_swa", 2, maxHeadDim, -1)
+	types := f.layerTypes(arch, h)
+	heads := f.counts(arch+".attention.head_count_kv", 1, maxHeads, len(types))
+	if f.err != nil {
+		return
+	}
+	delete(h, "num_key_value_heads")
+	for i, t := range types {
+		key := "num_key_value_heads"
+		if t == "full_attention" {
+			key = "num_global_key_value_heads"
+			if _, ok := f.g.tensor(fmt.Sprintf("blk.%d.attn_v.weight", i)); !ok {
+				h["attention_k_eq_v"] = true
+			}
+		}
+		if was, ok := h[key]; ok && was != heads[i] {
+			f.fail(arch+".attention.head_count_kv", "differs between layers of one kind: layer %d has %d, another %d", i, heads[i], was)
+		}
+		h[key] = heads[i]
+	}
+	if _, ok := h["num_key_value_heads"]; !ok {
+		h["num_key_value_heads"] = h["num_global_key_value_heads"]
+	}
+	h["hidden_size_per_layer_input"] = f.count(arch+".embedding_length_per_layer_input", 0, maxHidden, 0)
+	h["num_kv_shared_layers"] = f.count(arch+".attention.shared_kv_layers", 0, maxLayers, 0)
+	h["final_logit_softcapping"] = f.real(arch+".final_logit_softcapping", 0, 1e6, 0)
+	if f.count(arch+".expert_count", 0, maxExperts, 0) > 0 {
+		f.experts(arch, h)
+		h["enable_moe_block"], h["top_k_experts"] = true, h["num_experts_per_tok"]
+	}
+	h["rope_parameters"] = map[string]any{
+		"full_attention": map[string]any{
+			"rope_type": "proportional", "rope_theta": f.real(arch+".rope.freq_base", 1, 1e15, 1e6),
+			"partial_rotary_factor": f.rotatedPart(full),
+		},
+		"sliding_attention": map[string]any{"rope_type": "default", "rope_theta": f.real(arch+".rope.freq_base_swa", 1, 1e15, DefaultRopeTheta)},
+	}
+}
+
+// rotatedPart returns the part of a head of full layers that is rotated: rope_freqs has a factor of 1
+// for its pairs, and one beyond all sense for the others.
+func (f *ggufFields) rotatedPart(headDim int) float64 {
+	factors := f.factors(ropeFreqs, headDim/2, math.MaxFloat32)
+	if factors == nil {
+		return 1
+	}
+	n := 0
+	for n < len(factors) && factors[n] == 1 {
+		n++
+	}
+	for _, x := range factors[n:] {
+		if x < 1e29 {
+			f.fail(ropeFreqs, "has the factor %v; those of Gemma 4 are 1, then 1e30", x)
+		}
+	}
+	if n == 0 {
+		f.fail(ropeFreqs, "rotates nothing: no factor is 1")
+		return 1
+	}
+	return float64(2*n) / float64(headDim)
+}
+
+// layerTypes reads which layers have a window, as booleans by layer.
+func (f *ggufFields) layerTypes(arch string, h hfConfig) []string {
+	layers, _ := h["num_hidden_layers"].(int)
+	key := arch + ".attention.sliding_window_pattern"
+	v, ok := f.g.values[key]
+	if !ok || v.kind != kindArray || v.elem != kindBool || v.n != layers {
+		f.fail(key, "is no list of %d booleans, one a layer", layers)
+		return nil
+	}
+	types := make([]string, layers)
+	for i := range types {
+		types[i] = "full_attention"
+		if v.raw[i] != 0 {
+			types[i] = "sliding_attention"
+		}
+	}
+	h["layer_types"] = types
+	return types
+}
+
+// phi3Config reads Phi-3 and Phi-4. Long ropes are two tensors of factors.
+func phi3Config(f *ggufFields, arch string, h hfConfig) {
+	partialRope(f, arch, h)
+	if w := f.count(arch+".attention.sliding_window", 0, maxPositions, 0); w > 0 {
+		h["sliding_window"] = w
+	}
+	old := f.count(arch+".rope.scaling.original_context_length", 0, maxPositions, 0)
+	if old > 0 {
+		h["original_max_position_embeddings"] = old
+	}
+	const long, short = "rope_factors_long.weight", "rope_factors_short.weight"
+	rotated := f.count(arch+".rope.dimension_count", 2, maxHeadDim, int64(max(2, h["head_dim"].(int))))
+	l, s := f.factors(long, rotated/2, maxFactor), f.factors(short, rotated/2, maxFactor)
+	if l == nil && s == nil {
+		return
+	}
+	if l == nil || s == nil || old == 0 {
+		f.fail(long, "comes without %s or %s.rope.scaling.original_context_length", short, arch)
+		return
+	}
+	delete(h, "rope_scaling")
+	h["rope_scaling"] = map[string]any{"rope_type": "longrope", "long_factor": l, "short_factor": s, "original_max_position_embeddings": old}
+}
+
+// partialRope reads how much of a head is rotated.
+func partialRope(f *ggufFields, arch string, h hfConfig) {
+	head, _ := h["head_dim"].(int)
+	if n := f.count(arch+".rope.dimension_count", 2, int64(max(2, head)), int64(max(2, head))); f.err == nil {
+		h["partial_rotary_factor"] = float64(n) / float64(head)
+	}
+}
+
+func graniteConfig(f *ggufFields, arch string, h hfConfig) {
+	const least, most = 1e-6, 1e6
+	h["attention_multiplier"] = f.real(arch+".attention.scale", least, most, 1)
+	h["embedding_multiplier"] = f.real(arch+".embedding_scale", least, most, 1)
+	h["residual_multiplier"] = f.real(arch+".residual_scale", least, most, 1)
+	h["logits_scaling"] = f.real(arch+".logit_scale", least, most, 1)
+	if f.count(arch+".expert_count", 0, maxExperts, 0) > 0 {
+		f.experts(arch, h)
+	}
+}
+
+// olmo2Config reads OLMo 2, and OLMo 3, which has windows.
+func olmo2Config(f *ggufFields, arch string, h hfConfig) {
+	if w := f.count(arch+".attention.sliding_window", 0, maxPositions, 0); w > 0 {
+		h["architectures"], h["model_type"], h["sliding_window"] = []string{"Olmo3ForCausalLM"}, "olmo3", w
+		f.layerTypes(arch, h)
+	}
+}
+
+// glm4MoEConfig reads GLM-4.5; layers that predict further tokens come last and are not read.
+func glm4MoEConfig(f *ggufFields, arch string, h hfConfig) {
+	partialRope(f, arch, h)
+	f.experts(arch, h)
+	h["n_routed_experts"] = h["num_experts"]
+	h["first_k_dense_replace"] = f.count(arch+".leading_dense_block_count", 0, maxLayers, 0)
+	h["n_shared_experts"] = f.count(arch+".expert_shared_count", 0, maxExperts, 0)
+	h["routed_scaling_factor"] = f.real(arch+".expert_weights_scale", 1e-6, 1e6, 1)
+	h["norm_topk_prob"] = f.flag(arch+".expert_weights_norm", true)
+	h["n_group"] = f.count(arch+".expert_group_count", 1, maxExperts, 1)
+	h["topk_group"] = f.count(arch+".expert_group_used_count", 1, maxExperts, 1)
+	_, h["use_qk_norm"] = f.g.tensor("blk.0.attn_q_norm.weight")
+	h["num_nextn_predict_layers"] = 0
+	if further := f.count(arch+".nextn_predict_layers", 0, maxLayers, 0); further > 0 && f.err == nil {
+		h["num_hidden_layers"] = h["num_hidden_layers"].(int) - further
+	}
+}
+
+func cohereConfig(f *ggufFields, arch string, h hfConfig) {
+	h["logit_scale"] = f.real(arch+".logit_scale", 1e-6, 1e6, 0.0625)
+	_, h["use_qk_norm"] = f.g.tensor("blk.0.attn_q_norm.weight")
+	if w := f.count(arch+".attention.sliding_window", 0, maxPositions, 0); w > 0 && arch == "cohere2" {
+		h["sliding_window"] = w
+	}
+}
+
+func ernieMoEConfig(f *ggufFields, arch string, h hfConfig) {
+	f.experts(arch, h)
+	h["moe_num_experts"], h["moe_k"] = h["num_experts"], h["num_experts_per_tok"]
+	h["moe_layer_interval"] = f.count(arch+".interleave_moe_layer_step", 1, maxLayers, 1)
+	h["moe_layer_start_index"] = f.count(arch+".leading_dense_block_count", 0, maxLayers, 1)
+	h["moe_num_shared_experts"] = f.count(arch+".expert_shared_count", 0, maxExperts, 0)
+}

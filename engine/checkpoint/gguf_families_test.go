@@ -1,0 +1,194 @@
+package checkpoint
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// familyToy returns a file of an architecture of two layers: hidden 16, two heads of 8, one key/value
+// head, with these tensors of each layer.
+func familyToy(arch string, tensors map[string][]uint64) *toy {
+	m := newToy("smollm").set("general.architecture", arch)
+	for i := range m.pairs {
+		m.pairs[i].key = strings.Replace(m.pairs[i].key, "llama.", arch+".", 1)
+	}
+	m.set(arch+".block_count", uint32(2)).set(arch+".embedding_length", uint32(16)).set(arch+".attention.key_length", uint32(8))
+	m.tensors, m.data = nil, 0
+	m.put("token_embd.weight", 16, toyVocab)
+	m.put("output_norm.weight", 16)
+	var names []string
+	for name := range tensors {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, layer := range []string{"blk.0.", "blk.1."} {
+		for _, name := range names {
+			m.put(layer+name, tensors[name]...)
+		}
+	}
+	return m
+}
+
+// put appends an f32 tensor.
+func (m *toy) put(name string, dims ...uint64) {
+	m.tensors = append(m.tensors, entry{name, dims, 0, uint64(m.data)})
+	n := 4
+	for _, d := range dims {
+		n *= int(d)
+	}
+	m.data += (n + 31) &^ 31
+}
+
+// opened opens the file and checks that these tensors, by their Hugging Face names, are in it.
+func opened(t *testing.T, m *toy, names ...string) *Checkpoint {
+	t.Helper()
+	c, err := Open(writeTemp(t, "m.gguf", m.bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	for _, name := range names {
+		if _, ok := c.Tensor(name); !ok {
+			t.Errorf("%s is missing: %+v", name, c.Tensors())
+		}
+	}
+	return c
+}
+
+func TestGemma4GGUF(t *testing.T) {
+	m := familyToy("gemma4", map[string][]uint64{
+		"attn_q.weight": {16, 16}, "attn_k.weight": {16, 8}, "attn_output.weight": {16, 16}, "ffn_norm.weight": {16}, "post_ffw_norm.weight": {16},
+		"layer_output_scale.weight": {1}, "ffn_gate_inp.scale": {16}, "ffn_down_exps.scale": {4}, "ffn_gate_up_exps.weight": {16, 8, 4},
+	})
+	m.put("rope_freqs.weight", 8)
+	m.set("gemma4.attention.key_length", uint32(16)).set("gemma4.attention.value_length", uint32(16)).set("gemma4.attention.key_length_swa", uint32(8))
+	m.set("gemma4.attention.sliding_window", uint32(4)).set("gemma4.attention.head_count_kv", []int32{1, 2})
+	m.set("gemma4.attention.sliding_window_pattern", rawValue(le(nil, uint32(kindArray), uint32(kindBool), uint64(2), true, false)))
+	m.set("gemma4.rope.freq_base", float32(1e6)).set("gemma4.rope.freq_base_swa", float32(1e4)).set("gemma4.final_logit_softcapping", float32(30))
+	m.set("gemma4.expert_count", uint32(4)).set("gemma4.expert_used_count", uint32(2)).set("gemma4.expert_feed_forward_length", uint32(4))
+	b := m.bytes()
+	factors := b[len(b)-32:] // the last tensor
+	for i, x := range []float32{1, 1, 1e30, 1e30, 1e30, 1e30, 1e30, 1e30} {
+		copy(factors[4*i:], le(nil, x))
+	}
+	c, err := Open(writeTemp(t, "m.gguf", b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cfg := c.Config()
+	s, err := cfg.Section("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := cfg.Rope("full_attention")
+	if err != nil || full.Theta != 1e6 || full.PartialRotaryFactor != 0.25 || full.Scaling.Type != "proportional" {
+		t.Errorf("rope %+v, %v", full, err)
+	}
+	if cfg.Architecture != "Gemma4ForCausalLM" || cfg.HeadDim != 8 || s.CountOr("global_head_dim", 1, 99, 0) != 16 || cfg.NumKVHeads != 1 ||
+		s.CountOr("num_global_key_value_heads", 1, 99, 0) != 2 || !s.FlagOr("attention_k_eq_v", false) || !s.FlagOr("enable_moe_block", false) ||
+		dump(cfg.LayerTypes) != `["sliding_attention","full_attention"]` || cfg.SlidingWindow != 4 || cfg.FinalLogitSoftcap != 30 ||
+		cfg.HiddenAct != "gelu_pytorch_tanh" || cfg.NumExperts != 4 || cfg.ExpertsPerToken != 2 || cfg.MoEIntermediateSize != 4 {
+		t.Errorf("%+v", cfg)
+	}
+	for _, name := range []string{"pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight", "layer_scalar", "router.scale", "router.per_expert_scale", "experts.gate_up_proj"} {
+		if _, ok := c.Tensor("model.layers.1." + name); !ok {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// TestPhi3GGUF checks a long rope, which files have as two tensors, and matrices that stay fused.
+func TestPhi3GGUF(t *testing.T) {
+	m := familyToy("phi3", map[string][]uint64{"attn_qkv.weight": {16, 32}, "ffn_up.weight": {16, 32}})
+	m.set("phi3.rope.dimension_count", uint32(6)).set("phi3.rope.scaling.original_context_length", uint32(32)).set("phi3.attention.sliding_window", uint32(0))
+	m.put("rope_factors_long.weight", 3)
+	m.put("rope_factors_short.weight", 3)
+	b := m.bytes()
+	for _, at := range []int{32, 64} {
+		copy(b[len(b)-at:], le(nil, float32(1), float32(2), float32(at)))
+	}
+	c, err := Open(writeTemp(t, "m.gguf", b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := c.Config().RopeScaling
+	if r.Type != "longrope" || !slices.Equal(r.LongFactors, []float32{1, 2, 64}) || !slices.Equal(r.ShortFactors, []float32{1, 2, 32}) ||
+		r.OriginalMaxPositionEmbeddings != 32 || c.Config().PartialRotaryFactor != 0.75 || c.Config().SlidingWindow != 0 {
+		t.Errorf("%+v", c.Config())
+	}
+	for _, name := range []string{"self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight"} {
+		if _, ok := c.Tensor("model.layers.1." + name); !ok {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	_, err = openBytes("m.gguf", familyToy("phi3", nil).set("phi3.rope.scaling.type", "su").bytes())
+	wantError(t, err, "m.gguf", "phi3.rope.scaling.type")
+}
+
+// TestFamilyGGUF checks names and keys of the other families.
+func TestFamilyGGUF(t *testing.T) {
+	experts := map[string][]uint64{"ffn_gate_inp.weight": {16, 4}, "ffn_gate_exps.weight": {16, 8, 4}, "ffn_up_exps.weight": {16, 8, 4}, "ffn_down_exps.weight": {8, 16, 4}}
+	with := func(more map[string][]uint64) map[string][]uint64 {
+		out := map[string][]uint64{}
+		for _, of := range []map[string][]uint64{experts, more} {
+			for k, v := range of {
+				out[k] = v
+			}
+		}
+		return out
+	}
+	moe := func(m *toy, arch string) *toy {
+		return m.set(arch+".expert_count", uint32(4)).set(arch+".expert_used_count", uint32(2)).set(arch+".expert_feed_forward_length", uint32(8))
+	}
+	c := opened(t, moe(familyToy("llama", with(map[string][]uint64{"attn_q.weight": {16, 16}})), "llama"), "model.layers.1.block_sparse_moe.gate.weight", "model.layers.1.block_sparse_moe.experts.down_proj")
+	if q, _ := c.Tensor("model.layers.0.self_attn.q_proj.weight"); c.Config().Architecture != "MixtralForCausalLM" || q.RopeHead != 8 || c.Config().NumExperts != 4 {
+		t.Errorf("mixtral: %+v, %+v", c.Config(), q)
+	}
+	c = opened(t, moe(familyToy("qwen2moe", with(map[string][]uint64{"ffn_gate_inp_shexp.weight": {16}, "ffn_up_shexp.weight": {16, 8}})), "qwen2moe"),
+		"model.layers.1.mlp.gate.weight", "model.layers.1.mlp.experts.gate_proj", "model.layers.1.mlp.shared_expert.up_proj.weight")
+	if x, _ := c.Tensor("model.layers.0.mlp.shared_expert_gate.weight"); !slices.Equal(x.Shape, []int64{1, 16}) {
+		t.Errorf("the gate of the shared expert: %+v", x)
+	}
+	m := moe(familyToy("glm4moe", with(map[string][]uint64{"exp_probs_b.bias": {4}, "post_attention_norm.weight": {16}})), "glm4moe").set("glm4moe.nextn_predict_layers", uint32(1))
+	m.put("blk.1.nextn.eh_proj.weight", 32, 16)
+	c = opened(t, m.set("glm4moe.rope.dimension_count", uint32(4)), "model.layers.0.mlp.gate.e_score_correction_bias", "model.layers.0.post_attention_layernorm.weight")
+	if _, ok := c.Tensor("model.layers.1.mlp.gate.weight"); ok || c.Config().NumLayers != 1 || c.Config().PartialRotaryFactor != 0.5 {
+		t.Errorf("glm4moe: %+v", c.Config())
+	}
+	c = opened(t, familyToy("granite", nil).set("granite.attention.scale", float32(0.5)).set("granite.logit_scale", float32(8)))
+	if s, err := c.Config().Section(""); err != nil || s.RealOr("attention_multiplier", 0, 99, 0) != 0.5 || s.RealOr("logits_scaling", 0, 99, 0) != 8 {
+		t.Errorf("granite: %+v", c.Config())
+	}
+	m = familyToy("gemma3", map[string][]uint64{"post_attention_norm.weight": {16}, "ffn_norm.weight": {16}, "attn_q_norm.weight": {8}})
+	c = opened(t, m.set("gemma3.attention.sliding_window", uint32(4)).set("gemma3.rope.scaling.type", "linear").set("gemma3.rope.scaling.factor", float32(8)),
+		"model.layers.1.post_attention_layernorm.weight", "model.layers.1.pre_feedforward_layernorm.weight", "model.layers.0.self_attn.q_norm.weight")
+	if s, err := c.Config().Section(""); err != nil || s.CountOr("query_pre_attn_scalar", 0, 999, 0) != 8 || c.Config().RopeScaling.Factor != 8 || c.Config().SlidingWindow != 4 {
+		t.Errorf("gemma3: %+v", c.Config())
+	}
+}
+
+// TestFusedGGUF checks Q, K and V in one matrix of a family that has three.
+func TestFusedGGUF(t *testing.T) {
+	c := opened(t, familyToy("llama", map[string][]uint64{"attn_qkv.weight": {16, 32}, "attn_qkv.bias": {32}}))
+	at := int64(0)
+	for i, name := range []string{"q_proj", "k_proj", "v_proj"} {
+		w, _ := c.Tensor("model.layers.1.self_attn." + name + ".weight")
+		b, _ := c.Tensor("model.layers.1.self_attn." + name + ".bias")
+		rows := []int64{16, 8, 8}[i]
+		if !slices.Equal(w.Shape, []int64{rows, 16}) || w.Bytes != rows*64 || !slices.Equal(b.Shape, []int64{rows}) || b.Bytes != rows*4 || (w.RopeHead == 8) != (i < 2) {
+			t.Errorf("%s: %+v, %+v", name, w, b)
+		}
+		if i > 0 && w.Offset != at {
+			t.Errorf("%s begins at %d, want %d", name, w.Offset, at)
+		}
+		at = w.Offset + w.Bytes
+	}
+	if !c.Config().AttentionBias {
+		t.Error("no attention_bias")
+	}
+	_, err := openBytes("m.gguf", familyToy("llama", map[string][]uint64{"attn_qkv.weight": {16, 24}}).bytes())
+	wantError(t, err, "m.gguf", "blk.0.attn_qkv.weight")
+}
