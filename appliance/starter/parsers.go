@@ -40,6 +40,8 @@ func ParsersOf(architecture, template string) Parsers {
 	switch {
 	case has("<|tool_call>call:"):
 		p.ToolCall = "gemma4"
+	case has("<seed:tool_call>", "<function="):
+		p.ToolCall = "seed_oss"
 	case has("<tool_call>", "<function="):
 		p.ToolCall = "qwen3_coder"
 	case has("<tool_call>", "\"arguments\""), has("<tool_call>", "\\\"arguments\\\""):

@@ -142,7 +142,7 @@ func TestParsersOf(t *testing.T) {
 		{"GraniteForCausalLM", "<|start_of_role|>{{ role }} <|tool_call|>", Parsers{"", "granite"}},
 		{"InternLM2ForCausalLM", "<|action_start|><|plugin|>", Parsers{"", "internlm"}},
 		{"Glm4MoeForCausalLM", "[gMASK]<sop> <think> enable_thinking", Parsers{"glm45", ""}},
-		{"SeedOssForCausalLM", "<seed:think>", Parsers{"seed_oss", ""}},
+		{"SeedOssForCausalLM", "<seed:think> <seed:tool_call> <function=", Parsers{"seed_oss", "seed_oss"}},
 		{"MistralForCausalLM", "[TOOL_CALLS]", Parsers{"", "mistral"}},
 		{"LlamaForCausalLM", `Environment: ipython "parameters": `, Parsers{"", "llama3_json"}},
 		{"LlamaForCausalLM", "", Parsers{}},

@@ -47,7 +47,7 @@ func fuzzed(f *testing.F, tools ...string) {
 func FuzzReasoning(f *testing.F)  { fuzzed(f, "") }
 func FuzzHermes(f *testing.F)     { fuzzed(f, "hermes") }
 func FuzzGemma4(f *testing.F)     { fuzzed(f, "gemma4") }
-func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder") }
+func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder", "seed_oss") }
 func FuzzLlama3JSON(f *testing.F) { fuzzed(f, "llama3_json") }
 func FuzzPythonic(f *testing.F)   { fuzzed(f, "pythonic") }
 func FuzzMistral(f *testing.F)    { fuzzed(f, "mistral") }

@@ -59,10 +59,14 @@ func toolList() []tools {
 		},
 		{
 			Entry: Entry{
-				Name: "qwen3_coder", Aliases: []string{"qwen3_xml"}, Models: "Qwen3-Coder, Qwen3.5",
+				Name: "qwen3_coder", Aliases: []string{"qwen3_xml", "step3p5"}, Models: "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5",
 				Example: "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n</function>\n</tool_call>",
 			},
-			body: newQwenCoder, render: renderQwenCoder, marks: coderMarkers[:2],
+			body: qwenTags.newMachine, render: qwenTags.render, marks: qwenTags.outer(),
+		},
+		{
+			Entry: Entry{Name: "seed_oss", Models: "Seed-OSS", Example: "<seed:tool_call>\n<function=add>\n<parameter=a>2</parameter>\n</function>\n</seed:tool_call>"},
+			body:  seedTags.newMachine, render: seedTags.render, marks: seedTags.outer(),
 		},
 		{
 			Entry: Entry{Name: "hermes", Aliases: []string{"qwen3_json", "granite4"}, Models: "Hermes, Qwen2.5, Qwen3, Granite 4", Example: `<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>`},
