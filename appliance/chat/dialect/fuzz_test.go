@@ -55,3 +55,4 @@ func FuzzHarmony(f *testing.F)    { fuzzed(f, "openai") }
 func FuzzBlocks(f *testing.F) {
 	fuzzed(f, "granite", "granite-20b-fc", "phi4_mini_json", "hunyuan_a13b", "internlm", "longcat")
 }
+func FuzzHeaded(f *testing.F) { fuzzed(f, "deepseek_v31", "kimi_k2") }

@@ -97,6 +97,14 @@ func toolList() []tools {
 			body:  longcat.newMachine, render: longcat.render, marks: longcat.markers(),
 		},
 		{
+			Entry: Entry{Name: "deepseek_v31", Models: "DeepSeek-V3.1", Example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": 2}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+			body:  deepseekV31.newMachine, render: deepseekV31.render, marks: deepseekV31.markers(),
+		},
+		{
+			Entry: Entry{Name: "kimi_k2", Models: "Kimi K2", Example: `<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 2}<|tool_call_end|><|tool_calls_section_end|>`},
+			body:  kimiK2.newMachine, render: kimiK2.render, marks: kimiK2.markers(),
+		},
+		{
 			Entry: Entry{Name: "llama3_json", Aliases: []string{"llama4_json"}, Models: "Llama 3.1, 3.2, 3.3", Example: `{"name": "add", "parameters": {"a": 2}}`},
 			body:  newLlama3JSON, render: renderLlama3JSON, marks: llama3Markers,
 		},
