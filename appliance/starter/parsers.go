@@ -28,6 +28,10 @@ func ParsersOf(architecture, template string) Parsers {
 		p.Reasoning = "gemma4"
 	case has("[THINK]"):
 		p.Reasoning = "mistral"
+	case has("<seed:think>"):
+		p.Reasoning = "seed_oss"
+	case has("[gMASK]<sop>", "<think>"):
+		p.Reasoning = "glm45"
 	case has("<think>", "enable_thinking"):
 		p.Reasoning = "qwen3"
 	case has("</think>", "<｜Assistant｜>"):
@@ -36,10 +40,16 @@ func ParsersOf(architecture, template string) Parsers {
 	switch {
 	case has("<|tool_call>call:"):
 		p.ToolCall = "gemma4"
+	case has("<seed:tool_call>", "<function="):
+		p.ToolCall = "seed_oss"
 	case has("<tool_call>", "<function="):
 		p.ToolCall = "qwen3_coder"
 	case has("<tool_call>", "\"arguments\""), has("<tool_call>", "\\\"arguments\\\""):
 		p.ToolCall = "hermes"
+	case has("<|start_of_role|>", "<|tool_call|>"):
+		p.ToolCall = "granite"
+	case has("<|action_start|>", "<|plugin|>"):
+		p.ToolCall = "internlm"
 	case has("[TOOL_CALLS]"):
 		p.ToolCall = "mistral"
 	case has("\"parameters\"", "ipython"):

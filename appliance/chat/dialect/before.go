@@ -26,7 +26,7 @@ func Bound(o Options, plain bool) (b Bounds, ok bool) {
 		return Bounds{}, false
 	}
 	b = Bounds{Open: r.spec.open, Close: r.spec.close, Again: r.spec.reopens, Ends: append([]string{r.spec.close}, r.spec.ends...)}
-	if r.always || o.thinks() {
+	if r.thinks(&o) {
 		b.Inside = r.spec.begins(o.Prompt) && (!plain || strings.Contains(o.Prompt, r.spec.open))
 	}
 	return b, true
@@ -40,7 +40,7 @@ func Before(o Options) Thought {
 		return Thought{Inside: !OpenHarmony(o.Prompt).Shown()}
 	}
 	r, ok := findReasoning(o.Reasoning)
-	if !ok || r.spec == nil || !r.always && !o.thinks() {
+	if !ok || r.spec == nil || !r.thinks(&o) {
 		return Thought{}
 	}
 	t := Thought{Inside: r.spec.begins(o.Prompt), Ends: []string{r.spec.close}}

@@ -3,13 +3,14 @@ package dialect
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // fuzzed checks that a text gives the same message however it is split, without a panic,
-// for every reasoning parser combined with one tool parser.
-func fuzzed(f *testing.F, tools string) {
+// for every reasoning parser combined with each of the tool parsers.
+func fuzzed(f *testing.F, tools ...string) {
 	for _, e := range append(Tools(), Reasonings()...) {
 		f.Add(e.Example, uint64(1))
 		f.Add(e.Example[:len(e.Example)*2/3], uint64(2))
@@ -22,10 +23,10 @@ func fuzzed(f *testing.F, tools string) {
 		}
 		r := rand.New(rand.NewPCG(seed, 1))
 		for _, pair := range pairs() {
-			if pair[1] != tools {
+			if !slices.Contains(tools, pair[1]) {
 				continue
 			}
-			o := Options{Reasoning: pair[0], Tools: tools, Choice: []string{Auto, None, Required, Named}[seed%4], Function: "f", OneCall: seed%3 == 0}
+			o := Options{Reasoning: pair[0], Tools: pair[1], Choice: []string{Auto, None, Required, Named}[seed%4], Function: "f", OneCall: seed%3 == 0}
 			for _, reason := range []string{"stop", "length"} {
 				o.NewID = ids()
 				want, finish, err := Parse(o, text, reason)
@@ -46,8 +47,12 @@ func fuzzed(f *testing.F, tools string) {
 func FuzzReasoning(f *testing.F)  { fuzzed(f, "") }
 func FuzzHermes(f *testing.F)     { fuzzed(f, "hermes") }
 func FuzzGemma4(f *testing.F)     { fuzzed(f, "gemma4") }
-func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder") }
+func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder", "seed_oss") }
 func FuzzLlama3JSON(f *testing.F) { fuzzed(f, "llama3_json") }
 func FuzzPythonic(f *testing.F)   { fuzzed(f, "pythonic") }
 func FuzzMistral(f *testing.F)    { fuzzed(f, "mistral") }
 func FuzzHarmony(f *testing.F)    { fuzzed(f, "openai") }
+func FuzzBlocks(f *testing.F) {
+	fuzzed(f, "granite", "granite-20b-fc", "phi4_mini_json", "hunyuan_a13b", "internlm", "longcat")
+}
+func FuzzHeaded(f *testing.F) { fuzzed(f, "deepseek_v31", "kimi_k2") }

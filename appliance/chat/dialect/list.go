@@ -15,6 +15,14 @@ type reasoning struct {
 	Entry
 	spec   *thinking
 	always bool // ignores enable_thinking
+	asked  bool // only if enable_thinking or thinking is true
+}
+
+// thinks reports whether a reply with these options may have reasoning. Some templates name
+// the switch thinking, others enable_thinking.
+func (r *reasoning) thinks(o *Options) bool {
+	on := string(o.Kwargs["thinking"]) == "true" || string(o.Kwargs["enable_thinking"]) == "true"
+	return r.always || on || !r.asked && o.thinks()
 }
 
 // tools is a parser of tool calls.
@@ -29,8 +37,13 @@ type tools struct {
 // reasonings returns the reasoning parsers.
 func reasonings() []reasoning {
 	return []reasoning{
-		{Entry: Entry{Name: "deepseek_r1", Models: "DeepSeek-R1 and its distills", Example: "<think>2 + 2 is 4</think>It is 4."}, spec: deepseekR1, always: true},
-		{Entry: Entry{Name: "qwen3", Models: "Qwen3, Qwen3.5", Example: "<think>\n2 + 2 is 4\n</think>\n\nIt is 4."}, spec: qwen3},
+		{Entry: Entry{Name: "deepseek_r1", Aliases: []string{"minimax_m2", "olmo3", "step3", "step5"}, Models: "DeepSeek-R1 and its distills, MiniMax M2, OLMo 3, Step 3", Example: "<think>2 + 2 is 4</think>It is 4."}, spec: deepseekR1, always: true},
+		{Entry: Entry{Name: "qwen3", Aliases: []string{"mimo"}, Models: "Qwen3, Qwen3.5, MiMo", Example: "<think>\n2 + 2 is 4\n</think>\n\nIt is 4."}, spec: qwen3},
+		{Entry: Entry{Name: "deepseek_v3", Models: "DeepSeek-V3.1 and later, with enable_thinking or thinking", Example: "2 + 2 is 4</think>It is 4."}, spec: deepseekR1, asked: true},
+		{Entry: Entry{Name: "glm45", Aliases: []string{"glm47"}, Models: "GLM-4.5, GLM-4.6, GLM-4.7", Example: "<think>2 + 2 is 4</think>It is 4."}, spec: glmThinking},
+		{Entry: Entry{Name: "nemotron_v3", Models: "Nemotron 3", Example: "2 + 2 is 4\n</think>It is 4."}, spec: nemotron},
+		{Entry: Entry{Name: "step3p5", Models: "Step 3.5", Example: "2 + 2 is 4\n</think>\nIt is 4."}, spec: nemotron, always: true},
+		{Entry: Entry{Name: "seed_oss", Models: "Seed-OSS", Example: "<seed:think>2 + 2 is 4</seed:think>It is 4."}, spec: seedThinking},
 		{Entry: Entry{Name: "gemma4", Models: "Gemma 4", Example: "<|channel>thought\n2 + 2 is 4<channel|>It is 4."}, spec: gemma4Thinking, always: true},
 		{Entry: Entry{Name: "mistral", Models: "Magistral", Example: "[THINK]2 + 2 is 4[/THINK]It is 4."}, spec: mistralThinking, always: true},
 		{Entry: Entry{Name: gptOSS, Models: "gpt-oss, with tool calls by openai", Example: "<|channel|>analysis<|message|>2 + 2 is 4<|end|><|start|>assistant<|channel|>final<|message|>It is 4.<|return|>"}},
@@ -46,14 +59,50 @@ func toolList() []tools {
 		},
 		{
 			Entry: Entry{
-				Name: "qwen3_coder", Aliases: []string{"qwen3_xml"}, Models: "Qwen3-Coder, Qwen3.5",
+				Name: "qwen3_coder", Aliases: []string{"qwen3_xml", "step3p5"}, Models: "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5",
 				Example: "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n</function>\n</tool_call>",
 			},
-			body: newQwenCoder, render: renderQwenCoder, marks: coderMarkers[:2],
+			body: qwenTags.newMachine, render: qwenTags.render, marks: qwenTags.outer(),
 		},
 		{
-			Entry: Entry{Name: "hermes", Models: "Hermes, Qwen2.5, Qwen3", Example: `<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>`},
-			body:  newHermes, render: renderHermes, marks: hermesMarkers,
+			Entry: Entry{Name: "seed_oss", Models: "Seed-OSS", Example: "<seed:tool_call>\n<function=add>\n<parameter=a>2</parameter>\n</function>\n</seed:tool_call>"},
+			body:  seedTags.newMachine, render: seedTags.render, marks: seedTags.outer(),
+		},
+		{
+			Entry: Entry{Name: "hermes", Aliases: []string{"qwen3_json", "granite4"}, Models: "Hermes, Qwen2.5, Qwen3, Granite 4", Example: `<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>`},
+			body:  hermes.newMachine, render: hermes.render, marks: hermes.markers(),
+		},
+		{
+			Entry: Entry{Name: "granite", Models: "Granite 3", Example: `<|tool_call|>[{"name": "add", "arguments": {"a": 2}}]`},
+			body:  granite.newMachine, render: granite.render, marks: granite.markers(),
+		},
+		{
+			Entry: Entry{Name: "granite-20b-fc", Models: "Granite 20B function calling", Example: `<function_call> {"name": "add", "arguments": {"a": 2}}`},
+			body:  granite20b.newMachine, render: granite20b.render, marks: granite20b.markers(),
+		},
+		{
+			Entry: Entry{Name: "phi4_mini_json", Models: "Phi-4-mini", Example: `functools[{"name": "add", "arguments": {"a": 2}}]`},
+			body:  phi4Mini.newMachine, render: phi4Mini.render, marks: phi4Mini.markers(),
+		},
+		{
+			Entry: Entry{Name: "hunyuan_a13b", Aliases: []string{"jamba"}, Models: "Hunyuan A13B, Jamba", Example: `<tool_calls>[{"name": "add", "arguments": {"a": 2}}]</tool_calls>`},
+			body:  toolCalls.newMachine, render: toolCalls.render, marks: toolCalls.markers(),
+		},
+		{
+			Entry: Entry{Name: "internlm", Models: "InternLM 2.5", Example: `<|action_start|><|plugin|>{"name": "add", "parameters": {"a": 2}}<|action_end|>`},
+			body:  internLM.newMachine, render: internLM.render, marks: internLM.markers(),
+		},
+		{
+			Entry: Entry{Name: "longcat", Models: "LongCat-Flash", Example: `<longcat_tool_call>{"name": "add", "arguments": {"a": 2}}</longcat_tool_call>`},
+			body:  longcat.newMachine, render: longcat.render, marks: longcat.markers(),
+		},
+		{
+			Entry: Entry{Name: "deepseek_v31", Models: "DeepSeek-V3.1", Example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": 2}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+			body:  deepseekV31.newMachine, render: deepseekV31.render, marks: deepseekV31.markers(),
+		},
+		{
+			Entry: Entry{Name: "kimi_k2", Models: "Kimi K2", Example: `<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 2}<|tool_call_end|><|tool_calls_section_end|>`},
+			body:  kimiK2.newMachine, render: kimiK2.render, marks: kimiK2.markers(),
 		},
 		{
 			Entry: Entry{Name: "llama3_json", Aliases: []string{"llama4_json"}, Models: "Llama 3.1, 3.2, 3.3", Example: `{"name": "add", "parameters": {"a": 2}}`},

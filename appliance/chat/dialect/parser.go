@@ -95,7 +95,7 @@ func (p *Parser) machine(think reasoning, tool tools) machine {
 	default:
 		body = &plain{out: &p.out}
 	}
-	if think.spec == nil || !think.always && !p.opts.thinks() {
+	if think.spec == nil || !think.thinks(&p.opts) {
 		return body
 	}
 	return newThinker(p, think.spec, body)

@@ -8,9 +8,11 @@ import (
 // qwenCoder parses <tool_call><function=N><parameter=K>\nV\n</parameter>…</function>
 // </tool_call>. Values are plain text; the function's schema determines their JSON type.
 type qwenCoder struct {
-	out   *sink
-	opts  *Options
+	out  *sink
+	opts *Options
+	coder
 	state coderState
+	marks []string
 	name  string // of a function or a parameter, so far
 	lead  string // the current block up to its first function
 	shown bool   // the block is shown with its markers
@@ -42,11 +44,23 @@ const (
 	parameterClose = "</parameter>"
 )
 
-var coderMarkers = []string{toolOpen, toolClose, functionOpen, functionClose, parameterOpen, parameterClose}
+// coder holds the markers around functions, which are all that differs between the dialects.
+type coder struct{ open, shutting string }
 
-func newQwenCoder(p *Parser) machine { return &qwenCoder{out: &p.out, opts: &p.opts} }
+var (
+	qwenTags = coder{toolOpen, toolClose}
+	seedTags = coder{"<seed:tool_call>", "</seed:tool_call>"}
+)
 
-func (q *qwenCoder) markers() []string { return coderMarkers }
+// outer returns the markers that a vocabulary may have as tokens.
+func (c coder) outer() []string { return []string{c.open, c.shutting} }
+
+// newMachine returns a machine that parses the dialect's calls.
+func (c coder) newMachine(p *Parser) machine {
+	return &qwenCoder{out: &p.out, opts: &p.opts, coder: c, marks: append(c.outer(), functionOpen, functionClose, parameterOpen, parameterClose)}
+}
+
+func (q *qwenCoder) markers() []string { return q.marks }
 
 // maxName bounds the name in a tag; longer text is not a tag.
 const maxName = 256
@@ -58,7 +72,7 @@ func (q *qwenCoder) text(s string) {
 			q.lead += s
 			return
 		}
-		q.out.content(strings.TrimPrefix(q.lead, toolOpen) + s)
+		q.out.content(strings.TrimPrefix(q.lead, q.open) + s)
 		q.lead = ""
 	case coderFunction:
 		q.out.content(s)
@@ -179,7 +193,7 @@ func (q *qwenCoder) mark(m string) {
 		switch m {
 		case functionOpen:
 			q.state, q.name = coderName, ""
-		case toolOpen, toolClose:
+		case q.open, q.shutting:
 			q.toolMark(m)
 		default:
 			q.out.content(m)
@@ -199,14 +213,14 @@ func (q *qwenCoder) mark(m string) {
 
 // toolMark handles a marker around functions.
 func (q *qwenCoder) toolMark(m string) {
-	if q.shown && m == toolClose {
+	if q.shown && m == q.shutting {
 		q.out.content(m)
 	}
 	q.shown, q.lead = false, ""
-	if m == toolOpen {
+	if m == q.open {
 		q.lead = m
 	}
-	q.out.block(m == toolOpen)
+	q.out.block(m == q.open)
 }
 
 // settle sets whether the sink is inside markup.
@@ -225,7 +239,7 @@ func (q *qwenCoder) between(m string) {
 	case functionClose:
 		q.close()
 		q.out.block(true)
-	case toolClose:
+	case q.shutting:
 		q.close()
 		q.out.block(false)
 	default: // the function has no end
@@ -242,7 +256,7 @@ func (q *qwenCoder) inValue(m string) {
 	case parameterOpen:
 		q.endValue()
 		q.state, q.name = coderKey, ""
-	case functionClose, toolClose:
+	case functionClose, q.shutting:
 		q.state, q.shut = coderShut, m
 	default:
 		q.add(m)
@@ -254,7 +268,7 @@ func (q *qwenCoder) inValue(m string) {
 // it if another call begins.
 func (q *qwenCoder) afterShut(m string) {
 	function := strings.HasPrefix(q.shut, functionClose)
-	if m == toolOpen || function && (m == toolClose || m == functionOpen) {
+	if m == q.open || function && (m == q.shutting || m == functionOpen) {
 		q.endValue()
 		q.close()
 		q.out.block(true)
@@ -275,15 +289,15 @@ func (q *qwenCoder) end(bool) {
 	}
 }
 
-// renderQwenCoder writes calls as the template of Qwen3-Coder does.
-func renderQwenCoder(m *Message) string {
+// render writes calls as the template of Qwen3-Coder does.
+func (c coder) render(m *Message) string {
 	var b strings.Builder
-	for _, c := range m.Calls {
-		b.WriteString("\n" + toolOpen + "\n" + functionOpen + c.Name + ">\n")
-		for _, p := range members(c.Arguments) {
+	for _, call := range m.Calls {
+		b.WriteString("\n" + c.open + "\n" + functionOpen + call.Name + ">\n")
+		for _, p := range members(call.Arguments) {
 			b.WriteString(parameterOpen + p.key + ">\n" + p.plain() + "\n" + parameterClose + "\n")
 		}
-		b.WriteString(functionClose + "\n" + toolClose)
+		b.WriteString(functionClose + "\n" + c.shutting)
 	}
 	return b.String()
 }

@@ -7,6 +7,7 @@ type sink struct {
 	out     []Delta
 	opts    *Options
 	newID   func() string
+	given   string // the ID of the next call, if the model wrote one
 	calls   int    // calls so far, reported or not
 	inCall  bool   // between begin and close
 	space   string // white space since the start or the last call, not added yet
@@ -40,8 +41,13 @@ func (s *sink) begin(name string) {
 	s.calls++
 	s.inCall = true
 	if s.reported() {
-		s.out = append(s.out, Delta{Kind: ToolCall, Index: s.calls - 1, ID: s.newID(), Name: name})
+		id := s.given
+		if id == "" {
+			id = s.newID()
+		}
+		s.out = append(s.out, Delta{Kind: ToolCall, Index: s.calls - 1, ID: id, Name: name})
 	}
+	s.given = ""
 }
 
 // arguments adds to the arguments of the last call.

@@ -143,3 +143,13 @@ func TestIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestWrittenIDs checks that a call has the ID that the model wrote, and another one where it
+// wrote the same twice.
+func TestWrittenIDs(t *testing.T) {
+	call := "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+	m, _, err := Parse(Options{Tools: "kimi_k2"}, call+call, "stop")
+	if err != nil || len(m.Calls) != 2 || m.Calls[0].ID != "functions.f:0" || m.Calls[1].ID == "functions.f:0" {
+		t.Fatal(m, err)
+	}
+}

@@ -18,7 +18,7 @@ type thinking struct {
 
 // turns holds the texts that begin a message in the prompts of the model families.
 // Reasoning does not extend over one of them.
-var turns = []string{"<|im_start|>", "<｜Assistant｜>", "<｜User｜>", "<|turn>", "<start_of_turn>", "<|start_header_id|>", "[/INST]", "[INST]"}
+var turns = []string{"<|im_start|>", "<｜Assistant｜>", "<｜User｜>", "<|turn>", "<start_of_turn>", "<|start_header_id|>", "[/INST]", "[INST]", "<|user|>", "<|assistant|>", "<|observation|>", "<seed:bos>"}
 
 // begins reports whether a reply to prompt begins inside reasoning.
 func (t *thinking) begins(prompt string) bool {

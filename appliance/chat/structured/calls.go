@@ -8,9 +8,10 @@ import (
 
 // callFormats maps a tool dialect, or an alias of one, to the format of its replies: free
 // text that contains calls, whose arguments follow the functions' schemas. gemma4 and
-// pythonic are missing because their argument values are not JSON.
+// pythonic are missing because their argument values are not JSON; other dialects that are
+// missing have no such format.
 var callFormats = map[string]func([]Function, map[string]int32) *tagFormat{
-	"hermes": hermesCalls, "qwen3_coder": coderCalls, "qwen3_xml": coderCalls,
+	"hermes": hermesCalls, "qwen3_json": hermesCalls, "granite4": hermesCalls, "qwen3_coder": coderCalls, "qwen3_xml": coderCalls, "step3p5": coderCalls,
 	"llama3_json": llama3Calls, "llama4_json": llama3Calls, "mistral": mistralCalls,
 }
 
