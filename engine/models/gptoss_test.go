@@ -116,7 +116,7 @@ func TestHybridRefusals(t *testing.T) {
 		{"gpt-oss-20b", change{"hidden_act": "gelu"}, "hidden_act gelu"},
 		{"gpt-oss-20b", change{"swiglu_limit": -1}, "swiglu_limit"},
 		{"gpt-oss-20b", change{"quantization_config": json.RawMessage(`{"quant_method":"fp8"}`)}, "gpt-oss in 8-bit floats"},
-		{"gpt-oss-20b", change{"rope_scaling": json.RawMessage(`{"rope_type":"longrope"}`)}, "longrope"},
+		{"gpt-oss-20b", change{"rope_scaling": json.RawMessage(`{"rope_type":"spiral"}`)}, "spiral"},
 		{"gpt-oss-20b", change{"rope_theta": 1}, "rope_theta"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
