@@ -142,6 +142,9 @@ func (c *Config) readSizes(f *fields) {
 	c.NumKVHeads = f.countOr("num_key_value_heads", 1, maxHeads, int64(c.NumHeads))
 	c.VocabSize = f.count("vocab_size", 1, maxVocab)
 	c.MaxPositionEmbeddings = f.count("max_position_embeddings", 1, maxPositions)
+	if t := f.text("model_type", ""); t == "cohere" || t == "cohere2" { // Command-R is longer than its first config says
+		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, f.countOr("model_max_length", 1, maxPositions, 1))
+	}
 	eps := "rms_norm_eps"
 	if !f.has(eps) && f.has("layer_norm_eps") {
 		eps = "layer_norm_eps"

@@ -201,6 +201,7 @@ func TestBadConfig(t *testing.T) {
 		{"rope_scaling", map[string]any{"rope_scaling": "llama3"}},
 		{"rope_scaling.rope_type", map[string]any{"rope_scaling": map[string]any{"factor": 2}}},
 		{"rope_scaling.factor", map[string]any{"rope_scaling": map[string]any{"rope_type": "llama3"}}},
+		{"rope_scaling.llama_4_scaling_beta", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 16, "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1}}},
 		{"rope_scaling.factor", map[string]any{"rope_scaling": map[string]any{"rope_type": "linear"}}},
 		{"rope_scaling.factor", map[string]any{"rope_scaling": map[string]any{"rope_type": "dynamic"}}},
 		{"rope_scaling.alpha", map[string]any{"rope_scaling": map[string]any{"rope_type": "dynamic", "alpha": 0.5}}},

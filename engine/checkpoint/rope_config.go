@@ -87,6 +87,9 @@ func (p *part) scaling(c *Config, f *fields) RopeScaling {
 	if s.Type == "su" { // the name of longrope in the first configs of Phi-3
 		s.Type = "longrope"
 	}
+	if beta := p.realOr("llama_4_scaling_beta", 0, maxFactor, 0); beta != 0 {
+		p.fail("llama_4_scaling_beta", "is %v, and queries scaled by their position (Ministral 3) are not supported", beta)
+	}
 	switch {
 	case p.whole.err != nil:
 	case s.Type == "" && p.prefix == p.whole.prefix+"rope_scaling.":

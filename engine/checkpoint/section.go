@@ -44,6 +44,9 @@ func (s *Section) Err() error { return s.f.err }
 // Has reports whether a key is present and not null.
 func (s *Section) Has(key string) bool { return s.f.has(key) }
 
+// Null reports whether a key is present and null.
+func (s *Section) Null(key string) bool { return string(s.f.m[key]) == "null" }
+
 // Count reads a required whole number in [lo, hi].
 func (s *Section) Count(key string, lo, hi int64) int { return s.f.count(key, lo, hi) }
 

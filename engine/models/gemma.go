@@ -12,9 +12,13 @@ func gemma2(c checkpoint.Config) (recipe, error) {
 	if err != nil {
 		return d, err
 	}
-	d.attnCap = float32(s.RealOr("attn_logit_softcapping", 0, 1e6, 50))
-	d.logitCap = s.RealOr("final_logit_softcapping", 0, 1e6, 30)
-	d.slide(d.window, func(layer int) bool { return layer%2 == 0 })
+	if !s.Null("attn_logit_softcapping") { // null: none
+		d.attnCap = float32(s.RealOr("attn_logit_softcapping", 0, 1e6, 50))
+	}
+	if !s.Null("final_logit_softcapping") {
+		d.logitCap = s.RealOr("final_logit_softcapping", 0, 1e6, 30)
+	}
+	d.slideAlone(d.window, func(layer int) bool { return layer%2 == 0 })
 	if err := s.Err(); err != nil {
 		return d, err
 	}

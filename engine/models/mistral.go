@@ -9,7 +9,7 @@ func mistral(c checkpoint.Config) (recipe, error) {
 	if err != nil {
 		return d, err
 	}
-	d.slide(c.SlidingWindow, func(int) bool { return true })
+	d.slideAlone(c.SlidingWindow, func(int) bool { return true })
 	return d, d.wholeRope()
 }
 

@@ -10,6 +10,6 @@ func phi3(c checkpoint.Config) (recipe, error) {
 		return d, err
 	}
 	d.fusedQKV, d.dense.fused = "qkv_proj", "gate_up_proj"
-	d.slide(c.SlidingWindow, func(int) bool { return true })
+	d.slideAlone(c.SlidingWindow, func(int) bool { return true })
 	return d, d.oneRope()
 }

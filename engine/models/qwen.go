@@ -38,6 +38,6 @@ func (d *recipe) qwenRest() error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	d.slide(window, func(layer int) bool { return layer >= from })
+	d.slideAlone(window, func(layer int) bool { return layer >= from })
 	return d.wholeRope()
 }

@@ -23,6 +23,9 @@ func qwen2MoE(c checkpoint.Config) (recipe, error) {
 	if err != nil {
 		return d, err
 	}
+	if d.slides() && c.LayerTypes == nil {
+		return d, &UnsupportedError{"use_sliding_window of " + c.Architecture, "which layers have the window is not the same in all versions: set layer_types"}
+	}
 	return d, d.qwenExperts(true)
 }
 

@@ -222,16 +222,12 @@ func (d *recipe) wholeRope() error {
 	return d.oneRope()
 }
 
-// slide gives layers a window: those that layer_types names, else those that sliding reports. A
-// window of the model's whole length is none.
+// slide gives layers a window: those that layer_types names, else those that sliding reports.
 func (d *recipe) slide(window int, sliding func(layer int) bool) {
 	d.window = window
 	d.types = d.cfg.LayerTypes
 	if d.types != nil {
 		return
-	}
-	if window >= max(d.cfg.MaxPositionEmbeddings, d.cfg.PlannedLength) {
-		window = 0
 	}
 	d.types = make([]string, d.cfg.NumLayers)
 	for i := range d.types {
@@ -240,6 +236,15 @@ func (d *recipe) slide(window int, sliding func(layer int) bool) {
 			d.types[i] = slidingAttention
 		}
 	}
+}
+
+// slideAlone is slide for families whose layers have the same rope with and without a window: there
+// a window of the model's whole length is none.
+func (d *recipe) slideAlone(window int, sliding func(layer int) bool) {
+	if window >= max(d.cfg.MaxPositionEmbeddings, d.cfg.PlannedLength) && d.cfg.LayerTypes == nil {
+		window = 0
+	}
+	d.slide(window, sliding)
 }
 
 // slides reports whether a layer has a window.

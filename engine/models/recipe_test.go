@@ -225,3 +225,47 @@ func TestRecipeDrafts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLongWindows: a window of the model's whole length leaves each layer the rope of its kind.
+func TestLongWindows(t *testing.T) {
+	long := map[string]any{"sliding_window": 1 << 20, "layer_types": nil}
+	rotations := func(name string, change map[string]any) (out []float32) {
+		m, err := buildModel(alterConfig(t, name, change), Build{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		freqs := map[backend.Value]float32{}
+		for _, a := range ops[backend.Angles](t, m) {
+			freqs[a.Y] = m.Weights()[a.InvFreq].Parts[0].Values[1%len(m.Weights()[a.InvFreq].Parts[0].Values)]
+		}
+		for _, r := range ops[backend.Rope](t, m) {
+			out = append(out, freqs[r.Angles])
+		}
+		return out
+	}
+	for _, name := range []string{"gemma-3-1b", "c4ai-command-r7b-12-2024"} {
+		if want, got := rotations(name, nil), rotations(name, long); !slices.Equal(got, want) {
+			t.Errorf("%s: rotations of layers %v, with short windows %v", name, got, want)
+		}
+	}
+}
+
+// TestCaps: a cap of null is none, an absent one has Gemma 2's default.
+func TestCaps(t *testing.T) {
+	for want, change := range map[float32]map[string]any{0: {"attn_logit_softcapping": nil, "final_logit_softcapping": nil}, 50: nil} {
+		m, err := buildModel(alterConfig(t, "gemma-2-2b", change), Build{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, c := ops[backend.Attention](t, m)[0], ops[backend.Softcap](t, m); a.Softcap != want || (len(c) == 1) != (want != 0) {
+			t.Errorf("%v: cap of scores %v, of logits %v", change, a.Softcap, c)
+		}
+	}
+}
+
+// TestCommandLength: Command-R's sequences are as long as model_max_length says.
+func TestCommandLength(t *testing.T) {
+	if c := alterConfig(t, "c4ai-command-r-v01", nil); c.MaxPositionEmbeddings != 131072 {
+		t.Errorf("%d positions", c.MaxPositionEmbeddings)
+	}
+}

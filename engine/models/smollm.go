@@ -31,6 +31,6 @@ func smollm3(c checkpoint.Config) (recipe, error) {
 		}
 		return (layer+1)%every != 0
 	})
-	d.slide(window, func(layer int) bool { return d.ropeAt(layer) > 0 })
+	d.slideAlone(window, func(layer int) bool { return d.ropeAt(layer) > 0 })
 	return d, nil
 }
