@@ -41,12 +41,12 @@ export PACKAGE_VERSION
 # aligned, and C has no tables for unwinding, which Go does not do through C.
 cold="cuelang.org cuelabs.dev google.golang.org/protobuf github.com/swaggest go.yaml.in gopkg.in github.com/prometheus
 	github.com/pelletier github.com/spf13 golang.org/x/text golang.org/x/net github.com/emicklei github.com/protocolbuffers
-	text/template html/template encoding/xml encoding/gob net crypto/tls crypto/x509 math/big vendor
+	text/template html/template net math/big vendor
 	github.com/reeflective github.com/rivo github.com/cockroachdb github.com/vbauerster github.com/mattn github.com/labstack
 	github.com/fsnotify go.etcd.io
-	vapp.dev/tools vapp.dev/cmd vapp.dev/schema vapp.dev/foreign vapp.dev/appliance/starter vapp.dev/appliance/hub
-	vapp.dev/appliance/plan vapp.dev/appliance/ratefile vapp.dev/engine/speed vapp.dev/engine/backend/measure vapp.dev/engine/models vapp.dev/engine/backend/cuda vapp.dev/engine/backend/ref
-	vapp.dev/engine/backend/devices"
+	vapp.dev/tools vapp.dev/cmd vapp.dev/schema vapp.dev/foreign
+	vapp.dev/engine/speed vapp.dev/engine/backend/measure vapp.dev/engine/models vapp.dev/engine/backend/cuda vapp.dev/engine/backend/ref
+	vapp.dev/engine/backend/devices vapp.dev/engine/checkpoint vapp.dev/appliance encoding crypto"
 slim=$(for p in $cold; do printf -- '-gcflags=%s/...=-l ' "$p"; done)
 flags="-trimpath -buildvcs=false"
 small="-s -w -buildid= -funcalign=1"

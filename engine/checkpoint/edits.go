@@ -54,7 +54,7 @@ func (e Edits) Parse(name string, data []byte) (Config, error) {
 // linear rope of a published config is in its max_position_embeddings already.
 func (c *Config) stretch() {
 	if c.RopeByLayerType == nil && c.RopeScaling.Type == "linear" {
-		c.MaxPositionEmbeddings = int(min(c.RopeScaling.Factor*float64(c.trained), maxPositions))
+		c.MaxPositionEmbeddings = int(max(1, min(c.RopeScaling.Factor*float64(c.trained), maxPositions)))
 	}
 }
 

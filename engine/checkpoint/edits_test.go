@@ -99,6 +99,7 @@ func TestEditsRefused(t *testing.T) {
 func FuzzEdits(f *testing.F) {
 	f.Add(`{"rope_scaling": {"rope_type": "yarn", "factor": 4}, "text_config": null}`, `{"rope_type": "longrope", "short_factor": [1], "long_factor": [2]}`)
 	f.Add(`{"a_config": {"b_config": {"c": 1}}}`, `{"rope_theta": 3}`)
+	f.Add(`{"rope_scaling": {"rope_type": "linear", "factor": 1e-6}}`, ``)
 	f.Fuzz(func(t *testing.T, overrides, rope string) {
 		c, err := edit(t, overrides, rope)
 		if err != nil {

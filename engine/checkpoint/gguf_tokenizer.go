@@ -149,9 +149,9 @@ func (g *gguf) appendPost(b []byte, kind vocabulary, special SpecialTokens) ([]b
 	if addEOS {
 		after = []Token{special.EOS}
 	}
-	for _, t := range append(before, after...) {
-		if t.ID < 0 {
-			return nil, fault(g.path, "tokenizer.ggml.add_bos_token", "is set, but the file names no such token")
+	for i, list := range [][]Token{before, after} {
+		if key := []string{"bos", "eos"}[i]; len(list) > 0 && list[0].ID < 0 {
+			return nil, fault(g.path, "tokenizer.ggml.add_"+key+"_token", "is set, but the file has no tokenizer.ggml.%s_token_id; convert the model again", key)
 		}
 	}
 	template := ""
@@ -252,6 +252,7 @@ func (g *gguf) scoredPairs(tokens []string, types []int64, vocab map[string]int)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(score(b), score(a)) })
 	var pairs [][2]string
+	size := 0 // of the tokenizer.json that is made
 	for _, i := range order {
 		t, from := tokens[i], len(pairs)
 		for at := range t {
@@ -261,6 +262,9 @@ func (g *gguf) scoredPairs(tokens []string, types []int64, vocab map[string]int)
 			_, okL := vocab[t[:at]]
 			_, okR := vocab[t[at:]]
 			if okL && okR {
+				if size += len(t) + len(`["",""],`); size > maxTokenizer {
+					return nil, fault(g.path, "tokenizer.ggml.tokens", "have merges of more than %d bytes; convert the model again", maxTokenizer)
+				}
 				pairs = append(pairs, [2]string{t[:at], t[at:]})
 			}
 		}

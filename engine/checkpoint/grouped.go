@@ -226,16 +226,42 @@ func (c *Checkpoint) readJoined(t TensorInfo, row0, rows int, dst []byte) error 
 		t  TensorInfo
 		to *[]byte
 	}{{j.codes, &r.packed}, {j.scales, &r.scales}, {j.zeros, &r.zeros}} {
-		if p.t.Name == "" {
-			continue
+		b, err := c.bytesOf(p.t)
+		if err != nil {
+			return err
 		}
-		f := c.files[p.t.File]
-		if f == nil {
-			return fault(p.t.File, p.t.Name, "is closed")
-		}
-		*p.to = f.data[p.t.Offset : p.t.Offset+p.t.Bytes]
+		*p.to = b
 	}
 	return catchFault(j.codes.File, r.read)
+}
+
+// bytesOf returns the mapped bytes of a tensor that a joined one replaces; nil for one without a name.
+func (c *Checkpoint) bytesOf(t TensorInfo) ([]byte, error) {
+	if t.Name == "" {
+		return nil, nil
+	}
+	f := c.files[t.File]
+	if f == nil {
+		return nil, fault(t.File, t.Name, "is closed")
+	}
+	return f.data[t.Offset : t.Offset+t.Bytes], nil
+}
+
+// releaseJoined is Release for a joined tensor. The order of its inputs has no pages.
+func (c *Checkpoint) releaseJoined(t TensorInfo) error {
+	if strings.HasSuffix(t.Name, OrderSuffix) {
+		return nil
+	}
+	for _, one := range []TensorInfo{t.joined.codes, t.joined.scales, t.joined.zeros} {
+		b, err := c.bytesOf(one)
+		if err == nil && len(b) > 0 {
+			err = drop(b)
+		}
+		if err != nil {
+			return failed(c.path, one.Name, err)
+		}
+	}
+	return nil
 }
 
 // joinedReader reads rows of a joined weight from the mapped bytes of its tensors.

@@ -82,6 +82,14 @@ func TestGrouped(t *testing.T) {
 					t.Errorf("rows %v differ from the whole: %v", run, err)
 				}
 			}
+			for _, name := range names {
+				if err := c.Release(name); err != nil {
+					t.Error(err)
+				}
+			}
+			if again := readAll(t, c, "m.weight"); string(again) != string(whole) {
+				t.Error("rows differ after Release")
+			}
 			if _, err := c.View("m.weight"); err == nil {
 				t.Error("a joined tensor has a view")
 			}

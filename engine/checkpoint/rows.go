@@ -29,19 +29,19 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 	if t.joined != nil {
 		return c.readJoined(t, row0, rows, dst)
 	}
+	var err error
 	switch {
-	case t.swapped:
-		if err := f.readAt(dst, t.Offset+int64(row0)*size); err != nil {
-			return err
-		}
-		swapMXFP4(dst)
-		return nil
 	case t.RopeHead == 0:
-		return f.readAt(dst, t.Offset+int64(row0)*size)
+		err = f.readAt(dst, t.Offset+int64(row0)*size)
 	case len(t.Shape) == 1:
-		return readBias(f, t, dst)
+		err = readBias(f, t, dst)
+	default:
+		err = readHeads(f, t, int64(row0), dst)
 	}
-	return readHeads(f, t, int64(row0), dst)
+	if err == nil && t.swapped { // blocks do not cross rows
+		swapMXFP4(dst)
+	}
+	return err
 }
 
 // swapMXFP4 converts GGUF's blocks {e, q [16]byte}, in which byte i holds elements i and i+16, to
@@ -107,6 +107,13 @@ func (c *Checkpoint) View(name string) ([]byte, error) {
 // reading its View again maps them again.
 func (c *Checkpoint) Release(name string) error {
 	for _, one := range c.members(name) {
+		i, ok := c.byName[one]
+		if ok && c.tensors[i].joined != nil {
+			if err := c.releaseJoined(c.tensors[i]); err != nil {
+				return err
+			}
+			continue
+		}
 		b, err := c.mapped(one)
 		if err != nil {
 			return err
