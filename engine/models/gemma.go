@@ -36,11 +36,11 @@ func gemma3(c checkpoint.Config) (recipe, error) {
 	d.attnCap = float32(s.RealOr("attn_logit_softcapping", 0, 1e6, 0))
 	d.logitCap = s.RealOr("final_logit_softcapping", 0, 1e6, 0)
 	period := s.CountOr("sliding_window_pattern", 1, 1<<10, 6)
-	d.slide(d.window, func(layer int) bool { return (layer+1)%period != 0 })
 	local := checkpoint.Rope{Theta: s.RealOr("rope_local_base_freq", 1, 1e15, 1e4), PartialRotaryFactor: 1}
 	if err := s.Err(); err != nil {
 		return d, err
 	}
+	d.slide(d.window, func(layer int) bool { return (layer+1)%period != 0 })
 	return d, d.ropeByType(local)
 }
 

@@ -190,6 +190,10 @@ func TestRecipeRefusals(t *testing.T) {
 	if !errors.As(err, &fault) || !strings.Contains(err.Error(), "no_rope_layers: is not a list of 36 numbers") {
 		t.Error(err)
 	}
+	_, err = buildModel(alterConfig(t, "gemma-3-1b", map[string]any{"sliding_window_pattern": 0, "layer_types": nil}), Build{})
+	if !errors.As(err, &fault) || !strings.Contains(err.Error(), "sliding_window_pattern") {
+		t.Error(err)
+	}
 	_, err = buildModel(alterConfig(t, "granite-3.3-2b", map[string]any{"residual_multiplier": 0}), Build{})
 	if !errors.As(err, &fault) || !strings.Contains(err.Error(), "residual_multiplier") {
 		t.Error(err)
