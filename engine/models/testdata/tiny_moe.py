@@ -36,7 +36,6 @@ QWEN3_MOE = BASE | dict(
     rope_theta=1e6, rope_scaling=None, use_sliding_window=False, sliding_window=None, max_window_layers=3,
     attention_bias=False, output_router_logits=False, router_aux_loss_coef=0.001)
 # The second of every two layers is sparse; its weights are those of a softmax over all experts.
-QWEN3_MOE_STEP = QWEN3_MOE | dict(decoder_sparse_step=2, norm_topk_prob=False, tie_word_embeddings=True)
 GLM4_MOE = BASE | dict(
     architectures=["Glm4MoeForCausalLM"], model_type="glm4_moe", intermediate_size=96, moe_intermediate_size=24, head_dim=32,
     partial_rotary_factor=0.5, rms_norm_eps=1e-5, rope_theta=1e6, rope_scaling=None, attention_bias=True, use_qk_norm=True,
@@ -66,7 +65,6 @@ CHECKPOINTS = {
     "tiny-mixtral": dict(config=MIXTRAL, run="MixtralForCausalLM", embed=0.5, seed=41, prompt=64),
     "tiny-qwen2-moe": dict(config=QWEN2_MOE, run="Qwen2MoeForCausalLM", embed=0.5, seed=42, prompt=64),
     "tiny-qwen3-moe": dict(config=QWEN3_MOE, run="Qwen3MoeForCausalLM", embed=0.5, seed=43, prompt=64),
-    "tiny-qwen3-moe-step": dict(config=QWEN3_MOE_STEP, run="Qwen3MoeForCausalLM", embed=0.4, seed=44, prompt=64),
     "tiny-glm4-moe": dict(config=GLM4_MOE, run="Glm4MoeForCausalLM", embed=0.5, seed=345, prompt=64),
     "tiny-granite-moe": dict(config=GRANITE_MOE, run="GraniteMoeForCausalLM", embed=0.1, seed=46, prompt=64),
     "tiny-ernie-moe": dict(config=ERNIE_MOE, run="Ernie4_5_MoeForCausalLM", embed=0.4, seed=47, prompt=64),
