@@ -273,3 +273,16 @@ func TestCommandLength(t *testing.T) {
 		t.Errorf("%d positions", c.MaxPositionEmbeddings)
 	}
 }
+
+// TestSparseStep: every second layer of a Qwen3-MoE with decoder_sparse_step 2 has experts.
+func TestSparseStep(t *testing.T) {
+	for step, want := range map[int]int{1: 48, 2: 24, 3: 16} {
+		m, err := buildModel(alterConfig(t, "Qwen/Qwen3-30B-A3B", map[string]any{"decoder_sparse_step": step}), Build{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(ops[backend.Experts](t, m)); n != want {
+			t.Errorf("decoder_sparse_step %d: %d layers with experts, want %d", step, n, want)
+		}
+	}
+}
