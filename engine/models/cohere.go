@@ -33,11 +33,7 @@ func cohere2(c checkpoint.Config) (recipe, error) {
 }
 
 func cohereBlocks(c checkpoint.Config) (recipe, *checkpoint.Section, error) {
-	d, err := llamaRecipe(c)
-	if err != nil {
-		return d, nil, err
-	}
-	s, err := c.Section("")
+	d, s, err := llamaSection(c)
 	if err != nil {
 		return d, nil, err
 	}

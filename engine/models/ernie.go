@@ -4,11 +4,7 @@ import "vapp.dev/engine/checkpoint"
 
 // ernie is ERNIE 4.5, dense: Llama's blocks with a rope of neighbouring pairs.
 func ernie(c checkpoint.Config) (recipe, error) {
-	d, err := llamaRecipe(c)
-	if err != nil {
-		return d, err
-	}
-	s, err := c.Section("")
+	d, s, err := llamaSection(c)
 	if err != nil {
 		return d, err
 	}

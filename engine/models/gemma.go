@@ -54,11 +54,7 @@ func gemma3Conditional(c checkpoint.Config) (recipe, error) {
 // gemmaBlocks returns what Gemma 2 and 3 share: norms before and after attention and MLP, with
 // weights around 0, and embeddings scaled by √hidden. GGUF files store the norms' weights around 1.
 func gemmaBlocks(c checkpoint.Config) (recipe, *checkpoint.Section, error) {
-	d, err := llamaRecipe(c)
-	if err != nil {
-		return d, nil, err
-	}
-	s, err := c.Section("")
+	d, s, err := llamaSection(c)
 	if err != nil {
 		return d, nil, err
 	}

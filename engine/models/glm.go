@@ -5,11 +5,7 @@ import "vapp.dev/engine/checkpoint"
 // glm is GLM-4 of 2024: biases on Q, K and V, gate and up in one matrix, and a rope that turns
 // neighbouring pairs of the first half of a head.
 func glm(c checkpoint.Config) (recipe, error) {
-	d, err := llamaRecipe(c)
-	if err != nil {
-		return d, err
-	}
-	s, err := c.Section("")
+	d, s, err := llamaSection(c)
 	if err != nil {
 		return d, err
 	}

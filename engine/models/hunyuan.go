@@ -4,11 +4,7 @@ import "vapp.dev/engine/checkpoint"
 
 // hunyuan is Hunyuan, dense: Llama's blocks with norms of the heads of Q and K after their rotation.
 func hunyuan(c checkpoint.Config) (recipe, error) {
-	d, err := llamaRecipe(c)
-	if err != nil {
-		return d, err
-	}
-	s, err := c.Section("")
+	d, s, err := llamaSection(c)
 	if err != nil {
 		return d, err
 	}

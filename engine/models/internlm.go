@@ -4,11 +4,7 @@ import "vapp.dev/engine/checkpoint"
 
 // internlm3 is InternLM 3: Llama's blocks, its biases under names of their own.
 func internlm3(c checkpoint.Config) (recipe, error) {
-	d, err := llamaRecipe(c)
-	if err != nil {
-		return d, err
-	}
-	s, err := c.Section("")
+	d, s, err := llamaSection(c)
 	if err != nil {
 		return d, err
 	}

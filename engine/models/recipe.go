@@ -124,6 +124,16 @@ func llamaRecipe(c checkpoint.Config) (recipe, error) {
 	return d, err
 }
 
+// llamaSection is llamaRecipe with the config's further keys.
+func llamaSection(c checkpoint.Config) (recipe, *checkpoint.Section, error) {
+	d, err := llamaRecipe(c)
+	if err != nil {
+		return d, nil, err
+	}
+	s, err := c.Section("")
+	return d, s, err
+}
+
 // feedForward returns what follows attention in a layer.
 func (d recipe) feedForward(layer int) feedForward {
 	if d.mlp != nil {

@@ -4,11 +4,7 @@ import "vapp.dev/engine/checkpoint"
 
 // smollm3 is SmolLM3: Llama's blocks, every fourth layer without a rope.
 func smollm3(c checkpoint.Config) (recipe, error) {
-	d, err := llamaRecipe(c)
-	if err != nil {
-		return d, err
-	}
-	s, err := c.Section("")
+	d, s, err := llamaSection(c)
 	if err != nil {
 		return d, err
 	}

@@ -192,7 +192,7 @@ func (c *counter) expertProducts(o backend.Experts) (func(n float64) float64, er
 	}
 	experts, top := float64(c.p.Weights[o.GateUp].Experts), float64(o.Top)
 	return func(n float64) float64 {
-		reached := experts * (1 - math.Pow(1-top/experts, n))
+		reached := experts * reachedShare(experts, top, n)
 		t := 0.0
 		for _, m := range list {
 			t += reached * (c.r.Product + m.weights/experts*m.at(n*top/reached))
@@ -200,6 +200,10 @@ func (c *counter) expertProducts(o backend.Experts) (func(n float64) float64, er
 		return t
 	}, nil
 }
+
+// reachedShare returns the share of the experts that n rows reach if each takes top of them, uniformly and
+// independently.
+func reachedShare(experts, top, n float64) float64 { return 1 - math.Pow(1-top/experts, n) }
 
 // ExpertsTime returns the seconds of the products alone of a mixture of experts with n rows. Package
 // measure compares the op with it.
@@ -216,7 +220,7 @@ func ExpertsTime(l backend.Layout, p *backend.Program, o backend.Experts, r *Rat
 // source is.
 func ExpertsBytes(p *backend.Program, o backend.Experts, n int) float64 {
 	experts := float64(p.Weights[o.GateUp].Experts)
-	reached := 1 - math.Pow(1-float64(o.Top)/experts, float64(n))
+	reached := reachedShare(experts, float64(o.Top), float64(n))
 	bytes := 0.0
 	for _, id := range []backend.WeightID{o.GateUp, o.Down} {
 		w := p.Weights[id]
