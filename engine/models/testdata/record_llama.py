@@ -22,7 +22,6 @@ MODEL = os.path.normpath(os.path.join(HERE, "../../../models/SmolLM2-135M-Instru
 GOLDEN = os.path.join(HERE, "golden")
 PROMPTS = ("chat", "prose", "code")
 STEPS = 32
-SAMPLES = 128
 
 
 def chat_text(gguf_file):
@@ -41,12 +40,6 @@ def prompt_text(name, gguf_file):
         return f.read()
 
 
-def sample_ids(vocab):
-    """SAMPLES ids spread over the whole vocabulary, at changing remainders of every power of two."""
-    stride = vocab // SAMPLES
-    return torch.tensor([i * stride + (i * 37) % stride for i in range(SAMPLES)])
-
-
 def prompt_ids(gguf_file):
     """name -> (text, ids) of the SmolLM2 prompts."""
     tok = gguf_llama.tokenizer(gguf_file)
@@ -62,8 +55,7 @@ def record_smollm2(gguf_file):
     for name, (text, ids) in prompt_ids(gguf_file).items():
         if len(ids) < 200:
             raise SystemExit(f"prompt {name} has {len(ids)} tokens, fewer than 200")
-        full = [0, len(ids) // 3, 2 * len(ids) // 3, len(ids) - 1]
-        tensors = golden.record(model, ids, STEPS, sample_ids(model.config.vocab_size), full)
+        tensors = golden.record(model, ids, STEPS)
         golden.save(f"{GOLDEN}/smollm2-{name}.safetensors", tensors, model, [gguf_file], text)
 
 
@@ -75,7 +67,7 @@ def record_tiny():
         else:
             files = tiny_llama.write(HERE, name)
             model = tiny_llama.load(f"{HERE}/{name}")
-        tensors = golden.record(model, tiny_llama.prompt(name), tiny_llama.STEPS, torch.arange(model.config.vocab_size))
+        tensors = golden.record(model, tiny_llama.prompt(name), tiny_llama.STEPS)
         golden.save(f"{GOLDEN}/{name}.safetensors", tensors, model, files)
 
 
