@@ -1,6 +1,7 @@
 #!/bin/sh
 # page-libs.sh [check]: fetches the libraries of the page (appliance/page/libs) from their npm
-# packages again and compares the files with the digests below; with `check` it writes nothing.
+# packages again, compares them with the digests below and stores them in gzip's format; with `check`
+# it writes nothing.
 # Each line: package, version, licence, file of the package, file here, SHA-256. A new version: change
 # the line here, the list in appliance/page/page.go and the row in docs/dependencies.md.
 set -eu
@@ -23,12 +24,12 @@ while read -r package version _ path file want; do
 	[ "$got" = "$want" ] || { echo "page-libs: $path of $package@$version has SHA-256 $got, want $want" >&2; exit 1; }
 	licence=$to/${file%.min.js}.LICENSE
 	if [ "${1:-}" = check ]; then
-		cmp "$tmp/$file/package/$path" "$to/$file"
+		gzip -dc "$to/$file.gz" | cmp "$tmp/$file/package/$path" -
 		cmp "$tmp/$file/package/LICENSE" "$licence"
 	else
-		cp "$tmp/$file/package/$path" "$to/$file"
+		gzip -9nc "$tmp/$file/package/$path" >"$to/$file.gz"
 		cp "$tmp/$file/package/LICENSE" "$licence"
-		chmod 644 "$to/$file" "$licence"
+		chmod 644 "$to/$file.gz" "$licence"
 	fi
 	echo "$file: $package $version, as published"
 done <<LIST

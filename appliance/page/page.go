@@ -11,13 +11,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-//go:embed page.html style.css *.js libs/*.js
+//go:embed page.html style.css *.js libs/*.js.gz
 var files embed.FS
 
 // scripts are the files of the page's script, in the order in which they run.
@@ -25,11 +26,11 @@ var scripts = []string{
 	"dom.js", "code.js", "markdown.js", "store.js", "api.js", "layout.js", "settings.js", "message.js", "talk.js", "chats.js", "state.js", "keys.js",
 }
 
-// library is a published file of an npm package, stored unchanged in libs.
+// library is a published file of an npm package, stored in libs in gzip's format.
 type library struct {
 	pack, version string
 	path          string // in the package
-	file          string // in libs
+	file          string // in libs, with .gz
 	sum           string // SHA-256 of the file
 }
 
@@ -67,9 +68,22 @@ func script() string {
 	return b.String()
 }
 
+// published returns a library's file as its package has it.
+func published(l library) string {
+	z, err := gzip.NewReader(strings.NewReader(read("libs/" + l.file + ".gz")))
+	if err != nil {
+		panic(err) // scripts/page-libs.sh writes gzip's format
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
 // vendored returns a library's script without the line that names its source map.
 func vendored(l library) string {
-	text, _, _ := strings.Cut(read("libs/"+l.file), "\n//# sourceMappingURL=")
+	text, _, _ := strings.Cut(published(l), "\n//# sourceMappingURL=")
 	return text
 }
 
