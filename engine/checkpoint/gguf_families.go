@@ -40,6 +40,7 @@ var ggufArchs = map[string]ggufArch{
 	"granite":       {"GraniteForCausalLM", "granite", true, nil, graniteConfig},
 	"granitemoe":    {"GraniteMoeForCausalLM", "granitemoe", true, graniteExpertNames, graniteConfig},
 	"olmo2":         {"Olmo2ForCausalLM", "olmo2", false, olmo2Names, olmo2Config},
+	"olmoe":         {"OlmoeForCausalLM", "olmoe", false, qwenExpertNames, olmoeConfig},
 	"smollm3":       {"SmolLM3ForCausalLM", "smollm3", true, nil, nil},
 	"glm4":          {"Glm4ForCausalLM", "glm4", false, glm4Names, partialRope},
 	"glm4moe":       {"Glm4MoeForCausalLM", "glm4_moe", false, glm4ExpertNames, glm4MoEConfig},
@@ -84,6 +85,11 @@ func (f *ggufFields) experts(arch string, h hfConfig) {
 func qwen2MoEConfig(f *ggufFields, arch string, h hfConfig) {
 	f.experts(arch, h)
 	h["norm_topk_prob"], h["decoder_sparse_step"] = false, 1
+}
+
+func olmoeConfig(f *ggufFields, arch string, h hfConfig) {
+	f.experts(arch, h)
+	h["norm_topk_prob"] = false
 }
 
 func qwen3MoEConfig(f *ggufFields, arch string, h hfConfig) {

@@ -158,6 +158,10 @@ func TestFamilyGGUF(t *testing.T) {
 	if _, ok := c.Tensor("model.layers.1.mlp.gate.weight"); ok || c.Config().NumLayers != 1 || c.Config().PartialRotaryFactor != 0.5 {
 		t.Errorf("glm4moe: %+v", c.Config())
 	}
+	c = opened(t, moe(familyToy("olmoe", with(map[string][]uint64{"attn_q_norm.weight": {16}})), "olmoe"), "model.layers.1.mlp.experts.up_proj", "model.layers.0.self_attn.q_norm.weight")
+	if c.Config().Architecture != "OlmoeForCausalLM" || c.Config().ExpertsPerToken != 2 {
+		t.Errorf("olmoe: %+v", c.Config())
+	}
 	c = opened(t, familyToy("granite", nil).set("granite.attention.scale", float32(0.5)).set("granite.logit_scale", float32(8)))
 	if s, err := c.Config().Section(""); err != nil || s.RealOr("attention_multiplier", 0, 99, 0) != 0.5 || s.RealOr("logits_scaling", 0, 99, 0) != 8 {
 		t.Errorf("granite: %+v", c.Config())

@@ -64,6 +64,7 @@ var goldens = map[string][2]int{
 	"tiny-glm4-moe":    {64, 40},
 	"tiny-granite-moe": {64, 40},
 	"tiny-ernie-moe":   {64, 40},
+	"tiny-olmoe":       {64, 40},
 
 	"tiny-qwen35-moe": {64, 40},
 

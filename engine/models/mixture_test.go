@@ -39,6 +39,7 @@ func TestMixtureRefusals(t *testing.T) {
 		{"tiny-glm4-moe", `"topk_group": 2`, `"topk_group": 4`, "n_group 3 with topk_group 4"},
 		{"tiny-ernie-moe", `"moe_gate": "topk"`, `"moe_gate": "hash"`, `moe_gate "hash"`},
 		{"tiny-ernie-moe", `"use_bias": false`, `"use_bias": true`, "use_bias"},
+		{"tiny-olmoe", `"clip_qkv": null`, `"clip_qkv": 8.0`, "clip_qkv"},
 	} {
 		data, err := os.ReadFile("testdata/" + c.name + "/config.json")
 		if err != nil {

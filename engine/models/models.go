@@ -120,6 +120,7 @@ var families = []family{
 	recipeFamily("InternLM3ForCausalLM", internlm3),
 	recipeFamily("Olmo2ForCausalLM", olmo2),
 	recipeFamily("Olmo3ForCausalLM", olmo3),
+	recipeFamily("OlmoeForCausalLM", olmoe),
 	recipeFamily("HunYuanDenseV1ForCausalLM", hunyuan),
 	recipeFamily("Qwen3MoeForCausalLM", qwen3MoE),
 	recipeFamily("MixtralForCausalLM", mixtral),

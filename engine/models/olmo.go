@@ -40,3 +40,26 @@ func olmoBlocks(c checkpoint.Config) (recipe, error) {
 	d.qNorm, d.kNorm, d.heads.Whole = "q_norm", "k_norm", true
 	return d, err
 }
+
+// olmoe is OLMoE: norms before attention and MLP, olmo2's norms of Q and K, experts in every layer.
+func olmoe(c checkpoint.Config) (recipe, error) {
+	d, s, err := llamaSection(c)
+	if err != nil {
+		return d, err
+	}
+	if s.Has("clip_qkv") && !s.Null("clip_qkv") {
+		return d, &UnsupportedError{"clip_qkv of " + c.Architecture, "Q, K and V are used as computed; published models have null"}
+	}
+	d.qkvBias, d.outBias = c.AttentionBias, c.AttentionBias
+	d.qNorm, d.kNorm, d.heads.Whole = "q_norm", "k_norm", true
+	m, err := newMixture(c, c.IntermediateSize)
+	if err != nil {
+		return d, err
+	}
+	m.softmax(s.FlagOr("norm_topk_prob", false))
+	if err := s.Err(); err != nil {
+		return d, err
+	}
+	d.mlp = sparse(m, func(int) bool { return true })
+	return d, d.wholeRope()
+}

@@ -52,6 +52,10 @@ ERNIE_MOE = BASE | dict(
     moe_num_experts=10, moe_k=3, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=1, num_hidden_layers=3,
     moe_layer_interval=1, moe_capacity=[10, 10, 10], moe_use_aux_free=True, moe_gate="topk", rms_norm_eps=1e-5,
     rope_theta=500000.0, tie_word_embeddings=True, use_bias=False, num_nextn_predict_layers=1)
+OLMOE = BASE | dict(
+    architectures=["OlmoeForCausalLM"], model_type="olmoe", intermediate_size=16, num_experts=8, num_experts_per_tok=3,
+    rms_norm_eps=1e-5, rope_theta=10000.0, rope_scaling=None, attention_bias=False, attention_dropout=0.0, clip_qkv=None,
+    norm_topk_prob=False, output_router_logits=False, router_aux_loss_coef=0.01, num_key_value_heads=4)
 QWEN35_MOE = dict(
     architectures=["Qwen3_5MoeForConditionalGeneration"], model_type="qwen3_5_moe", tie_word_embeddings=False,
     vision_config=tiny_families.QWEN35_VISION | dict(model_type="qwen3_5_moe"),
@@ -68,6 +72,7 @@ CHECKPOINTS = {
     "tiny-glm4-moe": dict(config=GLM4_MOE, run="Glm4MoeForCausalLM", embed=0.5, seed=345, prompt=64),
     "tiny-granite-moe": dict(config=GRANITE_MOE, run="GraniteMoeForCausalLM", embed=0.1, seed=46, prompt=64),
     "tiny-ernie-moe": dict(config=ERNIE_MOE, run="Ernie4_5_MoeForCausalLM", embed=0.4, seed=47, prompt=64),
+    "tiny-olmoe": dict(config=OLMOE, run="OlmoeForCausalLM", embed=0.5, seed=50, prompt=64),
     "tiny-qwen35-moe": dict(config=QWEN35_MOE, run="Qwen3_5MoeForCausalLM", embed=0.5, seed=49, prompt=64),
 }
 
