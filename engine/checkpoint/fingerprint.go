@@ -35,6 +35,9 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 		if t.RopeDims > 0 {
 			fmt.Fprintf(h, "pairs in %d\n", t.RopeDims)
 		}
+		if t.RopeColumns > 0 {
+			fmt.Fprintf(h, "columns paired in %d\n", t.RopeColumns)
+		}
 		stored := []TensorInfo{t}
 		if j := t.joined; j != nil {
 			fmt.Fprintf(h, "%+v %v\n", j.grouping, j.order)

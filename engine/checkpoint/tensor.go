@@ -27,6 +27,10 @@ type TensorInfo struct {
 	// all. See SourceRow.
 	RopeHead, RopeDims int64
 
+	// RopeColumns is how many of the first columns of each row are stored as interleaved rotary
+	// pairs: in a tensor [heads, d] of weights for each element of a head of Q or K. 0: none.
+	RopeColumns int64
+
 	// swapped is true if MXFP4 blocks are stored as in GGUF: the exponent first, and elements i and
 	// i+16 in a byte. ReadRows reorders them.
 	swapped bool
@@ -89,6 +93,13 @@ func (c *Checkpoint) PairRows(name string, head, dims int) {
 	}
 	if t := &c.tensors[i]; t.RopeHead != int64(head) || t.RopeDims != int64(dims) {
 		t.RopeHead, t.RopeDims = int64(head), int64(dims)
+	}
+}
+
+// PairColumns is PairRows for a tensor that has a row for each head.
+func (c *Checkpoint) PairColumns(name string, dims int) {
+	if i, ok := c.byName[name]; ok && c.tensors[i].RowElements() >= int64(dims) && c.tensors[i].RopeColumns != int64(dims) {
+		c.tensors[i].RopeColumns = int64(dims)
 	}
 }
 

@@ -9,8 +9,8 @@ func cohere(c checkpoint.Config) (recipe, error) {
 	if err != nil {
 		return d, err
 	}
-	if s.FlagOr("use_qk_norm", false) {
-		return d, &UnsupportedError{"use_qk_norm of " + c.Architecture, "its LayerNorms of Q and K have weights for each head; models without them run (Command-R, Command-R7B)"}
+	if s.FlagOr("use_qk_norm", false) { // Command-R+
+		d.qNorm, d.kNorm, d.heads.Each, d.heads.Plain = "q_norm", "k_norm", true, true
 	}
 	return d, s.Err()
 }

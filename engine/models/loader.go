@@ -167,13 +167,16 @@ func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector}
 	for _, p := range pieces {
 		t := l.tensor(p.tensor)
-		e := int(t.Elements())
-		if p.cols > 0 {
-			e = p.cols
+		part := backend.Part{Tensor: p.tensor, Rows: 1, Elems: int(t.Elements()), Col0: p.col0, Format: t.Format}
+		switch {
+		case p.rows > 0:
+			part.Row0, part.Rows, part.Elems = p.row0, p.rows, p.rows*int(t.RowElements())
+		case p.cols > 0:
+			part.Elems = p.cols
 		}
 		spec.Source = t.Format
-		spec.Cols += e
-		spec.Parts = append(spec.Parts, backend.Part{Tensor: p.tensor, Rows: 1, Elems: e, Col0: p.col0, Format: t.Format})
+		spec.Cols += part.Elems
+		spec.Parts = append(spec.Parts, part)
 	}
 	return l.add(spec)
 }

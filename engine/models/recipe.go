@@ -301,12 +301,15 @@ func (d recipe) tensors() []checkpoint.TensorInfo {
 		}
 		l.linear(attn+"o_proj", d.outBias, h, q)
 		if d.qNorm != "" {
-			ofQ, ofK := c.HeadDim, c.HeadDim
-			if d.heads.Whole {
-				ofQ, ofK = q, kv
+			ofQ, ofK := []int{c.HeadDim}, []int{c.HeadDim}
+			switch {
+			case d.heads.Whole:
+				ofQ, ofK = []int{q}, []int{kv}
+			case d.heads.Each:
+				ofQ, ofK = []int{c.NumHeads, c.HeadDim}, []int{c.NumKVHeads, c.HeadDim}
 			}
-			l.add(attn+d.qNorm+".weight", ofQ)
-			l.add(attn+d.kNorm+".weight", ofK)
+			l.add(attn+d.qNorm+".weight", ofQ...)
+			l.add(attn+d.kNorm+".weight", ofK...)
 		}
 		for _, norm := range []string{d.attnNorm, d.attnPost, d.mlpNorm, d.mlpPost} {
 			if norm != "" {

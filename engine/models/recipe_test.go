@@ -1,6 +1,7 @@
 package models
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"slices"
@@ -17,7 +18,7 @@ import (
 func TestRecipes(t *testing.T) {
 	for _, name := range []string{
 		"gemma-3-270m", "gemma-3-12b", "gemma-2-2b", "phi-4", "phi-4-mini", "mistral-7b-v0.1", "Mistral-Small-3.2-24B-Instruct-2506", "granite-3.3-2b", "smollm3-3b",
-		"glm-4-9b-0414", "c4ai-command-r7b-12-2024", "ERNIE-4.5-0.3B-PT", "internlm3-8b",
+		"glm-4-9b-0414", "c4ai-command-r7b-12-2024", "c4ai-command-r-plus", "ERNIE-4.5-0.3B-PT", "internlm3-8b",
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := alterConfig(t, name, nil)
@@ -173,7 +174,6 @@ func TestRecipeRefusals(t *testing.T) {
 		{"gemma-3-1b", nil, Build{Rebuild: true}, "keys rebuilt"},
 		{"granite-3.3-2b", map[string]any{"rope_parameters": map[string]any{"full_attention": map[string]any{}}}, Build{}, "a rope that differs by layer"},
 		{"granite-3.3-2b", nil, Build{Shard: backend.Shard{World: 2}}, "49159 tokens"},
-		{"c4ai-command-r-v01", map[string]any{"use_qk_norm": true}, Build{}, "use_qk_norm of CohereForCausalLM"},
 		{"c4ai-command-r7b-12-2024", fp8, Build{}, "a quantized checkpoint of Cohere2ForCausalLM is not supported: rows of Q and K"},
 		{"phi-4", nil, Build{Shard: backend.Shard{World: 4}}, "10 key/value heads"},
 		{"phi-4", map[string]any{"hidden_act": "gelu_new"}, Build{}, "hidden_act gelu_new"},
@@ -283,6 +283,42 @@ func TestSparseStep(t *testing.T) {
 		}
 		if n := len(ops[backend.Experts](t, m)); n != want {
 			t.Errorf("decoder_sparse_step %d: %d layers with experts, want %d", step, n, want)
+		}
+	}
+}
+
+// TestPairColumns checks the order of weights of a norm that each head has of its own.
+func TestPairColumns(t *testing.T) {
+	const name = "model.layers.0.self_attn.q_norm.weight"
+	c, err := checkpoint.Open("testdata/tiny-cohere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	x, _ := c.Tensor(name)
+	rows, row := int(x.Rows()), int(x.RowBytes())
+	stored, got := make([]byte, rows*row), make([]byte, rows*row)
+	if err := c.ReadRows(name, 0, rows, stored); err != nil {
+		t.Fatal(err)
+	}
+	c.PairColumns(name, 6)
+	if err := c.ReadRows(name, 0, rows, got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range rows {
+		for j, from := range []int{0, 2, 4, 1, 3, 5, 6, 7} {
+			if a, b := got[i*row+2*j:][:2], stored[i*row+2*from:][:2]; !bytes.Equal(a, b) {
+				t.Errorf("head %d: column %d is %x, the file's column %d is %x", i, j, a, from, b)
+			}
+		}
+	}
+	m, err := New(c, Build{Shard: backend.Shard{Rank: 1, World: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range m.Weights() {
+		if p := w.Parts[0]; p.Tensor == name && (w.Cols != 32 || p.Row0 != 2 || p.Rows != 2) {
+			t.Errorf("rank 1 of 2: %+v", w)
 		}
 	}
 }

@@ -136,7 +136,11 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 	if d.qNorm != "" {
 		h := d.heads
 		h.Eps, h.Offset = float32(d.cfg.RMSNormEps), d.normOffset
-		h.Q, h.K = norm("q_norm", "self_attn."+d.qNorm), norm("k_norm", "self_attn."+d.kNorm)
+		if h.Each {
+			h.Q, h.K = d.eachHead(l, n+"q_norm", attn+d.qNorm, d.cfg.NumHeads), d.eachHead(l, n+"k_norm", attn+d.kNorm, d.cfg.NumKVHeads)
+		} else {
+			h.Q, h.K = norm("q_norm", "self_attn."+d.qNorm), norm("k_norm", "self_attn."+d.kNorm)
+		}
 		w.headNorm = &h
 	}
 	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.cfg.HeadDim))
@@ -148,6 +152,15 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 	w.mlp = d.feedForward(i).load(l, p, n)
 	w.mlpPost = norm("mlp_post", d.mlpPost)
 	return w
+}
+
+// eachHead adds the weights [heads, headDim] of a norm of n heads, in the order of Q's and K's rows.
+func (d recipe) eachHead(l *loader, name, module string, n int) backend.WeightID {
+	heads := l.rows(module+".weight", n, 1)
+	if d.interleaved {
+		l.src.PairColumns(heads.tensor, 2*len(d.ropes[0].angles.InvFreq))
+	}
+	return l.vector(name, "norm", heads)
 }
 
 // qkv returns the rank's pieces of Q, K and V; part selects the rows of a matrix or the elements of

@@ -48,6 +48,8 @@ FAMILIES = {
     "tiny-hunyuan": ("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense",
                      dict(head_dim=32, use_qk_norm=True, tie_word_embeddings=True, rope_scaling=dict(type="dynamic", alpha=50.0, factor=1.0)),
                      dict(embed=0.4)),
+    "tiny-cohere": ("CohereForCausalLM", "cohere",
+                    dict(layer_norm_eps=1e-5, rms_norm_eps=None, logit_scale=0.4, tie_word_embeddings=True, use_qk_norm=True), dict(embed=0.5)),
 }
 
 
