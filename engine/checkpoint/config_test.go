@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -287,5 +288,38 @@ func wantErrorType(t *testing.T, err error) {
 	var e *Error
 	if !errors.As(err, &e) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%T %q is no one-line *Error", err, err)
+	}
+}
+
+// TestDefaults compares what absent keys count as with transformers (testdata/configs/defaults.py), and
+// checks that null is no default.
+func TestDefaults(t *testing.T) {
+	b, err := os.ReadFile("testdata/configs/defaults.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]struct {
+		Theta  float64 `json:"rope_theta"`
+		Head   int     `json:"head_dim"`
+		Window int     `json:"sliding_window"`
+		Part   float64 `json:"partial_rotary_factor"`
+	}
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	const sizes = `{"architectures": ["XForCausalLM"], "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
+		"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5`
+	for kind, w := range want {
+		c, err := ParseConfig("config.json", fmt.Appendf(nil, `%s, "model_type": %q}`, sizes, kind))
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		if c.RopeTheta != w.Theta || c.HeadDim != w.Head || c.SlidingWindow != w.Window || c.PartialRotaryFactor != w.Part {
+			t.Errorf("%s: theta %v, heads of %d, window %d, part %v; want %+v", kind, c.RopeTheta, c.HeadDim, c.SlidingWindow, c.PartialRotaryFactor, w)
+		}
+		if c, err := ParseConfig("config.json", fmt.Appendf(nil, `%s, "model_type": %q, "sliding_window": null, "head_dim": null}`, sizes, kind)); err != nil || c.SlidingWindow != 0 || c.HeadDim != 64 {
+			t.Errorf("%s with null: %+v, %v", kind, c, err)
+		}
 	}
 }

@@ -15,7 +15,7 @@ type fields struct {
 	prefix string
 	m      map[string]json.RawMessage
 	outer  map[string]json.RawMessage // used for keys that m lacks; may be nil
-	absent map[string]json.RawMessage // used for keys that both lack; may be nil
+	absent map[string]json.RawMessage // defaults of keys that both lack; may be nil
 	err    error
 }
 
@@ -70,14 +70,19 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// raw returns the value of a key; ok is false if it is absent or null.
+// raw returns the value of a key; ok is false if it is absent or null. An absent key has its default,
+// one that is null has none.
 func (f *fields) raw(key string) (json.RawMessage, bool) {
-	for _, m := range []map[string]json.RawMessage{f.m, f.outer, f.absent} {
+	for _, m := range []map[string]json.RawMessage{f.m, f.outer} {
 		if v, ok := m[key]; ok && string(v) != "null" {
 			return v, true
 		}
 	}
-	return nil, false
+	if _, null := f.m[key]; null {
+		return nil, false
+	}
+	v, ok := f.absent[key]
+	return v, ok
 }
 
 func (f *fields) has(key string) bool {

@@ -64,6 +64,7 @@ func llamaConfig(f *ggufFields, arch string, h hfConfig) {
 }
 
 func mistralConfig(f *ggufFields, arch string, h hfConfig) {
+	h["sliding_window"] = nil
 	if key := arch + ".attention.temperature_scale"; f.real(key, 0, 1e6, 0) != 0 {
 		f.fail(key, "is set; Ministral 3, whose queries depend on their position, is not read")
 	}

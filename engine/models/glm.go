@@ -15,9 +15,6 @@ func glm(c checkpoint.Config) (recipe, error) {
 	if err := s.Err(); err != nil {
 		return d, err
 	}
-	if r := s.Section("rope_parameters"); !s.Has("partial_rotary_factor") && (r == nil || !r.Has("partial_rotary_factor")) {
-		d.cfg.PartialRotaryFactor = 0.5
-	}
 	return d, d.oneRope()
 }
 

@@ -17,9 +17,6 @@ func glm4MoE(c checkpoint.Config) (recipe, error) {
 	if err != nil {
 		return d, err
 	}
-	if r := s.Section("rope_parameters"); !s.Has("partial_rotary_factor") && (r == nil || !r.Has("partial_rotary_factor")) {
-		d.cfg.PartialRotaryFactor = 0.5
-	}
 	d.qkvBias = c.AttentionBias
 	if s.FlagOr("use_qk_norm", false) {
 		d.qNorm, d.kNorm = "q_norm", "k_norm"
