@@ -216,6 +216,10 @@ func (c *checker) attention(op Op) {
 			c.value("Across", o.Across, kernels.I32, PerToken, 1)
 			c.value("Down", o.Down, kernels.I32, PerToken, 1)
 		}
+		if e := o.Temperature; e != (Temperature{}) {
+			c.require(e.Every > 0 && e.Every < 1<<31 && e.Offset >= 0 && e.Offset <= 1<<20 && e.Beta >= 0, "a temperature of %g every %d positions from %d", e.Beta, e.Every, e.Offset)
+			c.require(!o.Grid && o.Sections == [3]int{}, "a temperature of tokens with several positions")
+		}
 		c.require(!o.Joined || o.Grid, "joined angles of one position")
 		c.require(o.Sections == [3]int{} || c.p.Axes == 3 && !o.Grid, "sections of %v for tokens of %d positions", o.Sections, c.p.Axes)
 		c.require(min(o.Sections[0], o.Sections[1], o.Sections[2]) >= 0, "sections of %v", o.Sections)
@@ -250,6 +254,10 @@ func (c *checker) rope(o Rope) {
 	c.require(!o.Grid || o.Rotary%4 == 0, "%d rotated dimensions for two positions", o.Rotary)
 	if o.Rotary > 0 {
 		c.value("Angles", o.Angles, kernels.F32, rows, o.Rotary)
+	}
+	if o.Tempered {
+		c.value("QueryAngles", o.QueryAngles, kernels.F32, rows, o.Rotary)
+		c.require(o.Rotary == o.HeadDim && !o.Grid && (o.Norm == nil || !o.Norm.After), "angles of Q that do not scale whole heads")
 	}
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
 	f := c.like(o.K).Format

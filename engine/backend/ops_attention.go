@@ -20,6 +20,16 @@ type Angles struct {
 	// (transformers: interleaved mrope). Draft positions are added on all axes. Zero: one
 	// position.
 	Sections [3]int
+	// Temperature also multiplies Y by a factor of the position. It takes one position.
+	Temperature Temperature
+}
+
+// Temperature is a factor of a position: 1 + Beta · ln(1 + ⌊(position + Offset) / Every⌋). It is
+// computed in float64 and rounded to F32 (transformers: get_llama_4_attn_scale with Offset 0,
+// attn_temperature_tuning of Llama 4 with Offset 1). Every 0: the factor is 1.
+type Temperature struct {
+	Beta          float32
+	Every, Offset int
 }
 
 // Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads if Norm is
@@ -41,6 +51,10 @@ type Rope struct {
 	// Grid means that Angles have two positions. The angles of Across rotate the first half
 	// of the Rotary dimensions, those of Down the second half, each by halves of its own.
 	Grid bool
+	// Tempered means that the angles of Q are QueryAngles [T,Rotary], those of K Angles: with a
+	// Temperature they scale queries by their position. Whole heads are rotated then.
+	Tempered    bool
+	QueryAngles Value
 }
 
 // HeadNorm is RMSNorm of each head of Q and K before rotation, and optionally of V.

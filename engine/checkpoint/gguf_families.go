@@ -63,10 +63,24 @@ func llamaConfig(f *ggufFields, arch string, h hfConfig) {
 	f.experts(arch, h)
 }
 
+// mistralConfig makes a Ministral 3 of a file with a temperature. llama.cpp's factor of cosines and
+// sines is 1 for the multiplier that is written then, the model's mscale_all_dim.
 func mistralConfig(f *ggufFields, arch string, h hfConfig) {
 	h["sliding_window"] = nil
-	if key := arch + ".attention.temperature_scale"; f.real(key, 0, 1e6, 0) != 0 {
-		f.fail(key, "is set; Ministral 3, whose queries depend on their position, is not read")
+	key := arch + ".attention.temperature_scale"
+	beta := f.real(key, 0, 1e3, 0)
+	if beta == 0 || f.err != nil {
+		return
+	}
+	scaling, ok := h["rope_scaling"].(map[string]any)
+	if !ok || scaling["rope_type"] != "yarn" {
+		f.fail(key, "is %v in a file whose rope is not of the type yarn", beta)
+		return
+	}
+	h["architectures"], h["model_type"] = []string{"Ministral3ForCausalLM"}, "ministral3"
+	scaling["llama_4_scaling_beta"] = beta
+	if m := f.real(arch+".rope.scaling.yarn_log_multiplier", 0, 1e3, 0); m != 0 {
+		scaling["mscale"], scaling["mscale_all_dim"] = m, m
 	}
 }
 

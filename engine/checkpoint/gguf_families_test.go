@@ -152,6 +152,13 @@ func TestFamilyGGUF(t *testing.T) {
 	if x, _ := c.Tensor("model.layers.0.mlp.shared_expert_gate.weight"); !slices.Equal(x.Shape, []int64{1, 16}) {
 		t.Errorf("the gate of the shared expert: %+v", x)
 	}
+	y := familyToy("mistral3", nil).set("mistral3.attention.temperature_scale", float32(0.25)).set("mistral3.rope.scaling.type", "yarn").set("mistral3.rope.scaling.factor", float32(16))
+	c = opened(t, y.set("mistral3.rope.scaling.original_context_length", uint32(32)).set("mistral3.rope.scaling.yarn_log_multiplier", float32(1)))
+	if r := c.Config().RopeScaling; c.Config().Architecture != "Ministral3ForCausalLM" || r.QueryBeta != 0.25 || r.OriginalMaxPositionEmbeddings != 32 || r.MScale != 1 || r.MScaleAllDim != 1 {
+		t.Errorf("ministral3: %+v", c.Config())
+	}
+	_, err := openBytes("m.gguf", familyToy("mistral3", nil).set("mistral3.attention.temperature_scale", float32(0.25)).bytes())
+	wantError(t, err, "m.gguf", "mistral3.attention.temperature_scale")
 	m := moe(familyToy("glm4moe", with(map[string][]uint64{"exp_probs_b.bias": {4}, "post_attention_norm.weight": {16}})), "glm4moe").set("glm4moe.nextn_predict_layers", uint32(1))
 	m.put("blk.1.nextn.eh_proj.weight", 32, 16)
 	c = opened(t, m.set("glm4moe.rope.dimension_count", uint32(4)), "model.layers.0.mlp.gate.e_score_correction_bias", "model.layers.0.post_attention_layernorm.weight")

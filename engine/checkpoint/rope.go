@@ -26,6 +26,9 @@ type RopeScaling struct {
 	Truncate             bool
 	AttentionFactor      float64
 	MScale, MScaleAllDim float64
+	// QueryBeta scales queries by their position, every OriginalMaxPositionEmbeddings further
+	// (llama_4_scaling_beta of yarn: Ministral 3); 0: not.
+	QueryBeta float64
 	// Alpha replaces Factor in a dynamic rope: the base is multiplied once, for every length.
 	Alpha float64
 	// longrope: ShortFactors and LongFactors divide each frequency, for sequences up to the trained

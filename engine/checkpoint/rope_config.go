@@ -87,8 +87,11 @@ func (p *part) scaling(c *Config, f *fields) RopeScaling {
 	if s.Type == "su" { // the name of longrope in the first configs of Phi-3
 		s.Type = "longrope"
 	}
-	if beta := p.realOr("llama_4_scaling_beta", 0, maxFactor, 0); beta != 0 {
-		p.fail("llama_4_scaling_beta", "is %v, and queries scaled by their position (Ministral 3) are not supported", beta)
+	if s.QueryBeta = p.realOr("llama_4_scaling_beta", 0, maxFactor, 0); s.QueryBeta != 0 {
+		s.OriginalMaxPositionEmbeddings = p.count("original_max_position_embeddings", 1, maxPositions)
+		if s.Type != "yarn" {
+			p.fail("llama_4_scaling_beta", "is %v with the rope type %s; with yarn, queries are scaled by their position", s.QueryBeta, clip(s.Type))
+		}
 	}
 	switch {
 	case p.whole.err != nil:

@@ -79,6 +79,8 @@ type family struct {
 	skipOf func(checkpoint.Config) func(tensor string) bool
 	// pipes is true if build honours Build.Pipe.
 	pipes bool
+	// tempered is true if queries may be scaled by their position (RopeScaling.QueryBeta).
+	tempered bool
 	// drafts is true if build returns a *decoder, which can serve as the draft model in NewWithDraft.
 	drafts bool
 }
@@ -89,6 +91,12 @@ func (f family) without(prefixes ...string) family {
 	f.skip = func(tensor string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(tensor, p) })
 	}
+	return f
+}
+
+// scalingQueries returns the family with a rope that may scale queries by their position.
+func (f family) scalingQueries() family {
+	f.tempered = true
 	return f
 }
 
@@ -105,7 +113,8 @@ var families = []family{
 	recipeFamily("Qwen3ForCausalLM", qwen3),
 	recipeFamily("MistralForCausalLM", mistral),
 	recipeFamily("MinistralForCausalLM", mistral),
-	recipeFamily("Mistral3ForConditionalGeneration", mistral3).without("vision_tower.", "multi_modal_projector."),
+	recipeFamily("Ministral3ForCausalLM", ministral3).scalingQueries(),
+	recipeFamily("Mistral3ForConditionalGeneration", mistral3).scalingQueries().without("vision_tower.", "multi_modal_projector."),
 	recipeFamily("Gemma2ForCausalLM", gemma2),
 	recipeFamily("Gemma3ForCausalLM", gemma3),
 	recipeFamily("Gemma3ForConditionalGeneration", gemma3Conditional).without("vision_tower.", "multi_modal_projector."),
@@ -171,6 +180,9 @@ func findFamily(cfg checkpoint.Config, tensors []checkpoint.TensorInfo) (family,
 			}
 			if _, ok := torchDtypes[cfg.TorchDtype]; !ok && cfg.TorchDtype != "" {
 				return f, &UnsupportedError{"dtype " + cfg.TorchDtype, "float32, float16 and bfloat16 are read"}
+			}
+			if beta := cfg.RopeScaling.QueryBeta; beta != 0 && !f.tempered {
+				return f, &UnsupportedError{fmt.Sprintf("llama_4_scaling_beta %v of %s", beta, cfg.Architecture), "Ministral3ForCausalLM and Mistral3ForConditionalGeneration scale queries by their position"}
 			}
 			return f, f.check(cfg)
 		}

@@ -58,6 +58,8 @@ type recipe struct {
 type ropeKind struct {
 	name   string // "" if there is only one
 	angles checkpoint.RopeAngles
+	// temperature scales queries by their position; the zero value: not. Whole heads are rotated then.
+	temperature backend.Temperature
 }
 
 // noRope is the rope of layers without one: its only pair turns by 0.
@@ -192,14 +194,14 @@ func (d *recipe) ropeByType(local checkpoint.Rope) error {
 		if err != nil {
 			return err
 		}
-		d.ropes = append(d.ropes, ropeKind{[]string{"full", "sliding"}[i], angles})
+		d.ropes = append(d.ropes, ropeKind{name: []string{"full", "sliding"}[i], angles: angles})
 	}
 	return nil
 }
 
 // someRope leaves the rope to the layers that rotates reports.
 func (d *recipe) someRope(rotates func(layer int) bool) {
-	d.ropes = append(d.ropes, ropeKind{"none", noRope})
+	d.ropes = append(d.ropes, ropeKind{name: "none", angles: noRope})
 	d.ropeOf = make([]int, d.cfg.NumLayers)
 	for i := range d.ropeOf {
 		if !rotates(i) {

@@ -14,6 +14,7 @@ type decoderPass struct {
 	delta  backend.Value          // the pending addition to it; NoValue: none
 	normed backend.Value          // of parallel blocks: attention's input, which the MLP reads too; NoValue: none
 	angles []backend.Value        // by rope; NoValue: no layer of the stage has it
+	ofQ    []backend.Value        // by rope: angles of scaled queries; NoValue: they have those of keys
 	ahead  *backend.DraftPosition // where the rows are; nil: tokens
 }
 
@@ -21,14 +22,23 @@ type decoderPass struct {
 func (m *decoder) pass(r *backend.Recorder, x backend.Value, ahead *backend.DraftPosition) *decoderPass {
 	s := &decoderPass{decoder: m, r: r, x: x, delta: backend.NoValue, normed: backend.NoValue, ahead: ahead}
 	for i, rope := range m.ropes {
-		y := backend.NoValue
+		y, q := backend.NoValue, backend.NoValue
 		if m.freqs[i] != backend.NoWeight {
-			y = r.New(dotted("angles", rope.name), kernels.F32, r.Info(x).Rows, m.rotary(i))
-			r.Do(backend.Angles{InvFreq: m.freqs[i], Scale: rope.angles.Scale, Y: y, Draft: ahead})
+			y = s.turns(i, "angles", backend.Temperature{})
+			if rope.temperature.Every > 0 {
+				q = s.turns(i, "query_angles", rope.temperature)
+			}
 		}
-		s.angles = append(s.angles, y)
+		s.angles, s.ofQ = append(s.angles, y), append(s.ofQ, q)
 	}
 	return s
+}
+
+// turns records the angles of a rope, times a temperature.
+func (s *decoderPass) turns(rope int, name string, temperature backend.Temperature) backend.Value {
+	y := s.r.New(dotted(name, s.ropes[rope].name), kernels.F32, s.r.Info(s.x).Rows, s.rotary(rope))
+	s.r.Do(backend.Angles{InvFreq: s.freqs[rope], Scale: s.ropes[rope].angles.Scale, Y: y, Draft: s.ahead, Temperature: temperature})
+	return y
 }
 
 // rotary returns how many dimensions of a head a rope rotates.
@@ -52,7 +62,7 @@ func (m *decoder) Record(p *backend.Program) (*backend.Program, error) {
 		s.settle()
 		r.Do(backend.Send{X: s.x})
 		r.Free(s.x)
-		free(r, s.angles...)
+		free(r, append(s.angles, s.ofQ...)...)
 		return r.Program()
 	}
 	last := s.finalNorm()
@@ -75,7 +85,7 @@ func (s *decoderPass) sampledOnly(attn backend.Value) backend.Value {
 func (s *decoderPass) finalNorm() backend.Value {
 	y := s.normalize(backend.Norm{W: s.norm, Scale: s.headScale()})
 	s.r.Free(s.x)
-	free(s.r, s.angles...)
+	free(s.r, append(s.angles, s.ofQ...)...)
 	return y
 }
 
@@ -152,7 +162,8 @@ func (s *decoderPass) projectQKV(layer int) (q, k, v backend.Value) {
 	k = r.New("k", f, rows, kv*d)
 	v = r.New("v", f, rows, kv*d)
 	rope := s.ropeAt(s.stage.layer0 + layer)
-	r.Do(backend.Rope{QKV: qkv, Angles: s.angles[rope], Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d, Rotary: s.rotary(rope), Norm: w.headNorm})
+	r.Do(backend.Rope{QKV: qkv, Angles: s.angles[rope], Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d, Rotary: s.rotary(rope), Norm: w.headNorm,
+		Tempered: s.ofQ[rope] != backend.NoValue, QueryAngles: s.ofQ[rope]})
 	r.Free(qkv)
 	return q, k, v
 }

@@ -18,7 +18,7 @@ import (
 func TestRecipes(t *testing.T) {
 	for _, name := range []string{
 		"gemma-3-270m", "gemma-3-12b", "gemma-2-2b", "phi-4", "phi-4-mini", "mistral-7b-v0.1", "Mistral-Small-3.2-24B-Instruct-2506", "granite-3.3-2b", "smollm3-3b",
-		"glm-4-9b-0414", "c4ai-command-r7b-12-2024", "c4ai-command-r-plus", "ERNIE-4.5-0.3B-PT", "internlm3-8b",
+		"glm-4-9b-0414", "c4ai-command-r7b-12-2024", "c4ai-command-r-plus", "ERNIE-4.5-0.3B-PT", "internlm3-8b", "Ministral-3-8B-Base-2512",
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := alterConfig(t, name, nil)
@@ -175,6 +175,10 @@ func TestRecipeRefusals(t *testing.T) {
 		{"granite-3.3-2b", map[string]any{"rope_parameters": map[string]any{"full_attention": map[string]any{}}}, Build{}, "a rope that differs by layer"},
 		{"granite-3.3-2b", nil, Build{Shard: backend.Shard{World: 2}}, "49159 tokens"},
 		{"c4ai-command-r7b-12-2024", fp8, Build{}, "a quantized checkpoint of Cohere2ForCausalLM is not supported: rows of Q and K"},
+		{"granite-3.3-2b", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 16, "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1}}, Build{},
+			"llama_4_scaling_beta 0.1 of GraniteForCausalLM"},
+		{"mistral-7b-v0.3", map[string]any{"architectures": []string{"Ministral3ForCausalLM"}}, Build{}, "a rope of Ministral3ForCausalLM without a type"},
+		{"OLMoE-1B-7B-0924", nil, Build{Shard: backend.Shard{World: 2}}, "tensor parallel size 2 of OlmoeForCausalLM is not supported: its norms of Q and K"},
 		{"phi-4", nil, Build{Shard: backend.Shard{World: 4}}, "10 key/value heads"},
 		{"phi-4", map[string]any{"hidden_act": "gelu_new"}, Build{}, "hidden_act gelu_new"},
 		{"ERNIE-4.5-0.3B-PT", map[string]any{"partial_rotary_factor": 0.5}, Build{}, "rotates part of a head"},
@@ -250,6 +254,22 @@ func TestLongWindows(t *testing.T) {
 	for _, name := range []string{"gemma-3-1b", "c4ai-command-r7b-12-2024"} {
 		if want, got := rotations(name, nil), rotations(name, long); !slices.Equal(got, want) {
 			t.Errorf("%s: rotations of layers %v, with short windows %v", name, got, want)
+		}
+	}
+}
+
+// TestTemperature: Ministral 3 scales queries every 16384 positions, and keys never.
+func TestTemperature(t *testing.T) {
+	for name, want := range map[string]backend.Temperature{"Ministral-3-3B-Base-2512": {Beta: 0.1, Every: 16384}, "mistral-7b-v0.3": {}} {
+		m := publishedModel(t, name, Build{})
+		angles := map[backend.Value]backend.Temperature{}
+		for _, a := range ops[backend.Angles](t, m) {
+			angles[a.Y] = a.Temperature
+		}
+		for i, r := range ops[backend.Rope](t, m) {
+			if r.Tempered != (want.Every > 0) || r.Tempered && angles[r.QueryAngles] != want || angles[r.Angles].Every != 0 {
+				t.Errorf("%s, layer %d: queries %+v, keys %+v", name, i, angles[r.QueryAngles], angles[r.Angles])
+			}
 		}
 	}
 }

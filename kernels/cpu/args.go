@@ -112,7 +112,8 @@ type Angles struct {
 	Positions, AcceptedRow, Freq, Y uintptr
 	Half, By                        int32
 	Scale                           float32
-	_                               int32
+	Every, Offset                   int32 // of the temperature; Every 0: none
+	Beta                            float32
 }
 
 // Attention is the operands of OpAttention and OpAttentionJoin. Work has AttentionWorkspace

@@ -12,6 +12,7 @@ type Norm struct {
 type Rope struct {
 	QKV, Angles, Q, K, V                            uintptr
 	Gate, NormQ, NormK                              uintptr // or 0
+	QueryAngles                                     uintptr // of Q; 0: Angles
 	Heads, KVHeads, HeadDim, Rotary, Format, Symbol int32
 	Norm, Shared                                    int32 // Norm: a set of NormQK and those below
 	Eps, Offset                                     float32

@@ -47,13 +47,15 @@ type AnglesArgs struct {
 	Half, By                                                     int32
 	Sections                                                     [3]int32
 	Scale                                                        float32
-	Joined, _                                                    int32
+	Joined, Every, Offset                                        int32 // Every, Offset and Beta: of the temperature; Every 0: none
+	Beta                                                         float32
 }
 
 // RopeArgs: rope_ with the format of K and V. A block for each row, a warp for each head in
 // turn.
 type RopeArgs struct {
 	QKV, Angles, Q, K, V, Gate, WQ, WK Ptr
+	QueryAngles                        Ptr // of Q; 0: Angles
 	Heads, KVHeads, HeadDim, Rotary    int32
 	Shared, Norm, Parts                int32 // Norm: a set of NormQK and those below
 	Eps, Offset                        float32

@@ -12,7 +12,8 @@ struct AnglesArgs {
   int sections[3];             // with places: frequency i belongs to axis i%3 if i < 3·sections[axis]
   float scale;
   int joined;  // with across: both cosines come before both sines
-  int pad;
+  int every, offset;  // of the temperature; every 0: none
+  float beta;
 };
 
 DEVICE int angle_position(const AnglesArgs &a, int row, int i, int part) {
@@ -30,14 +31,15 @@ DEVICE int angle_position(const AnglesArgs &a, int row, int i, int part) {
 // before its cosine and sine are taken.
 KERNEL(angles, AnglesArgs, 256) {
   int row = blockIdx.x, parts = a.across ? 2 : 1, n = parts * a.half;
-  float *y = a.y + size_t(row) * 2 * n;
+  float *y = a.y + size_t(row) * 2 * n, scale = a.scale;
+  if (a.every) scale *= 1.0f + a.beta * logf(float(1 + (long long)(angle_position(a, row, 0, 0) + (long long)a.offset) / a.every));
   for (int j = threadIdx.x; j < n; j += blockDim.x) {
     int part = j / a.half, i = j % a.half;
     float sine, cosine;
     sincosf(float(angle_position(a, row, i, part)) * a.frequencies[i], &sine, &cosine);
     int at = a.joined ? j : part * 2 * a.half + i;
-    y[at] = cosine * a.scale;
-    y[at + (a.joined ? n : a.half)] = sine * a.scale;
+    y[at] = cosine * scale;
+    y[at + (a.joined ? n : a.half)] = sine * scale;
   }
 }
 
@@ -48,6 +50,7 @@ struct RopeArgs {
   void *k, *v;          // [rows, kv_heads·head_dim]
   float *gate;          // [rows, heads·head_dim] or null: each query is followed by its gate
   const float *wq, *wk; // [head_dim], with kNormEach [heads·head_dim], [kv_heads·head_dim]; null: ones
+  const float *query_angles;  // [rows, rotary]: of q; null: angles
   int heads, kv_heads, head_dim, rotary;
   int shared;  // 1: v is k before its norm and rotation
   int norm;    // of heads: a set of kNormQK and those below
@@ -123,6 +126,7 @@ DEVICE void rope(const RopeArgs &a) {
   int step = a.gate ? 2 : 1, each = a.norm & kNormEach ? d : 0;
   size_t row = blockIdx.x, in = size_t(step * a.heads + (2 - a.shared) * a.kv_heads) * d;
   const float *x = a.qkv + row * in, *angles = a.angles + row * a.rotary;
+  const float *of_queries = a.query_angles ? a.query_angles + row * a.rotary : angles;
   const float *keys = x + size_t(step) * a.heads * d;
   float of_q = 1.0f, of_k = 1.0f;
   if (a.norm & kNormWhole) {
@@ -135,7 +139,7 @@ DEVICE void rope(const RopeArgs &a) {
     size_t at = (row * a.kv_heads + kv) * d;
     if (h < a.heads + a.kv_heads) {
       bool query = h < a.heads;
-      Turn head = {query ? x + size_t(step) * h * d : keys + size_t(kv) * d, query ? a.wq : a.wk, angles, a.offset, 0.0f, query ? of_q : of_k, a.norm & kNormAfter};
+      Turn head = {query ? x + size_t(step) * h * d : keys + size_t(kv) * d, query ? a.wq : a.wk, query ? of_queries : angles, a.offset, 0.0f, query ? of_q : of_k, a.norm & kNormAfter};
       if (head.w) head.w += at_head * each;
       if ((a.norm & kNormQK) && !(a.norm & kNormWhole)) prepare(a, head);
       float *q = a.q + (row * a.heads + at_head) * d;

@@ -42,6 +42,13 @@ func TestAngles(t *testing.T) {
 	run("grid", 1, both, append(append([]float32{}, a...), b...))
 	both.Joined = 1
 	run("joined", 1, both, append(append(append(append([]float32{}, a[:half]...), b[:half]...), a[half:]...), b[half:]...))
+	want = nil
+	for _, p := range positions {
+		for _, y := range angles(p) {
+			want = append(want, y*ref.Temperature(p, 0.1, 4, 1))
+		}
+	}
+	run("temperature", 4, cuda.AnglesArgs{Positions: up(r, positions), Every: 4, Offset: 1, Beta: 0.1}, want)
 	places := []int32{4, 5, 6}
 	want = make([]float32, 2*half)
 	for i, axis := range []int{0, 1, 2, 0, 0} { // sections 2, 1, 1: frequency 4 is beyond 3·1
@@ -57,6 +64,7 @@ type ropeCase struct {
 	parts                  int
 	norm                   int32
 	gated, shared          bool
+	tempered               bool
 }
 
 func TestRope(t *testing.T) {
@@ -69,6 +77,7 @@ func TestRope(t *testing.T) {
 		{heads: 3, kv: 2, dim: 40, rotary: 40, parts: 1, norm: cuda.NormQK | cuda.NormWhole | cuda.NormEach},
 		{heads: 3, kv: 2, dim: 40, rotary: 20, parts: 1, norm: cuda.NormQK | cuda.NormPlain | cuda.NormEach},
 		{heads: 4, kv: 2, dim: 64, rotary: 48, parts: 1, norm: cuda.NormQK | cuda.NormAfter},
+		{heads: 4, kv: 2, dim: 64, rotary: 64, parts: 1, norm: cuda.NormQK, tempered: true},
 		{heads: 4, kv: 1, dim: 40, rotary: 0, parts: 1, norm: cuda.NormQK},
 	} {
 		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2} {
@@ -91,6 +100,10 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	}
 	cols := (step*c.heads + parts*c.kv) * c.dim
 	x, angles := r.floats(rows*cols, 1), r.floats(rows*c.rotary, 1)
+	ofQ := angles
+	if c.tempered {
+		ofQ = r.floats(rows*c.rotary, 1)
+	}
 	wq, wk, whole := r.floats(c.heads*c.dim, 1), r.floats(c.kv*c.dim, 1), c.norm&cuda.NormWhole != 0
 	a := cuda.RopeArgs{
 		QKV: up(r, x), Angles: up(r, angles), Heads: int32(c.heads), KVHeads: int32(c.kv), HeadDim: int32(c.dim),
@@ -98,6 +111,9 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	}
 	if c.norm&cuda.NormPlain != 0 {
 		a.Offset = 0
+	}
+	if c.tempered {
+		a.QueryAngles = up(r, ofQ)
 	}
 	if c.norm != 0 {
 		a.WQ, a.WK = up(r, wq), up(r, wk)
@@ -113,8 +129,9 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &a)
 	var q, k, v, gate []float32
 	for row := range rows {
-		in, ang := x[row*cols:(row+1)*cols], angles[row*c.rotary:(row+1)*c.rotary]
-		turn := func(heads, w []float32, h int) []float32 {
+		in := x[row*cols : (row+1)*cols]
+		turn := func(heads, w, ang []float32, h int) []float32 {
+			ang = ang[row*c.rotary : (row+1)*c.rotary]
 			y := append([]float32{}, heads[h*c.dim:][:c.dim]...)
 			normalize := func() {
 				switch of := w[c.dim*h*int(c.norm/cuda.NormEach%2):]; {
@@ -145,14 +162,14 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 			return y
 		}
 		for h := range c.heads {
-			q = append(q, turn(in[:step*c.heads*c.dim], wq, step*h)...)
+			q = append(q, turn(in[:step*c.heads*c.dim], wq, ofQ, step*h)...)
 			if c.gated {
 				gate = append(gate, in[(2*h+1)*c.dim:][:c.dim]...)
 			}
 		}
 		keys := in[step*c.heads*c.dim:]
 		for h := range c.kv {
-			k = append(k, turn(keys[:c.kv*c.dim], wk, h)...)
+			k = append(k, turn(keys[:c.kv*c.dim], wk, angles, h)...)
 			value := append([]float32{}, keys[(c.kv*(parts-1)+h)*c.dim:][:c.dim]...)
 			if c.norm&cuda.NormV != 0 {
 				ref.Norm(value, nil, nil, 1e-6, value)

@@ -13,6 +13,12 @@ func Angles(position int32, freq []float32, scale float32, y []float32) {
 	}
 }
 
+// Temperature returns 1 + beta · ln(1 + ⌊(position + offset) / every⌋), computed in float64 and
+// rounded to float32: the factor of a query by its position (transformers: get_llama_4_attn_scale).
+func Temperature(position int32, beta float32, every, offset int32) float32 {
+	return float32(1 + float64(beta)*math.Log(float64(1+(int64(position)+int64(offset))/int64(every))))
+}
+
 // Rotate rotates one head by halves (NeoX). With h = len(angles)/2, it rotates the pair (i,
 // i+h) by the angle whose cosine is angles[i] and whose sine is angles[h+i], in float32,
 // every product rounded. Elements from 2h on are copied. y may be x.

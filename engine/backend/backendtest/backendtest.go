@@ -132,6 +132,7 @@ func parts() []part {
 		{"freed values", (*subject).freed},
 		{"rope", (*subject).rope},
 		{"rope heads", (*subject).ropeHeads},
+		{"rope of tempered queries", (*subject).ropeTempered},
 		{"route", (*subject).route},
 		{"conv", (*subject).conv},
 		{"delta", (*subject).delta},

@@ -107,6 +107,9 @@ func (c *compiler) rope(o backend.Rope) error {
 	if o.Rotary > 0 {
 		a.Angles = c.value(o.Angles)
 	}
+	if o.Tempered {
+		a.QueryAngles = c.value(o.QueryAngles)
+	}
 	if n := o.Norm; n != nil {
 		a.NormQ, a.NormK, a.Eps, a.Offset = c.weight(n.Q), c.weight(n.K), n.Eps, n.Offset
 		a.Norm = kcpu.NormQK | flag(n.V)*kcpu.NormV | flag(n.Whole)*kcpu.NormWhole | flag(n.Whole || n.Each)*kcpu.NormEach | flag(n.Plain)*kcpu.NormPlain | flag(n.After)*kcpu.NormAfter

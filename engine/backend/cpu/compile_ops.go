@@ -57,6 +57,7 @@ func (c *compiler) attention(op backend.Op) error {
 		half := c.info(o.Y).Cols / 2
 		return add(c, kcpu.OpAngles, kcpu.Angles{
 			Positions: address(c.s.Positions), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
+			Every: int32(o.Temperature.Every), Offset: int32(o.Temperature.Offset), Beta: o.Temperature.Beta,
 		}, c.info(o.Y).Rows, 1, rows(128*half))
 	case backend.Rope:
 		return c.rope(o)

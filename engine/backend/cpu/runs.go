@@ -44,10 +44,10 @@ func missing(op backend.Op) string {
 		o.W, o.Offset, o.Scale, o.Segment, o.Gated, o.Plain = 0, 0, 0, 0, false, false
 		return backend.RequiredFeature(o)
 	case backend.Rope:
-		o.Norm, o.Gated, o.Shared, o.Rotary = nil, false, false, o.HeadDim
+		o.Norm, o.Gated, o.Shared, o.Rotary, o.Tempered = nil, false, false, o.HeadDim, false
 		return backend.RequiredFeature(o)
 	case backend.Angles:
-		o.Draft = nil
+		o.Draft, o.Temperature = nil, backend.Temperature{}
 		return backend.RequiredFeature(o)
 	case backend.StoreKV:
 		o.Draft = nil

@@ -175,6 +175,7 @@ func (c *lowering) angles(o backend.Angles) error {
 	y := c.info(o.Y)
 	a := cuda.AnglesArgs{
 		Positions: c.at.step.positions, Frequencies: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(y.Cols / 2), Scale: o.Scale, Joined: flag(o.Joined),
+		Every: int32(o.Temperature.Every), Offset: int32(o.Temperature.Offset), Beta: o.Temperature.Beta,
 	}
 	if o.Grid {
 		a.Across, a.Down, a.Half = c.value(o.Across), c.value(o.Down), int32(y.Cols/4)
@@ -200,6 +201,9 @@ func (c *lowering) rope(o backend.Rope) error {
 	}
 	if o.Rotary > 0 {
 		a.Angles = c.value(o.Angles)
+	}
+	if o.Tempered {
+		a.QueryAngles = c.value(o.QueryAngles)
 	}
 	if o.Gated {
 		a.Gate = c.value(o.Gate)

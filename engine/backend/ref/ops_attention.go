@@ -9,7 +9,11 @@ type angles struct{ backend.Angles }
 
 func (o angles) units(l *launch) int { return l.rowsOf(o.Y) }
 func (o angles) run(l *launch, _, t int) error {
-	ref.Angles(int32(max(0, l.position(t, o.Draft))), l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
+	at, scale := int32(max(0, l.position(t, o.Draft))), o.Scale
+	if e := o.Temperature; e.Every > 0 {
+		scale *= ref.Temperature(at, e.Beta, int32(e.Every), int32(e.Offset))
+	}
+	ref.Angles(at, l.vector(o.InvFreq), scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
 	return nil
 }
 
@@ -22,6 +26,10 @@ func (o rope) run(l *launch, _, t int) error {
 	var a []float32
 	if o.Rotary > 0 {
 		a = rowOf(l.floats(o.Angles), t, o.Rotary)
+	}
+	ofQ := a
+	if o.Tempered {
+		ofQ = rowOf(l.floats(o.QueryAngles), t, o.Rotary)
 	}
 	q, step := rowOf(l.floats(o.Q), t, o.Heads*d), 1
 	if o.Gated {
@@ -44,7 +52,7 @@ func (o rope) run(l *launch, _, t int) error {
 		if o.Gated {
 			copy(rowOf(rowOf(l.floats(o.Gate), t, o.Heads*d), h, d), rowOf(x, 2*h+1, d))
 		}
-		o.turn(head, o.weightsOf(wq, h), a, rowOf(q, h, d))
+		o.turn(head, o.weightsOf(wq, h), ofQ, rowOf(q, h, d))
 	}
 	// K is rotated in place: QKV is not read again.
 	k := x[step*o.Heads*d:][:kv]

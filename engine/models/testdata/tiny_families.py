@@ -148,7 +148,7 @@ def run_config(spec):
 
 
 def text_class(run):
-    return {"Gemma3ForCausalLM": transformers.Gemma3TextConfig, "Gemma4ForCausalLM": transformers.Gemma4TextConfig, "Qwen3_5ForCausalLM": transformers.Qwen3_5TextConfig}[run]
+    return {"Gemma3ForCausalLM": transformers.Gemma3TextConfig, "Ministral3ForCausalLM": transformers.Ministral3Config, "Gemma4ForCausalLM": transformers.Gemma4TextConfig, "Qwen3_5ForCausalLM": transformers.Qwen3_5TextConfig}[run]
 
 
 def draw(name, shape, spec, generator):
@@ -285,7 +285,7 @@ def build(spec):
     tensors = dict(meta.named_parameters())
     tensors |= {n: b for n, b in meta.named_buffers() if n.endswith("layer_scalar")}
     for name, p in tensors.items():
-        where = prefix + name[len("model."):] if name.startswith("model.") else name
+        where = prefix + name[len("model."):] if name.startswith("model.") else spec.get("prefix", "model.").removesuffix("model.") + name
         if spec["run"] == "GptOssForCausalLM" and name.endswith(("gate_up_proj", "down_proj")):
             experts, inner, outer = p.shape  # transformers keeps [experts, in, out]
             stored[where + "_blocks"], stored[where + "_scales"], w = halves((experts, outer, inner), generator)

@@ -4,6 +4,7 @@ A row is what its config.json says besides BASE, plus, after a bar:
   run     the transformers class, if config.json names another one (files of multimodal models)
   settings  the configuration class, if it is not that of the class that is run
   prefix  of the decoder's tensors in the file, if it is not "model."
+  outer   the model_type around the text_config, if it is not that of the text model without "_text"
   embed   the spread of embeddings: with a tied head it decides about that of the logits
 A window is 24 positions; 72 prompt tokens pass it. Sizes differ from each other wherever a family lets them.
 """
@@ -50,6 +51,12 @@ FAMILIES = {
                      dict(embed=0.4)),
     "tiny-cohere": ("CohereForCausalLM", "cohere",
                     dict(layer_norm_eps=1e-5, rms_norm_eps=None, logit_scale=0.4, tie_word_embeddings=True, use_qk_norm=True), dict(embed=0.5)),
+    "tiny-ministral3": ("Mistral3ForConditionalGeneration", "ministral3",
+                        dict(head_dim=32, rope_theta=None,
+                             rope_parameters=dict(rope_type="yarn", type="yarn", rope_theta=1000000.0, factor=16.0, beta_fast=32.0,
+                                                  beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3,
+                                                  original_max_position_embeddings=16)),
+                        dict(run="Ministral3ForCausalLM", prefix="language_model.model.", outer="mistral3", seed=73)),
 }
 
 
@@ -60,7 +67,7 @@ def spec(index, name):
     config = {k: v for k, v in config.items() if v is not None}
     if "prefix" in how:
         ids = {k: config.pop(k) for k in ("torch_dtype", "tie_word_embeddings")}
-        config = dict(text_config=dict(model_type=model_type) | config, model_type=model_type.removesuffix("_text"), **ids)
+        config = dict(text_config=dict(model_type=model_type) | config, model_type=how.get("outer", model_type.removesuffix("_text")), **ids)
     else:
         config = dict(model_type=model_type) | config
     return dict(config=dict(architectures=[architecture]) | config, run=architecture, embed=0.5, seed=60 + index, prompt=72, steps=16) | how

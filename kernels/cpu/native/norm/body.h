@@ -161,7 +161,7 @@ void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 			q += h * step * d;
 			if (a->gate)
 				memcpy(a->gate + (t * heads + h) * d, q + d, (size_t)d * 4);
-			turn_head(a, q, w, inverse[0], angles, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
+			turn_head(a, q, w, inverse[0], a->query_angles ? a->query_angles + t * a->rotary : angles, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
 			continue;
 		}
 		const float *k = x + h * d, *v = a->shared ? k : k + kv * d;

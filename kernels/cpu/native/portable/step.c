@@ -113,11 +113,14 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 	vapp_share(c->rows[a->accepted_row ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		int32_t at = vapp_at(a->positions, a->accepted_row, a->by, t);
-		float *y = a->y + t * 2 * a->half, pos = at < 0 ? 0 : (float)at;
+		at = at < 0 ? 0 : at;
+		float *y = a->y + t * 2 * a->half, pos = (float)at, scale = a->scale;
+		if (a->every)
+			scale *= (float)(1 + (double)a->beta * log((double)(1 + ((int64_t)at + a->offset) / a->every)));
 		for (int32_t i = 0; i < a->half; i++) {
 			float x = pos * a->freq[i]; /* rounded to float, as in transformers */
-			y[i] = (float)cos((double)x) * a->scale;
-			y[a->half + i] = (float)sin((double)x) * a->scale;
+			y[i] = (float)cos((double)x) * scale;
+			y[a->half + i] = (float)sin((double)x) * scale;
 		}
 	}
 }

@@ -100,7 +100,8 @@ typedef struct {
 	float *y;
 	int32_t half, by;
 	float scale;
-	int32_t pad;
+	int32_t every, offset; /* of the temperature; every 0: none */
+	float beta;
 } vapp_angles;
 
 /* The norm of heads is a set: heads of Q and K are normalized; those of V; all heads of a row
@@ -113,6 +114,7 @@ typedef struct {
 	void *k, *v;
 	float *gate;          /* or NULL: heads have none */
 	const float *wq, *wk; /* weights of the norms of heads; NULL: ones */
+	const float *query_angles; /* of Q; NULL: angles */
 	int32_t heads, kv_heads, head_dim, rotary, format, symbol;
 	int32_t norm, shared; /* shared: V is K before its norm and rotation */
 	float eps, offset;
