@@ -157,7 +157,7 @@ bench-speed: build model ## the plan's speed beside what the engine does: writes
 man: native ## write the man pages of all commands to OUT (.cache/man)
 	go run ./cmd/vapp man $(or $(OUT),.cache/man)
 
-docs: ## write the generated pages: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md and numerics.md
+docs: ## write the generated pages: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md, numerics.md and models.md
 	go test ./schema -count=1 -run TestReferencePage -update
 	go test ./cmd/vapp -count=1 -run TestCLIPage -update
 	go test ./appliance/metrics -count=1 -run TestReferencePage -update
@@ -165,7 +165,9 @@ docs: ## write the generated pages: docs/reference, planning-figures.md, api-cov
 	go test ./tools/compat -count=1 -run TestDocs -update
 	go test ./appliance/api -count=1 -run 'TestCoverage|TestRoutesPage' -update
 	go test ./tools/compat -count=1 -run TestMeasuredCapacity -update
-	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -update
+	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats|TestForms' -update
+	go test ./engine/checkpoint -count=1 -run TestGGUFArchitectures -update
+	go test ./appliance/starter -count=1 -run TestModelsPage -update
 
 size: ## print the sizes of the tree: a thermometer, not a gate
 	@scripts/size.sh

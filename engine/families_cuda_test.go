@@ -5,7 +5,6 @@ package engine_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -23,8 +22,8 @@ import (
 // TestMTPCUDA has one more.
 var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gpt-oss"}
 
-// inBF16 are checkpoints in their stored format, whose products round activations to bf16. Their
-// tokens are those of ref, unless ref's two largest logits are closer than the checkpoint's
+// inBF16 are checkpoints in their stored format, whose products round activations to bf16. One
+// checkpoint of each further family joins them. Their tokens are those of ref, unless ref's two largest logits are closer than the checkpoint's
 // bound.
 var inBF16 = []string{
 	"tiny-sharded-bf16", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8", "tiny-w8a16", "tiny-w8a8",
@@ -45,7 +44,8 @@ func TestFamiliesCUDA(t *testing.T) {
 			likeRef(t, y, y, promptsOf(g), 0)
 		})
 	}
-	for _, name := range inBF16 {
+	others := slices.DeleteFunc(furtherFamilies(t, true), func(name string) bool { return slices.Contains(inBF16, name) })
+	for _, name := range slices.Concat(inBF16, others) {
 		t.Run(name, func(t *testing.T) {
 			y, g := smallModel(t, name)
 			likeRef(t, y, y, promptsOf(g), enginetest.BoundBF16(name, kernels.BF16).Times(g.Spread()).Gap)
@@ -147,20 +147,7 @@ func TestFP8ActivationsCUDA(t *testing.T) {
 // smallModel returns a recorded checkpoint that runs in chunks of 32 with pages of bf16.
 func smallModel(t *testing.T, name string) (toy, *enginetest.Golden) {
 	t.Helper()
-	g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join("models/testdata", name)
-	if file := filepath.Join(dir, "model.gguf"); exists(file) {
-		dir = file
-	}
-	return smallRun(dir), g
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+	return smallRun(checkpointOf(name)), recorded(t, name)
 }
 
 func smallRun(dir string) toy {

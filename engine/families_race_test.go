@@ -6,8 +6,5 @@ package engine_test
 // the detector sees what goroutines share, and arithmetic takes ten times as long under it.
 var twinFamilies = []string{"tiny-gpt-oss", "tiny-qwen35"}
 
-// recipeFamilies is empty: no kind of page is new in them.
-var recipeFamilies []string
-
 // racing reports whether the race detector is on, under which arithmetic is slow.
 const racing = true

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +26,8 @@ import (
 // reference for the others: one step at a time, one request at a time, no prefix cache, prompts
 // not cut. A new way of running (swap, proposals, state snapshots) is one more entry. If it
 // makes a backend compute other rows, it runs on every backend; if only the scheduling or the
-// page allocation differs, it runs on the best one.
+// page allocation differs, it runs on the best one. The further checkpoints run those that every
+// family has to.
 var axes = []axis{
 	{name: "plain, alone", alone: true, everywhere: true},
 	{name: "in a batch", everywhere: true},
@@ -36,9 +39,9 @@ var axes = []axis{
 	{name: "prefixes, chunks of 64, alone", alone: true, rounds: 2, took: hits, change: func(y *toy) {
 		y.opts.Overlap, y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, true, 64
 	}},
-	{name: "chunks of 16", change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
+	{name: "chunks of 16", further: true, change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
 	{name: "chunks of 64, alone", alone: true, change: func(y *toy) { y.opts.MaxNumBatchedTokens = 64 }},
-	{name: "preempted", change: func(y *toy) { y.slabs, y.fat = least, true }, took: preempted},
+	{name: "preempted", further: true, change: func(y *toy) { y.slabs, y.fat = least, true }, took: preempted},
 	{name: "preempted, overlapped, prefixes", took: preempted, change: func(y *toy) {
 		y.slabs, y.fat, y.opts.PrefixCaching, y.opts.Overlap = least, true, true, true
 	}},
@@ -105,6 +108,7 @@ type axis struct {
 	name       string
 	family     string     // the only family that runs it; "": all
 	everywhere bool       // runs on every backend and kind of kernels, not only on the best
+	further    bool       // runs also for furtherFamilies, on ref and the best
 	change     func(*toy) // changes the plain options; nil: nothing
 	alone      bool       // one request after the other, not all at once
 	rounds     int        // how often one engine runs all requests; 0: once
@@ -171,23 +175,73 @@ func TestFamilies(t *testing.T) {
 
 func families(t *testing.T, on backend.Opener, s backend.Settings) {
 	names := twinFamilies
-	if best(t, on, s) {
-		names = slices.Concat(names, recipeFamilies)
+	switch {
+	case longSoak || best(t, on, s):
+		names = slices.Concat(names, furtherFamilies(t, false))
+	case s.Variant == "":
+		names = slices.Concat(names, furtherFamilies(t, true))
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			whole := longSoak || best(t, on, s) && slices.Contains(twinFamilies, name)
+			g := recorded(t, name)
+			twin := slices.Contains(twinFamilies, name)
+			whole := longSoak || best(t, on, s) && twin
 			ways := slices.DeleteFunc(slices.Clone(axes), func(a axis) bool {
-				return a.family != "" && a.family != name || !whole && !a.everywhere
+				return a.family != "" && a.family != name || !whole && !a.everywhere && (twin || !a.further)
 			})
-			like := toy{dir: filepath.Join("models/testdata", name), on: on, opts: engine.Options{MaxModelLen: g.Rows() + 1, Backend: s}}
+			like := toy{dir: checkpointOf(name), on: on, opts: engine.Options{MaxModelLen: g.Rows() + 1, Backend: s}}
 			twins(t, ways, like, g)
 		})
 	}
+}
+
+// furtherFamilies returns the recorded small checkpoints beside twinFamilies: the recipes, the
+// mixtures and the forms of weights. They share their ops with twinFamilies. once: one of each
+// architecture that twinFamilies lack. Under the race detector there are none, because no kind of
+// page is new in them.
+func furtherFamilies(t testing.TB, once bool) []string {
+	t.Helper()
+	all, err := enginetest.Recorded("models/testdata/golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, name := range twinFamilies {
+		seen[recorded(t, name).Facts.Architecture] = once
+	}
+	return slices.DeleteFunc(all, func(name string) bool {
+		if racing || slices.Contains(twinFamilies, name) || strings.HasSuffix(name, "-x8") { // the activations of another one
+			return true
+		}
+		arch := recorded(t, name).Facts.Architecture
+		known := seen[arch]
+		seen[arch] = once
+		return known
+	})
+}
+
+// recorded reads the golden file of a small checkpoint.
+func recorded(t testing.TB, name string) *enginetest.Golden {
+	t.Helper()
+	g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// checkpointOf returns the folder, or the GGUF file, of a small checkpoint.
+func checkpointOf(name string) string {
+	dir := filepath.Join("models/testdata", name)
+	if file := filepath.Join(dir, "model.gguf"); exists(file) {
+		return file
+	}
+	return dir
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // roundsToBF16 reports whether a variant of the kernels multiplies numbers rounded to bf16 or to 15

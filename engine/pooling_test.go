@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -49,19 +48,20 @@ func TestPooling(t *testing.T) {
 }
 
 func pools(t *testing.T, on backend.Opener, s backend.Settings) {
-	for _, name := range twinFamilies {
+	names := twinFamilies
+	if longSoak || best(t, on, s) {
+		names = slices.Concat(names, furtherFamilies(t, true))
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := recorded(t, name)
 			var plain [][]float32
-			whole := longSoak || best(t, on, s)
+			whole := longSoak || best(t, on, s) && slices.Contains(twinFamilies, name)
 			for i, w := range poolWays {
 				if !whole && !w.everywhere || racing && (i < 1 || i > 2) {
 					continue
 				}
-				y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.Hidden}}, opts: engine.Options{
+				y := &toy{dir: checkpointOf(name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.Hidden}}, opts: engine.Options{
 					MaxModelLen: len(g.InputIDs), MaxNumSeqs: 12, MaxNumBatchedTokens: 2048, BlockSize: 16, KVFormat: kernels.F32,
 					ChunkedPrefill: true, EveryRow: true, Backend: s,
 				}}
@@ -199,14 +199,11 @@ func TestPoolingClassifierTokens(t *testing.T) {
 }
 
 func checkClassifierTokens(t *testing.T, on backend.Opener, s backend.Settings) {
-	for _, name := range twinFamilies {
+	for _, name := range slices.Concat(twinFamilies, furtherFamilies(t, true)) {
 		t.Run(name, func(t *testing.T) {
-			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := recorded(t, name)
 			ids := [2]int32{g.SampleIDs[3], g.SampleIDs[len(g.SampleIDs)-1]}
-			y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.TokenClassifier, Tokens: ids, Count: 2}}, opts: engine.Options{
+			y := &toy{dir: checkpointOf(name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.TokenClassifier, Tokens: ids, Count: 2}}, opts: engine.Options{
 				MaxModelLen: len(g.InputIDs), MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, EveryRow: true, Backend: s,
 			}}
 			e := y.open(t)

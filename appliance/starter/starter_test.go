@@ -130,25 +130,29 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// parserCases are pieces of chat templates and the parsers of what they write. docs/models.md has the
+// parsers of calls of each architecture.
+var parserCases = []struct {
+	architecture, template string
+	want                   Parsers
+}{
+	{"GptOssForCausalLM", "", Parsers{"openai_gptoss", "openai"}},
+	{"Qwen3ForCausalLM", "", Parsers{"qwen3", "hermes"}},
+	{"Qwen3ForCausalLM", "{{ messages }}", Parsers{}},
+	{"Qwen3ForCausalLM", `<tool_call>\n{\"name\": <n>, \"arguments\": <a>}</tool_call> {%- if enable_thinking is false %}<think>`, Parsers{"qwen3", "hermes"}},
+	{"Qwen2ForCausalLM", `<tool_call>{"name": "arguments"}`, Parsers{"", "hermes"}},
+	{"Qwen2ForCausalLM", "<｜Assistant｜> content.split('</think>')", Parsers{"deepseek_r1", ""}},
+	{"GraniteForCausalLM", "<|start_of_role|>{{ role }} <|tool_call|>", Parsers{"", "granite"}},
+	{"InternLM2ForCausalLM", "<|action_start|><|plugin|>", Parsers{"", "internlm"}},
+	{"Glm4MoeForCausalLM", "[gMASK]<sop> <think> enable_thinking", Parsers{"glm45", ""}},
+	{"SeedOssForCausalLM", "<seed:think> <seed:tool_call> <function=", Parsers{"seed_oss", "seed_oss"}},
+	{"MistralForCausalLM", "[TOOL_CALLS]", Parsers{"", "mistral"}},
+	{"LlamaForCausalLM", `Environment: ipython "parameters": `, Parsers{"", "llama3_json"}},
+	{"LlamaForCausalLM", "", Parsers{}},
+}
+
 func TestParsersOf(t *testing.T) {
-	for _, c := range []struct {
-		architecture, template string
-		want                   Parsers
-	}{
-		{"GptOssForCausalLM", "", Parsers{"openai_gptoss", "openai"}},
-		{"Qwen3ForCausalLM", "", Parsers{"qwen3", "hermes"}},
-		{"Qwen3ForCausalLM", "{{ messages }}", Parsers{}},
-		{"Qwen3ForCausalLM", `<tool_call>\n{\"name\": <n>, \"arguments\": <a>}</tool_call> {%- if enable_thinking is false %}<think>`, Parsers{"qwen3", "hermes"}},
-		{"Qwen2ForCausalLM", `<tool_call>{"name": "arguments"}`, Parsers{"", "hermes"}},
-		{"Qwen2ForCausalLM", "<｜Assistant｜> content.split('</think>')", Parsers{"deepseek_r1", ""}},
-		{"GraniteForCausalLM", "<|start_of_role|>{{ role }} <|tool_call|>", Parsers{"", "granite"}},
-		{"InternLM2ForCausalLM", "<|action_start|><|plugin|>", Parsers{"", "internlm"}},
-		{"Glm4MoeForCausalLM", "[gMASK]<sop> <think> enable_thinking", Parsers{"glm45", ""}},
-		{"SeedOssForCausalLM", "<seed:think> <seed:tool_call> <function=", Parsers{"seed_oss", "seed_oss"}},
-		{"MistralForCausalLM", "[TOOL_CALLS]", Parsers{"", "mistral"}},
-		{"LlamaForCausalLM", `Environment: ipython "parameters": `, Parsers{"", "llama3_json"}},
-		{"LlamaForCausalLM", "", Parsers{}},
-	} {
+	for _, c := range parserCases {
 		if got := ParsersOf(c.architecture, c.template); got != c.want {
 			t.Errorf("%s %q: %+v, want %+v", c.architecture, c.template, got, c.want)
 		}

@@ -1,9 +1,12 @@
 package checkpoint
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	"vapp.dev/internal/goldentest"
 )
 
 // familyToy returns a file of an architecture of two layers: hidden 16, two heads of 8, one key/value
@@ -202,4 +205,48 @@ func TestFusedGGUF(t *testing.T) {
 	}
 	_, err := openBytes("m.gguf", familyToy("llama", map[string][]uint64{"attn_qkv.weight": {16, 24}}).bytes())
 	wantError(t, err, "m.gguf", "blk.0.attn_qkv.weight")
+}
+
+// slidingFirst says that the first of two layers has a window.
+var slidingFirst = rawValue(le(nil, uint32(kindArray), uint32(kindBool), uint64(2), true, false))
+
+// ggufKeys are keys that files of an architecture must have beside those of familyToy.
+var ggufKeys = map[string]map[string]any{
+	"gemma4": {"attention.key_length_swa": uint32(8), "attention.sliding_window": uint32(4), "attention.sliding_window_pattern": slidingFirst, "rope.dimension_count_swa": uint32(8)},
+}
+
+// TestGGUFArchitectures opens a file of every architecture that is read: dense, with experts, with a
+// window. testdata/gguf_architectures.txt has llama.cpp's name and Hugging Face's of each.
+func TestGGUFArchitectures(t *testing.T) {
+	var text strings.Builder
+	for _, arch := range slices.Sorted(maps.Keys(ggufArchs)) {
+		found := map[string]bool{}
+		var refused error
+		for form := range 4 {
+			m := familyToy(arch, nil).set(arch+".rope.dimension_count", uint32(8))
+			for key, value := range ggufKeys[arch] {
+				m.set(arch+"."+key, value)
+			}
+			if form&1 != 0 {
+				m.set(arch+".expert_count", uint32(4)).set(arch+".expert_used_count", uint32(2)).set(arch+".expert_feed_forward_length", uint32(8))
+			}
+			if form&2 != 0 {
+				m.set(arch+".attention.sliding_window", uint32(4)).set(arch+".attention.sliding_window_pattern", slidingFirst)
+			}
+			c, err := Open(writeTemp(t, "m.gguf", m.bytes()))
+			if err != nil {
+				refused = err
+				continue
+			}
+			found[c.Config().Architecture] = true
+			c.Close()
+		}
+		if len(found) == 0 {
+			t.Errorf("no file of %s is read: %v; ggufKeys has what it needs", arch, refused)
+		}
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			text.WriteString(arch + " " + name + "\n")
+		}
+	}
+	goldentest.Compare(t, "testdata/gguf_architectures.txt", text.String())
 }

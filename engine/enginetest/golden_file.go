@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 // GoldenFormat is the version of the files that ReadGolden understands.
@@ -190,4 +192,16 @@ func (f *goldenFile) full(g *Golden) {
 		}
 		g.rows[p].Full = logits[i*v:][:v:v]
 	}
+}
+
+// Recorded returns the names of the golden files of small checkpoints in a directory, sorted.
+func Recorded(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "tiny-*.safetensors"))
+	if err == nil && files == nil {
+		err = fmt.Errorf("no golden file in %s", dir)
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(f), ".safetensors")
+	}
+	return files, err
 }
