@@ -32,8 +32,12 @@ func ParsersOf(architecture, template string) Parsers {
 		p.Reasoning = "seed_oss"
 	case has("[gMASK]<sop>", "<think>"):
 		p.Reasoning = "glm45"
+	case has("<minimax:tool_call>", "<think>"):
+		p.Reasoning = "minimax_m2"
 	case has("<think>", "enable_thinking"):
 		p.Reasoning = "qwen3"
+	case has("</think>", "<｜Assistant｜>", "thinking is defined"):
+		p.Reasoning = "deepseek_v3"
 	case has("</think>", "<｜Assistant｜>"):
 		p.Reasoning = "deepseek_r1"
 	}
@@ -42,6 +46,14 @@ func ParsersOf(architecture, template string) Parsers {
 		p.ToolCall = "gemma4"
 	case has("<seed:tool_call>", "<function="):
 		p.ToolCall = "seed_oss"
+	case has("<minimax:tool_call>", "<invoke name="):
+		p.ToolCall = "minimax_m2"
+	case has("<｜tool▁call▁begin｜>", "```json"):
+		p.ToolCall = "deepseek_v3"
+	case has("<｜tool▁call▁begin｜>"):
+		p.ToolCall = "deepseek_v31"
+	case has("<|tool_calls_section_begin|>"):
+		p.ToolCall = "kimi_k2"
 	case has("<tool_call>", "<function="):
 		p.ToolCall = "qwen3_coder"
 	case has("<tool_call>", "\"arguments\""), has("<tool_call>", "\\\"arguments\\\""):

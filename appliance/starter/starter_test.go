@@ -148,6 +148,10 @@ var parserCases = []struct {
 	{"SeedOssForCausalLM", "<seed:think> <seed:tool_call> <function=", Parsers{"seed_oss", "seed_oss"}},
 	{"MistralForCausalLM", "[TOOL_CALLS]", Parsers{"", "mistral"}},
 	{"LlamaForCausalLM", `Environment: ipython "parameters": `, Parsers{"", "llama3_json"}},
+	{"MiniMaxM2ForCausalLM", `<minimax:tool_call> '<invoke name="' '<think>'`, Parsers{"minimax_m2", "minimax_m2"}},
+	{"DeepseekV3ForCausalLM", "'<｜tool▁call▁begin｜>' '<｜tool▁sep｜>' '\\n```json\\n' <｜Assistant｜>", Parsers{"", "deepseek_v3"}},
+	{"DeepseekV3ForCausalLM", "{% if not thinking is defined %} '<｜Assistant｜></think>' '<｜tool▁call▁begin｜>'", Parsers{"deepseek_v3", "deepseek_v31"}},
+	{"KimiK2ForCausalLM", "<|tool_calls_section_begin|>", Parsers{"", "kimi_k2"}},
 	{"LlamaForCausalLM", "", Parsers{}},
 }
 

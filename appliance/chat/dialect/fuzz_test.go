@@ -47,7 +47,7 @@ func fuzzed(f *testing.F, tools ...string) {
 func FuzzReasoning(f *testing.F)  { fuzzed(f, "") }
 func FuzzHermes(f *testing.F)     { fuzzed(f, "hermes") }
 func FuzzGemma4(f *testing.F)     { fuzzed(f, "gemma4") }
-func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder", "seed_oss") }
+func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder", "seed_oss", "minimax_m2") }
 func FuzzLlama3JSON(f *testing.F) { fuzzed(f, "llama3_json") }
 func FuzzPythonic(f *testing.F)   { fuzzed(f, "pythonic") }
 func FuzzMistral(f *testing.F)    { fuzzed(f, "mistral") }
@@ -55,4 +55,4 @@ func FuzzHarmony(f *testing.F)    { fuzzed(f, "openai") }
 func FuzzBlocks(f *testing.F) {
 	fuzzed(f, "granite", "granite-20b-fc", "phi4_mini_json", "hunyuan_a13b", "internlm", "longcat")
 }
-func FuzzHeaded(f *testing.F) { fuzzed(f, "deepseek_v31", "kimi_k2") }
+func FuzzHeaded(f *testing.F) { fuzzed(f, "deepseek_v3", "deepseek_v31", "kimi_k2") }

@@ -13,9 +13,14 @@ type headed struct {
 	sep           string // between the name and the arguments
 	prefix        string // of a name
 	suffix        string // between a name and its number, in ids that the model writes; "": no ids
+	fenced        bool   // sep begins a block of Markdown, which ends after the arguments
 }
 
 var (
+	deepseekV3 = &headed{
+		section: "<｜tool▁calls▁begin｜>", over: "<｜tool▁calls▁end｜>",
+		open: "<｜tool▁call▁begin｜>", close: "<｜tool▁call▁end｜>", sep: "```json\n", prefix: "function<｜tool▁sep｜>", fenced: true,
+	}
 	deepseekV31 = &headed{
 		section: "<｜tool▁calls▁begin｜>", over: "<｜tool▁calls▁end｜>",
 		open: "<｜tool▁call▁begin｜>", close: "<｜tool▁call▁end｜>", sep: "<｜tool▁sep｜>",
@@ -43,7 +48,11 @@ func (k *headed) render(m *Message) string {
 		if k.suffix != "" {
 			name += k.suffix + string(rune('0'+i%10))
 		}
-		out += k.open + name + k.sep + orEmpty(c.Arguments) + k.close
+		sep, end := k.sep, ""
+		if k.fenced {
+			sep, end = "\n"+k.sep, "\n```"
+		}
+		out += k.open + name + sep + orEmpty(c.Arguments) + end + k.close
 	}
 	return out + k.over
 }
@@ -134,6 +143,8 @@ func (h *headReader) mark(m string) {
 	case m == h.open:
 		h.state, h.head, h.shown = headName, "", false
 		h.out.block(true)
+	case h.fenced && m == h.sep: // ordinary text
+		h.out.content(m)
 	case h.shown && m != h.section:
 		h.out.content(m)
 		h.shown = m == h.sep

@@ -31,7 +31,7 @@ func pairs() [][2]string {
 // variants are the parsers that share the machine of another one, so that fewer combinations
 // and rounds test them: those of hermes, deepseek_v31, deepseek_r1 and qwen3.
 var variants = map[string]bool{
-	"granite": true, "granite-20b-fc": true, "phi4_mini_json": true, "hunyuan_a13b": true, "internlm": true, "longcat": true, "kimi_k2": true,
+	"granite": true, "granite-20b-fc": true, "phi4_mini_json": true, "hunyuan_a13b": true, "internlm": true, "longcat": true, "kimi_k2": true, "minimax_m2": true,
 	"deepseek_v3": true, "glm45": true, "nemotron_v3": true, "step3p5": true, "seed_oss": true,
 }
 

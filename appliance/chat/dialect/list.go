@@ -97,6 +97,14 @@ func toolList() []tools {
 			body:  longcat.newMachine, render: longcat.render, marks: longcat.markers(),
 		},
 		{
+			Entry: Entry{Name: "minimax_m2", Models: "MiniMax M2", Example: "<minimax:tool_call>\n<invoke name=\"add\">\n<parameter name=\"a\">2</parameter>\n</invoke>\n</minimax:tool_call>"},
+			body:  minimaxTags.newMachine, render: minimaxTags.render, marks: minimaxTags.outer(),
+		},
+		{
+			Entry: Entry{Name: "deepseek_v3", Models: "DeepSeek-V3, DeepSeek-R1-0528", Example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 2}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+			body:  deepseekV3.newMachine, render: deepseekV3.render, marks: append(deepseekV3.markers(), deepseekV31.sep),
+		},
+		{
 			Entry: Entry{Name: "deepseek_v31", Models: "DeepSeek-V3.1", Example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": 2}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
 			body:  deepseekV31.newMachine, render: deepseekV31.render, marks: deepseekV31.markers(),
 		},

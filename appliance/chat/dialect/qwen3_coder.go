@@ -37,27 +37,35 @@ const (
 	coderShut // in a value, after text that may end it
 )
 
-const (
-	functionOpen   = "<function="
-	functionClose  = "</function>"
-	parameterOpen  = "<parameter="
-	parameterClose = "</parameter>"
-)
-
-// coder holds the markers around functions, which are all that differs between the dialects.
-type coder struct{ open, shutting string }
+// coder holds what differs between the dialects: the markers around all functions, the starts of the
+// tags of a function and of a parameter, up to the name, and their ends.
+type coder struct {
+	open, shutting          string
+	function, functionEnd   string
+	parameter, parameterEnd string
+	quotes                  bool // names are in double quotes
+}
 
 var (
-	qwenTags = coder{toolOpen, toolClose}
-	seedTags = coder{"<seed:tool_call>", "</seed:tool_call>"}
+	qwenTags    = tags(toolOpen, toolClose)
+	seedTags    = tags("<seed:tool_call>", "</seed:tool_call>")
+	minimaxTags = coder{
+		open: "<minimax:tool_call>", shutting: "</minimax:tool_call>", function: "<invoke name=", functionEnd: "</invoke>",
+		parameter: "<parameter name=", parameterEnd: "</parameter>", quotes: true,
+	}
 )
+
+// tags returns Qwen3-Coder's markers between two others.
+func tags(open, shutting string) coder {
+	return coder{open: open, shutting: shutting, function: "<function=", functionEnd: "</function>", parameter: "<parameter=", parameterEnd: "</parameter>"}
+}
 
 // outer returns the markers that a vocabulary may have as tokens.
 func (c coder) outer() []string { return []string{c.open, c.shutting} }
 
 // newMachine returns a machine that parses the dialect's calls.
 func (c coder) newMachine(p *Parser) machine {
-	return &qwenCoder{out: &p.out, opts: &p.opts, coder: c, marks: append(c.outer(), functionOpen, functionClose, parameterOpen, parameterClose)}
+	return &qwenCoder{out: &p.out, opts: &p.opts, coder: c, marks: append(c.outer(), c.function, c.functionEnd, c.parameter, c.parameterEnd)}
 }
 
 func (q *qwenCoder) markers() []string { return q.marks }
@@ -95,13 +103,13 @@ func (q *qwenCoder) text(s string) {
 func (q *qwenCoder) tag(s string) {
 	head, rest, closed := strings.Cut(s, ">")
 	q.name += head
-	if strings.Contains(q.name, "<") || len(q.name) > maxName || closed && strings.TrimSpace(q.name) == "" {
+	if strings.Contains(q.name, "<") || len(q.name) > maxName || closed && q.bare(q.name) == "" {
 		q.untag()
 		if closed {
 			rest = ">" + rest
 		}
 	} else if closed {
-		q.enter(strings.TrimSpace(q.name))
+		q.enter(q.bare(q.name))
 		q.settle()
 	}
 	if closed && rest != "" {
@@ -112,16 +120,16 @@ func (q *qwenCoder) tag(s string) {
 // untag adds text that is not a tag to the content.
 func (q *qwenCoder) untag() {
 	if q.state == coderName {
-		if q.state = coderOutside; strings.TrimSpace(q.name) == "" {
+		if q.state = coderOutside; q.bare(q.name) == "" {
 			q.shown = true
 			q.out.content(q.lead)
 		}
 		q.lead = ""
-		q.out.content(functionOpen + q.name)
+		q.out.content(q.function + q.name)
 		return
 	}
 	q.state = coderFunction
-	q.out.content(parameterOpen + q.name)
+	q.out.content(q.parameter + q.name)
 }
 
 // enter begins a function or a parameter.
@@ -191,7 +199,7 @@ func (q *qwenCoder) mark(m string) {
 	switch q.state {
 	case coderOutside:
 		switch m {
-		case functionOpen:
+		case q.function:
 			q.state, q.name = coderName, ""
 		case q.open, q.shutting:
 			q.toolMark(m)
@@ -233,10 +241,10 @@ func (q *qwenCoder) settle() {
 // between handles a marker between parameters.
 func (q *qwenCoder) between(m string) {
 	switch m {
-	case parameterOpen:
+	case q.parameter:
 		q.state, q.name = coderKey, ""
-	case parameterClose:
-	case functionClose:
+	case q.parameterEnd:
+	case q.functionEnd:
 		q.close()
 		q.out.block(true)
 	case q.shutting:
@@ -251,12 +259,12 @@ func (q *qwenCoder) between(m string) {
 // inValue handles a marker in a value.
 func (q *qwenCoder) inValue(m string) {
 	switch m {
-	case parameterClose:
+	case q.parameterEnd:
 		q.endValue()
-	case parameterOpen:
+	case q.parameter:
 		q.endValue()
 		q.state, q.name = coderKey, ""
-	case functionClose, q.shutting:
+	case q.functionEnd, q.shutting:
 		q.state, q.shut = coderShut, m
 	default:
 		q.add(m)
@@ -267,8 +275,8 @@ func (q *qwenCoder) inValue(m string) {
 // </function> ends the value if the call ends or another function begins; </tool_call> ends
 // it if another call begins.
 func (q *qwenCoder) afterShut(m string) {
-	function := strings.HasPrefix(q.shut, functionClose)
-	if m == q.open || function && (m == q.shutting || m == functionOpen) {
+	function := strings.HasPrefix(q.shut, q.functionEnd)
+	if m == q.open || function && (m == q.shutting || m == q.function) {
 		q.endValue()
 		q.close()
 		q.out.block(true)
@@ -289,15 +297,32 @@ func (q *qwenCoder) end(bool) {
 	}
 }
 
-// render writes calls as the template of Qwen3-Coder does.
+// bare returns the name in a tag.
+func (c coder) bare(name string) string {
+	name = strings.TrimSpace(name)
+	if c.quotes {
+		name = strings.TrimSpace(strings.Trim(name, `"`))
+	}
+	return name
+}
+
+// named returns a name as tags have it.
+func (c coder) named(name string) string {
+	if c.quotes {
+		return `"` + name + `"`
+	}
+	return name
+}
+
+// render writes calls as the templates of Qwen3-Coder and MiniMax do.
 func (c coder) render(m *Message) string {
 	var b strings.Builder
 	for _, call := range m.Calls {
-		b.WriteString("\n" + c.open + "\n" + functionOpen + call.Name + ">\n")
+		b.WriteString("\n" + c.open + "\n" + c.function + c.named(call.Name) + ">\n")
 		for _, p := range members(call.Arguments) {
-			b.WriteString(parameterOpen + p.key + ">\n" + p.plain() + "\n" + parameterClose + "\n")
+			b.WriteString(c.parameter + c.named(p.key) + ">\n" + p.plain() + "\n" + c.parameterEnd + "\n")
 		}
-		b.WriteString(functionClose + "\n" + c.shutting)
+		b.WriteString(c.functionEnd + "\n" + c.shutting)
 	}
 	return b.String()
 }
