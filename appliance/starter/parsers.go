@@ -46,6 +46,8 @@ func ParsersOf(architecture, template string) Parsers {
 		p.ToolCall = "gemma4"
 	case has("<seed:tool_call>", "<function="):
 		p.ToolCall = "seed_oss"
+	case has("<tool_call>", "<arg_key>", "<arg_value>"):
+		p.ToolCall = "glm45"
 	case has("<minimax:tool_call>", "<invoke name="):
 		p.ToolCall = "minimax_m2"
 	case has("<｜tool▁call▁begin｜>", "```json"):

@@ -148,6 +148,7 @@ var parserCases = []struct {
 	{"SeedOssForCausalLM", "<seed:think> <seed:tool_call> <function=", Parsers{"seed_oss", "seed_oss"}},
 	{"MistralForCausalLM", "[TOOL_CALLS]", Parsers{"", "mistral"}},
 	{"LlamaForCausalLM", `Environment: ipython "parameters": `, Parsers{"", "llama3_json"}},
+	{"Glm4MoeForCausalLM", "[gMASK]<sop> <think> {{ '<tool_call>' + tc.name }} <arg_key>{{ k }}</arg_key> <arg_value>{{ v }}</arg_value>", Parsers{"glm45", "glm45"}},
 	{"MiniMaxM2ForCausalLM", `<minimax:tool_call> '<invoke name="' '<think>'`, Parsers{"minimax_m2", "minimax_m2"}},
 	{"DeepseekV3ForCausalLM", "'<｜tool▁call▁begin｜>' '<｜tool▁sep｜>' '\\n```json\\n' <｜Assistant｜>", Parsers{"", "deepseek_v3"}},
 	{"DeepseekV3ForCausalLM", "{% if not thinking is defined %} '<｜Assistant｜></think>' '<｜tool▁call▁begin｜>'", Parsers{"deepseek_v3", "deepseek_v31"}},

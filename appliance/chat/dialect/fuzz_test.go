@@ -48,6 +48,7 @@ func FuzzReasoning(f *testing.F)  { fuzzed(f, "") }
 func FuzzHermes(f *testing.F)     { fuzzed(f, "hermes") }
 func FuzzGemma4(f *testing.F)     { fuzzed(f, "gemma4") }
 func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder", "seed_oss", "minimax_m2") }
+func FuzzGLM45(f *testing.F)      { fuzzed(f, "glm45") }
 func FuzzLlama3JSON(f *testing.F) { fuzzed(f, "llama3_json") }
 func FuzzPythonic(f *testing.F)   { fuzzed(f, "pythonic") }
 func FuzzMistral(f *testing.F)    { fuzzed(f, "mistral") }

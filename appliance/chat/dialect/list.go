@@ -97,6 +97,10 @@ func toolList() []tools {
 			body:  longcat.newMachine, render: longcat.render, marks: longcat.markers(),
 		},
 		{
+			Entry: Entry{Name: "glm45", Aliases: []string{"glm47"}, Models: "GLM-4.5, GLM-4.6, GLM-4.7", Example: "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>2</arg_value>\n</tool_call>"},
+			body:  newGLM45, render: renderGLM45, marks: glmMarkers,
+		},
+		{
 			Entry: Entry{Name: "minimax_m2", Models: "MiniMax M2", Example: "<minimax:tool_call>\n<invoke name=\"add\">\n<parameter name=\"a\">2</parameter>\n</invoke>\n</minimax:tool_call>"},
 			body:  minimaxTags.newMachine, render: minimaxTags.render, marks: minimaxTags.outer(),
 		},
