@@ -134,6 +134,9 @@ func familyConfigs(t *testing.T) map[string][]map[string]any {
 		out[name] = append(out[name], widened(m))
 		if text, ok := m["text_config"].(map[string]any); ok {
 			name = strings.TrimSuffix(name, conditionalSuffix) + causalSuffix
+			if text["model_type"] == "ministral3" {
+				name = "Ministral3ForCausalLM"
+			}
 			text = widened(text)
 			text["architectures"], text["torch_dtype"] = []any{name}, "bfloat16"
 			out[name] = append(out[name], text)
