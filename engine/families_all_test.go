@@ -10,7 +10,7 @@ var twinFamilies = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tin
 var recipeFamilies = []string{
 	"tiny-mistral", "tiny-ministral3", "tiny-gemma2", "tiny-gemma3", "tiny-phi3", "tiny-granite", "tiny-smollm3", "tiny-glm4", "tiny-cohere", "tiny-cohere2", "tiny-ernie", "tiny-internlm3",
 	"tiny-olmo2", "tiny-olmo3", "tiny-hunyuan", "tiny-awq", "tiny-gptq", "tiny-w4a16",
-	"tiny-mixtral", "tiny-qwen2-moe", "tiny-glm4-moe", "tiny-olmoe", "tiny-qwen35-moe",
+	"tiny-mixtral", "tiny-qwen2-moe", "tiny-glm4-moe", "tiny-olmoe", "tiny-qwen35-moe", "tiny-qwen3-next",
 }
 
 // racing reports whether the race detector is on, under which arithmetic is slow.
