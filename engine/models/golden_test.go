@@ -69,6 +69,7 @@ var goldens = map[string][2]int{
 	"tiny-olmoe":       {64, 40},
 
 	"tiny-qwen35-moe": {64, 40},
+	"tiny-qwen3-next": {64, 16},
 
 	"tiny-qwen2-gguf":   {100, 40},
 	"tiny-qwen3-gguf":   {100, 40},

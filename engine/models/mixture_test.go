@@ -14,7 +14,7 @@ import (
 // TestMixtures records published configs with experts whole and in parts, and plans them on all
 // layouts.
 func TestMixtures(t *testing.T) {
-	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1"} {
+	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6"} {
 		for _, world := range []int{1, 2} {
 			for _, pipe := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s/tp%d-pp%d", name, world, pipe), func(t *testing.T) {
@@ -38,6 +38,9 @@ func TestMixtureRefusals(t *testing.T) {
 		{"tiny-glm4-moe", `"n_group": 3`, `"n_group": 5`, "n_group 5 with topk_group 2"},
 		{"tiny-glm4-moe", `"topk_group": 2`, `"topk_group": 4`, "n_group 3 with topk_group 4"},
 		{"tiny-ernie-moe", `"moe_gate": "topk"`, `"moe_gate": "hash"`, `moe_gate "hash"`},
+		{"tiny-qwen3-next", `"intermediate_size": 48`, `"intermediate_size": null`, "layer 1 of Qwen3NextForCausalLM without experts"},
+		{"tiny-qwen3-next", `"linear_num_value_heads": 4`, `"linear_num_value_heads": 5`, "linear_num_value_heads 5"},
+		{"tiny-qwen3-next", `"hidden_act": "silu"`, `"hidden_act": "gelu_tanh"`, "hidden_act gelu_tanh"},
 		{"tiny-ernie-moe", `"use_bias": false`, `"use_bias": true`, "use_bias"},
 		{"tiny-olmoe", `"clip_qkv": null`, `"clip_qkv": 8.0`, "clip_qkv"},
 	} {

@@ -144,6 +144,7 @@ var families = []family{
 	qwen35Family(qwen35Multimodal),
 	qwen35Family(qwen35MoEText),
 	qwen35Family(qwen35MoEMultimodal),
+	qwen35Family(qwen3Next),
 }
 
 // UnsupportedError reports an architecture or setting that no family supports.

@@ -51,8 +51,9 @@ type qwen35Config struct {
 	mtpOwnEmbeddings bool // the MTP head has a separate table
 	gated, biased    bool
 	stateDtype       string
-	vision           *qwen35Vision // nil: no tower
-	experts          *mixture      // nil: a dense MLP
+	vision           *qwen35Vision        // nil: no tower
+	experts          *mixture             // nil: a dense MLP
+	sparse           func(layer int) bool // layers with experts
 }
 
 const (
@@ -61,6 +62,8 @@ const (
 
 	qwen35MoEText       = "Qwen3_5MoeForCausalLM"
 	qwen35MoEMultimodal = "Qwen3_5MoeForConditionalGeneration"
+
+	qwen3Next = "Qwen3NextForCausalLM"
 )
 
 // qwen35Sees reports whether an architecture has a vision tower.
@@ -68,27 +71,31 @@ func qwen35Sees(architecture string) bool {
 	return architecture == qwen35Multimodal || architecture == qwen35MoEMultimodal
 }
 
-// qwen35Experts returns the experts of every layer, nil for the dense architectures. Files have stacks
-// of them or, if they are quantized, a matrix for each.
-func qwen35Experts(c checkpoint.Config) (*mixture, error) {
+// qwen35Experts returns the experts, nil for the dense architectures, and which layers have them.
+// Files have stacks of them or, if they are quantized, a matrix for each; those of Qwen3-Next have no
+// stacks.
+func qwen35Experts(c checkpoint.Config) (*mixture, func(layer int) bool, error) {
+	if c.Architecture == qwen3Next {
+		return qwen3NextExperts(c)
+	}
 	if c.Architecture != qwen35MoEText && c.Architecture != qwen35MoEMultimodal {
-		return nil, nil
+		return nil, nil, nil
 	}
 	m, _, err := qwenMixture(c, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m.softmax(true)
 	q, err := quantOf(c)
 	if q.format == kernels.Invalid && c.Dialect != "gguf" {
 		m.gate, m.up, m.down = "experts.gate_up_proj", "", "experts.down_proj"
 	}
-	return &m, err
+	return &m, func(int) bool { return true }, err
 }
 
-// feedForward returns what follows a mixer.
-func (q qwen35Config) feedForward() feedForward {
-	if q.experts != nil {
+// feedForward returns what follows a layer's mixer.
+func (q qwen35Config) feedForward(layer int) feedForward {
+	if q.experts != nil && q.sparse(layer) {
 		return *q.experts
 	}
 	return denseMLP{c: q.Config, width: q.IntermediateSize}
@@ -139,7 +146,7 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	if q.vision, err = readQwen35Vision(c); err != nil {
 		return q, err
 	}
-	q.experts, err = qwen35Experts(c)
+	q.experts, q.sparse, err = qwen35Experts(c)
 	return q, err
 }
 
@@ -175,6 +182,8 @@ func checkQwen35(c checkpoint.Config) error {
 		return &UnsupportedError{"hidden_act " + c.HiddenAct, "Qwen3.5 has silu"}
 	case q.experts == nil && (c.IntermediateSize == 0 || c.NumExperts > 0):
 		return &UnsupportedError{"experts in " + c.Architecture, "it has a dense MLP; those with experts are " + qwen35MoEText + " and " + qwen35MoEMultimodal}
+	case q.experts != nil && c.IntermediateSize == 0 && q.dense() >= 0:
+		return &UnsupportedError{fmt.Sprintf("layer %d of %s without experts", q.dense(), c.Architecture), "the config has no intermediate_size for its MLP"}
 	case q.biased:
 		return &UnsupportedError{"attention_bias", "Qwen3.5's projections have none"}
 	case !q.gated:

@@ -66,7 +66,7 @@ func (q qwen35Config) mtpTensors(l *tensorList) {
 	for i := range q.mtpLayers {
 		p := fmt.Sprintf("mtp.layers.%d.", i)
 		q.attentionTensors(l, p+"self_attn.")
-		q.blockTensors(l, p)
+		q.blockTensors(l, p, q.feedForward(q.NumLayers))
 	}
 }
 
@@ -104,7 +104,7 @@ func (m *qwen35) newDrafter(l *loader, slot int) *qwen35Drafter {
 		embedNorm:  l.vector("mtp.embed_norm", "norm", all("mtp.pre_fc_norm_embedding.weight")),
 		hiddenNorm: l.vector("mtp.hidden_norm", "norm", all("mtp.pre_fc_norm_hidden.weight")),
 		fc:         l.matrix(matrix{name: "mtp.fc", group: "drafter"}, l.rows("mtp.fc.weight", m.hidden, 1)),
-		layer:      m.block(l, "mtp.layers.0.", "mtp.", fullAttention),
+		layer:      m.block(l, "mtp.layers.0.", "mtp.", fullAttention, m.cfg.feedForward(m.cfg.NumLayers)),
 		norm:       l.vector("mtp.norm", "norm", all("mtp.norm.weight")),
 	}
 	d.layer.slot = slot

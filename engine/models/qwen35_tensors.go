@@ -20,7 +20,7 @@ func qwen35Tensors(c checkpoint.Config) []checkpoint.TensorInfo {
 		} else {
 			q.attentionTensors(l, p+"self_attn.")
 		}
-		q.blockTensors(l, p)
+		q.blockTensors(l, p, q.feedForward(i))
 	}
 	l.add(q.prefix+"norm.weight", c.HiddenSize)
 	if !c.TieWordEmbeddings {
@@ -33,10 +33,15 @@ func qwen35Tensors(c checkpoint.Config) []checkpoint.TensorInfo {
 
 func (q qwen35Config) deltaTensors(l *tensorList, p string) {
 	h, values := q.HiddenSize, q.valueHeads*q.valueDim
-	l.linear(p+"in_proj_qkv", false, q.channels(q.keyHeads, q.valueHeads), h)
-	l.linear(p+"in_proj_z", false, values, h)
-	l.linear(p+"in_proj_b", false, q.valueHeads, h)
-	l.linear(p+"in_proj_a", false, q.valueHeads, h)
+	if q.Architecture == qwen3Next {
+		l.linear(p+"in_proj_qkvz", false, q.channels(q.keyHeads, q.valueHeads)+values, h)
+		l.linear(p+"in_proj_ba", false, 2*q.valueHeads, h)
+	} else {
+		l.linear(p+"in_proj_qkv", false, q.channels(q.keyHeads, q.valueHeads), h)
+		l.linear(p+"in_proj_z", false, values, h)
+		l.linear(p+"in_proj_b", false, q.valueHeads, h)
+		l.linear(p+"in_proj_a", false, q.valueHeads, h)
+	}
 	l.add(p+"conv1d.weight", q.channels(q.keyHeads, q.valueHeads), 1, q.kernel)
 	l.add(p+"A_log", q.valueHeads)
 	l.add(p+"dt_bias", q.valueHeads)
@@ -55,10 +60,10 @@ func (q qwen35Config) attentionTensors(l *tensorList, p string) {
 }
 
 // blockTensors adds the tensors that every layer has.
-func (q qwen35Config) blockTensors(l *tensorList, p string) {
+func (q qwen35Config) blockTensors(l *tensorList, p string, mlp feedForward) {
 	l.add(p+"input_layernorm.weight", q.HiddenSize)
 	l.add(p+"post_attention_layernorm.weight", q.HiddenSize)
-	q.feedForward().tensors(l, p)
+	mlp.tensors(l, p)
 }
 
 // qwen35Skips reports tensors that a text build without proposals does not read.

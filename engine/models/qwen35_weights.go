@@ -35,12 +35,15 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	for _, e := range []error{
 		l.checkEven(c.NumHeads, "attention heads"), l.checkShared(c.NumKVHeads, "key/value heads"),
 		l.checkEven(q.keyHeads, "key heads of linear attention"), l.checkEven(q.valueHeads, "value heads of linear attention"),
-		q.feedForward().check(l.Build), l.checkEven(c.VocabSize, "tokens (vocab_size)"),
+		l.checkEven(c.VocabSize, "tokens (vocab_size)"),
 		q.checkBuild(l.Build),
 	} {
 		if err == nil {
 			err = e
 		}
+	}
+	for i := 0; err == nil && i < c.NumLayers; i++ {
+		err = q.feedForward(i).check(l.Build)
 	}
 	if err != nil {
 		return nil, err
@@ -71,7 +74,7 @@ func (m *qwen35) load(l *loader) error {
 	var slots [2]int
 	for i := range m.stage.layers {
 		at := m.stage.layer0 + i
-		w := m.block(l, fmt.Sprintf("%slayers.%d.", q.prefix, at), fmt.Sprintf("layers.%d.", at), q.types[at])
+		w := m.block(l, fmt.Sprintf("%slayers.%d.", q.prefix, at), fmt.Sprintf("layers.%d.", at), q.types[at], q.feedForward(at))
 		if w.delta != nil {
 			w.class = 1
 		}
@@ -114,7 +117,7 @@ func (m *qwen35) load(l *loader) error {
 }
 
 // block adds a layer's weights: p is its module's prefix, n the prefix of its names.
-func (m *qwen35) block(l *loader, p, n, kind string) qwen35Layer {
+func (m *qwen35) block(l *loader, p, n, kind string, mlp feedForward) qwen35Layer {
 	w := qwen35Layer{mixerNorm: l.vector(n+"mixer_norm", "norm", all(p+"input_layernorm.weight"))}
 	if kind == linearAttention {
 		w.delta, w.out = m.newDelta(l, p+"linear_attn.", n)
@@ -122,7 +125,7 @@ func (m *qwen35) block(l *loader, p, n, kind string) qwen35Layer {
 		w.attention, w.out = m.newAttention(l, p+"self_attn.", n)
 	}
 	w.mlpNorm = l.vector(n+"mlp_norm", "norm", all(p+"post_attention_layernorm.weight"))
-	w.mlp = m.cfg.feedForward().load(l, p, n)
+	w.mlp = mlp.load(l, p, n)
 	return w
 }
 
@@ -163,18 +166,33 @@ func (q qwen35Config) kernels(l *loader, name, group, tensor string, channels []
 	return spec
 }
 
-// newDelta adds the weights of a delta net. in_proj_qkv and the convolution store all queries, then
-// all keys, then all values; a rank has its heads of each.
+// deltaInputs are the rank's rows of a delta net's projections: all queries, then all keys, then all
+// values; the gates of values; b, then a, of all value heads.
+type deltaInputs struct{ qkv, z, ba []piece }
+
+// projections returns the rank's projections of the delta net under the prefix p.
+func (q qwen35Config) projections(l *loader, p string) deltaInputs {
+	if q.Architecture == qwen3Next {
+		return q.interleaved(l, p)
+	}
+	return deltaInputs{
+		qkv: q.shareOf(l, p+"in_proj_qkv.weight"),
+		z:   []piece{l.rows(p+"in_proj_z.weight", q.valueHeads, q.valueDim)},
+		ba:  []piece{l.rows(p+"in_proj_b.weight", q.valueHeads, 1), l.rows(p+"in_proj_a.weight", q.valueHeads, 1)},
+	}
+}
+
+// newDelta adds the weights of a delta net. The convolution stores all queries, then all keys, then
+// all values; a rank has its heads of each.
 func (m *qwen35) newDelta(l *loader, p, n string) (*qwen35Delta, backend.WeightID) {
 	const group = "linear_attention"
 	q := m.cfg
-	groups := q.shareOf(l, p+"in_proj_qkv.weight")
+	in := q.projections(l, p)
 	d := &qwen35Delta{
-		qkv: l.linear(n+"in_qkv", group, groups...),
-		z:   l.linear(n+"in_z", group, l.rows(p+"in_proj_z.weight", q.valueHeads, q.valueDim)),
-		ba: l.matrix(matrix{name: n + "in_ba", group: group},
-			l.rows(p+"in_proj_b.weight", q.valueHeads, 1), l.rows(p+"in_proj_a.weight", q.valueHeads, 1)),
-		conv:   l.add(q.kernels(l, n+"conv", group, p+"conv1d.weight", groups)),
+		qkv:    l.linear(n+"in_qkv", group, in.qkv...),
+		z:      l.linear(n+"in_z", group, in.z...),
+		ba:     l.matrix(matrix{name: n + "in_ba", group: group}, in.ba...),
+		conv:   l.add(q.kernels(l, n+"conv", group, p+"conv1d.weight", q.shareOf(l, p+"conv1d.weight"))),
 		aLog:   l.vector(n+"a_log", group, l.cols(p+"A_log", q.valueHeads, 1)),
 		dtBias: l.vector(n+"dt_bias", group, l.cols(p+"dt_bias", q.valueHeads, 1)),
 		norm:   l.vector(n+"delta_norm", "norm", all(p+"norm.weight")),

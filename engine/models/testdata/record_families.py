@@ -21,7 +21,7 @@ def main():
     for name in sys.argv[1:] or [*tiny_families.CHECKPOINTS, *tiny_families.ROUNDED, *tiny_moe.CHECKPOINTS, *gguf_families.CHECKPOINTS]:
         of = next((m for m in (gguf_families, tiny_moe) if name in m.CHECKPOINTS), tiny_families)
         model, files = of.write(HERE, name)
-        tensors = golden.record(model, of.prompt(name), of.steps(name) if of is tiny_families else of.STEPS)
+        tensors = golden.record(model, of.prompt(name), of.STEPS if of is gguf_families else of.steps(name))
         golden.save(f"{HERE}/golden/{name}.safetensors", tensors, model, files)
 
 

@@ -64,6 +64,14 @@ QWEN35_MOE = dict(
         num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, shared_expert_intermediate_size=40,
         mtp_num_hidden_layers=0))
 
+# Layer 1 has the dense MLP; two value heads share a key head.
+QWEN3_NEXT = BASE | dict(
+    architectures=["Qwen3NextForCausalLM"], model_type="qwen3_next", num_hidden_layers=3, full_attention_interval=2, head_dim=16,
+    partial_rotary_factor=0.25, rope_theta=1e7, rope_scaling=None, intermediate_size=48, num_experts=4, num_experts_per_tok=2,
+    moe_intermediate_size=16, shared_expert_intermediate_size=24, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[1],
+    linear_conv_kernel_dim=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=8,
+    vocab_size=264, output_router_logits=False, router_aux_loss_coef=0.001)
+
 # name -> config.json, the class that is run, seed, prompt length
 CHECKPOINTS = {
     "tiny-mixtral": dict(config=MIXTRAL, run="MixtralForCausalLM", embed=0.5, seed=41, prompt=64),
@@ -73,6 +81,7 @@ CHECKPOINTS = {
     "tiny-granite-moe": dict(config=GRANITE_MOE, run="GraniteMoeForCausalLM", embed=0.1, seed=46, prompt=64),
     "tiny-ernie-moe": dict(config=ERNIE_MOE, run="Ernie4_5_MoeForCausalLM", embed=0.4, seed=47, prompt=64),
     "tiny-olmoe": dict(config=OLMOE, run="OlmoeForCausalLM", embed=0.5, seed=50, prompt=64),
+    "tiny-qwen3-next": dict(config=QWEN3_NEXT, run="Qwen3NextForCausalLM", embed=0.5, seed=78, prompt=64, steps=16),
     "tiny-qwen35-moe": dict(config=QWEN35_MOE, run="Qwen3_5MoeForCausalLM", embed=0.5, seed=49, prompt=64),
 }
 
@@ -83,7 +92,7 @@ def draw(name, shape, spec, generator):
         return 0.1 * torch.randn(shape, generator=generator)
     if name.endswith(("mlp.gate.weight", "router.weight", "shared_expert_gate.weight")):
         return 3 * shape[-1] ** -0.5 * torch.randn(shape, generator=generator)
-    if spec["run"] == "Qwen3_5MoeForCausalLM":
+    if spec["run"] in ("Qwen3_5MoeForCausalLM", "Qwen3NextForCausalLM"):
         spec = spec | dict(run="Qwen3_5ForCausalLM")  # weights of norms around zero
     return tiny_families.draw(name, shape, spec, generator)
 
@@ -119,6 +128,9 @@ def beyond(spec, generator):
         layer = f"model.layers.{config['num_hidden_layers']}."
         for name in ("eh_proj.weight", "enorm.weight", "hnorm.weight", "input_layernorm.weight", "mlp.experts.0.up_proj.weight"):
             out[layer + name] = torch.randn(8, generator=generator)
+    if config["model_type"] == "qwen3_next":
+        for name in ("fc.weight", "layers.0.input_layernorm.weight", "layers.0.mlp.experts.0.up_proj.weight"):
+            out["mtp." + name] = torch.randn(8, generator=generator)
     if config["model_type"] == "ernie4_5_moe":
         for name in ("mtp_linear_proj.0.weight", "mtp_block.0.input_layernorm.weight"):
             out["model." + name] = torch.randn(8, generator=generator)
@@ -167,6 +179,10 @@ def write(root, name):
     save_file(files, path, metadata={"format": "pt"})
     os.chmod(path, 0o644)
     return model, [path]
+
+
+def steps(name):
+    return CHECKPOINTS[name].get("steps", STEPS)
 
 
 def prompt(name):
