@@ -3,7 +3,7 @@
 package engine_test
 
 // twinFamilies are the small checkpoints of the families.
-var twinFamilies = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35"}
+var twinFamilies = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gemma4-e", "tiny-qwen35"}
 
 // recipeFamilies are the small checkpoints of further recipes. They share their ops with
 // twinFamilies, and run the ways that are meant for every backend on the best one.
