@@ -101,7 +101,7 @@ func TestGemma4GGUF(t *testing.T) {
 }
 
 // gemma4E returns a file of E2B's kind as llama.cpp's converter writes it: two layers with keys and
-// values, of either type, and two that reuse them, with wider MLPs. reused tells whether the latter
+// values, of either type, and two that reuse them, with wider MLPs. reused is true if the latter
 // have the projections that nothing reads.
 func gemma4E(reused bool) *toy {
 	m := familyToy("gemma4", nil)
