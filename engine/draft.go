@@ -50,6 +50,12 @@ func (r rowReader) ReadRows(name string, row0, rows int, dst []byte) error {
 	return holder.Checkpoint.ReadRows(own, row0, rows, dst)
 }
 
+// ReadColumns implements backend.ColumnReader.
+func (r rowReader) ReadColumns(name string, row0, rows int, first int64, dst []byte) error {
+	holder, own := r.m.tensorOwner(name)
+	return holder.Checkpoint.ReadColumns(own, row0, rows, first, dst)
+}
+
 // Dummy implements backend.DummySource.
 func (r rowReader) Dummy(name string) (kernels.Dummy, bool) {
 	holder, own := r.m.tensorOwner(name)

@@ -74,9 +74,11 @@ func ParsersOf(architecture, template string) Parsers {
 
 // byArchitecture has the architectures whose published templates all write one format.
 var byArchitecture = map[string]Parsers{
-	"Qwen3ForCausalLM":                {"qwen3", "hermes"},
-	"Qwen3_5ForConditionalGeneration": {"qwen3", "qwen3_coder"},
-	"Gemma4ForConditionalGeneration":  {"gemma4", "gemma4"},
+	"Qwen3ForCausalLM":                      {"qwen3", "hermes"},
+	"Qwen3_5ForConditionalGeneration":       {"qwen3", "qwen3_coder"},
+	"Gemma4ForConditionalGeneration":        {"gemma4", "gemma4"},
+	"Gemma4ForCausalLM":                     {"gemma4", "gemma4"},
+	"Gemma4UnifiedForConditionalGeneration": {"gemma4", "gemma4"},
 }
 
 // ParserFields returns the field that names the parsers, if any is known. With a parser of tool calls

@@ -1,6 +1,10 @@
 package backend
 
-import "vapp.dev/kernels"
+import (
+	"cmp"
+
+	"vapp.dev/kernels"
+)
 
 // op checks one op. It accepts an op of unknown type: the backend rejects it.
 func (c *checker) op(op Op) {
@@ -238,7 +242,7 @@ func (c *checker) attention(op Op) {
 }
 
 func (c *checker) rope(o Rope) {
-	c.heads(o.Heads, o.KVHeads, o.HeadDim)
+	c.heads(o.Heads, cmp.Or(o.KVHeads, 1), o.HeadDim)
 	rows := c.like(o.QKV).Rows
 	c.require(rows != PerSample, "rows are sampled rows, not tokens or sequences")
 	in := o.Heads + 2*o.KVHeads
@@ -260,10 +264,14 @@ func (c *checker) rope(o Rope) {
 		c.require(o.Rotary == o.HeadDim && !o.Grid && (o.Norm == nil || !o.Norm.After), "angles of Q that do not scale whole heads")
 	}
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
-	f := c.like(o.K).Format
-	c.require(storable(f), "K is %v; f32, f16, bf16 and 8-bit floats can be stored", f)
-	c.value("K", o.K, f, rows, o.KVHeads*o.HeadDim)
-	c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)
+	if o.KVHeads == 0 {
+		c.require(o.K == NoValue && o.V == NoValue && !o.Shared, "K or V without a key/value head")
+	} else {
+		f := c.like(o.K).Format
+		c.require(storable(f), "K is %v; f32, f16, bf16 and 8-bit floats can be stored", f)
+		c.value("K", o.K, f, rows, o.KVHeads*o.HeadDim)
+		c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)
+	}
 	if o.Norm != nil {
 		c.headNorm(o)
 	}
@@ -277,7 +285,7 @@ func (c *checker) headNorm(o Rope) {
 	if n.Q != NoWeight {
 		c.weight("Norm.Q", n.Q, Vector, 1, q)
 	}
-	if n.K != NoWeight {
+	if n.K != NoWeight && o.KVHeads > 0 {
 		c.weight("Norm.K", n.K, Vector, 1, k)
 	}
 	c.require(!n.Whole || !o.Gated && !n.Plain && !n.After && !n.V, "a norm of all heads together takes neither gates, means, rotated heads nor V")

@@ -90,6 +90,7 @@ func TestProgramCheck(t *testing.T) {
 		"25 experts of 48 in 2 of":  Route{Logits: 1, Top: 25, Score: Sigmoid, Groups: 4, TopGroups: 2},
 		"Gate (y) has 16 columns":   Gate{X: 1, Gate: 4},
 		"17 rotated dimensions":     Rope{QKV: 1, Angles: 2, Q: 3, K: 5, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 17},
+		"without a key/value head":  Rope{QKV: 1, Angles: 2, Q: 1, K: 5, V: 6, Heads: 3, HeadDim: 16, Rotary: 16},
 		"K is i32":                  Rope{QKV: 1, Angles: 2, Q: 3, K: 0, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
 		"3 heads, 2 key/value":      Attention{Q: 3, K: 5, V: 6, Y: 4, Heads: 3, KVHeads: 2, HeadDim: 16},
 		"layer 1 of the 1":          StoreKV{K: 5, V: 6, Layer: 1},

@@ -35,7 +35,7 @@ type Temperature struct {
 // Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads if Norm is
 // set, and rotates Q and K by halves (NeoX): pair (i, i+Rotary/2). Q [T,Heads·HeadDim] is
 // F32; K and V [T,KVHeads·HeadDim] are rounded to the class's format. Rows are tokens, or
-// sequences if those of Angles are.
+// sequences if those of Angles are. With 0 KVHeads there are queries alone: K and V are NoValue.
 type Rope struct {
 	QKV, Angles             Value
 	Q, K, V                 Value

@@ -166,15 +166,20 @@ func gemma4Config(f *ggufFields, arch string, h hfConfig) {
 	h["head_dim"] = f.count(arch+".attention.key_length_swa", 2, maxHeadDim, -1)
 	types := f.layerTypes(arch, h)
 	heads := f.counts(arch+".attention.head_count_kv", 1, maxHeads, len(types))
+	reuse := f.count(arch+".attention.shared_kv_layers", 0, maxLayers, 0)
+	if f.err == nil && reuse >= len(types) {
+		f.fail(arch+".attention.shared_kv_layers", "is %d of %d layers; some must have keys and values of their own", reuse, len(types))
+	}
 	if f.err != nil {
 		return
 	}
+	f.wideLayers(arch, h, len(types)-reuse)
 	delete(h, "num_key_value_heads")
 	for i, t := range types {
 		key := "num_key_value_heads"
 		if t == "full_attention" {
 			key = "num_global_key_value_heads"
-			if _, ok := f.g.tensor(fmt.Sprintf("blk.%d.attn_v.weight", i)); !ok {
+			if _, ok := f.g.tensor(fmt.Sprintf("blk.%d.attn_v.weight", i)); !ok && i < len(types)-reuse {
 				h["attention_k_eq_v"] = true
 			}
 		}
@@ -187,7 +192,11 @@ func gemma4Config(f *ggufFields, arch string, h hfConfig) {
 		h["num_key_value_heads"] = h["num_global_key_value_heads"]
 	}
 	h["hidden_size_per_layer_input"] = f.count(arch+".embedding_length_per_layer_input", 0, maxHidden, 0)
-	h["num_kv_shared_layers"] = f.count(arch+".attention.shared_kv_layers", 0, maxLayers, 0)
+	h["vocab_size_per_layer_input"] = h["vocab_size"]
+	if t, ok := f.g.tensor("per_layer_token_embd.weight"); ok {
+		h["vocab_size_per_layer_input"] = t.Rows()
+	}
+	h["num_kv_shared_layers"] = reuse
 	h["final_logit_softcapping"] = f.real(arch+".final_logit_softcapping", 0, 1e6, 0)
 	if f.count(arch+".expert_count", 0, maxExperts, 0) > 0 {
 		f.experts(arch, h)
@@ -199,6 +208,26 @@ func gemma4Config(f *ggufFields, arch string, h hfConfig) {
 			"partial_rotary_factor": f.rotatedPart(full),
 		},
 		"sliding_attention": map[string]any{"rope_type": "default", "rope_theta": f.real(arch+".rope.freq_base_swa", 1, 1e15, DefaultRopeTheta)},
+	}
+}
+
+// wideLayers checks the widths of MLPs that a file gives by layer: those of the layers from first on,
+// which reuse keys and values, are all as wide as the others or all twice as wide.
+func (f *ggufFields) wideLayers(arch string, h hfConfig, first int) {
+	layers, _ := h["num_hidden_layers"].(int)
+	key := arch + ".feed_forward_length"
+	if v, ok := f.g.values[key]; !ok || v.kind != kindArray {
+		return
+	}
+	widths := f.counts(key, 1, maxIntermediate, layers)
+	for i, w := range widths {
+		want := widths[0]
+		if i >= first {
+			want = widths[layers-1]
+		}
+		if w != want || want != widths[0] && want != 2*widths[0] {
+			f.fail(key, "layer %d has %d, layer 0 %d; those from %d on, which reuse keys and values, may be twice as wide, the others not", i, w, widths[0], first)
+		}
 	}
 }
 

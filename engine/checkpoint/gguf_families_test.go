@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -99,6 +100,71 @@ func TestGemma4GGUF(t *testing.T) {
 		if _, ok := c.Tensor("model.layers.1." + name); !ok {
 			t.Errorf("%s is missing", name)
 		}
+	}
+}
+
+// gemma4E returns a file of E2B's kind as llama.cpp's converter writes it: two layers with keys and
+// values, of either type, and two that reuse them, with wider MLPs. reused is true if the latter
+// have the projections that nothing reads.
+func gemma4E(reused bool) *toy {
+	m := familyToy("gemma4", nil)
+	m.set("gemma4.block_count", uint32(4)).set("gemma4.attention.key_length", uint32(16)).set("gemma4.attention.value_length", uint32(16))
+	m.set("gemma4.attention.key_length_swa", uint32(8)).set("gemma4.attention.sliding_window", uint32(4)).set("gemma4.attention.head_count_kv", uint32(1))
+	m.set("gemma4.attention.sliding_window_pattern", rawValue(le(nil, uint32(kindArray), uint32(kindBool), uint64(4), true, false, true, false)))
+	m.set("gemma4.attention.shared_kv_layers", uint32(2)).set("gemma4.embedding_length_per_layer_input", uint32(4))
+	m.set("gemma4.feed_forward_length", []int32{8, 8, 16, 16})
+	m.put("per_layer_token_embd.weight", 16, toyVocab)
+	m.put("per_layer_model_proj.weight", 16, 16)
+	m.put("per_layer_proj_norm.weight", 4)
+	for i := range 4 {
+		p, head, inner := fmt.Sprintf("blk.%d.", i), uint64(8), uint64(8)
+		if i%2 == 1 {
+			head = 16
+		}
+		if i >= 2 {
+			inner = 16
+		}
+		m.put(p+"attn_q.weight", 16, 2*head)
+		m.put(p+"attn_output.weight", 2*head, 16)
+		if i < 2 || reused {
+			m.put(p+"attn_k.weight", 16, head)
+			m.put(p+"attn_v.weight", 16, head)
+			m.put(p+"attn_k_norm.weight", head)
+		}
+		m.put(p+"ffn_up.weight", 16, inner)
+		m.put(p+"inp_gate.weight", 16, 4)
+		m.put(p+"proj.weight", 4, 16)
+		m.put(p+"post_norm.weight", 16)
+		m.put(p+"layer_output_scale.weight", 1)
+	}
+	return m
+}
+
+// TestGemma4EGGUF checks per-layer embeddings and layers without keys and values.
+func TestGemma4EGGUF(t *testing.T) {
+	for _, reused := range []bool{true, false} {
+		c := opened(t, gemma4E(reused), "model.embed_tokens_per_layer.weight", "model.per_layer_model_projection.weight", "model.per_layer_projection_norm.weight",
+			"model.layers.3.per_layer_input_gate.weight", "model.layers.3.per_layer_projection.weight", "model.layers.3.post_per_layer_input_norm.weight", "model.layers.3.layer_scalar")
+		cfg := c.Config()
+		s, err := cfg.Section("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.FlagOr("attention_k_eq_v", false) || !s.FlagOr("use_double_wide_mlp", false) || cfg.IntermediateSize != 8 || cfg.NumKVHeads != 1 ||
+			s.CountOr("num_kv_shared_layers", 0, 9, 0) != 2 || s.CountOr("hidden_size_per_layer_input", 0, 9, 0) != 4 || s.CountOr("vocab_size_per_layer_input", 0, 999, 0) != cfg.VocabSize {
+			t.Errorf("with unread projections %t: %s", reused, cfg.Raw)
+		}
+	}
+	for _, c := range []struct {
+		key   string
+		value any
+	}{
+		{"gemma4.feed_forward_length", []int32{8, 16, 16, 16}}, {"gemma4.feed_forward_length", []int32{8, 8, 24, 24}},
+		{"gemma4.feed_forward_length", []int32{8, 8, 16, 8}}, {"gemma4.feed_forward_length", []int32{8, 8}},
+		{"gemma4.attention.shared_kv_layers", uint32(4)}, {"gemma4.embedding_length_per_layer_input", uint32(1 << 30)},
+	} {
+		_, err := openBytes("m.gguf", gemma4E(true).set(c.key, c.value).bytes())
+		wantError(t, err, "m.gguf", c.key)
 	}
 }
 

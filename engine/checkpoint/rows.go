@@ -1,6 +1,9 @@
 package checkpoint
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // ReadRows fills dst with rows row0 to row0+rows-1 of a tensor, in its stored
 // Format and in Hugging Face row order (see TensorInfo.SourceRow). A vector or
@@ -45,6 +48,47 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 		swapMXFP4(dst)
 	}
 	return err
+}
+
+// ReadColumns fills dst with len(dst)/rows bytes of each of rows row0 to row0+rows-1, from byte first
+// of the row on, which begins a block. Pieces of a dummy tensor are generated as if each were a tensor.
+func (c *Checkpoint) ReadColumns(name string, row0, rows int, first int64, dst []byte) error {
+	i, ok := c.byName[name]
+	if !ok || rows < 1 {
+		return c.ReadRows(name, row0, rows, dst)
+	}
+	t := c.tensors[i]
+	size, piece := t.RowBytes(), int64(len(dst)/rows)
+	if first == 0 && piece == size {
+		return c.ReadRows(name, row0, rows, dst)
+	}
+	if row0 < 0 || int64(row0) > t.Rows()-int64(rows) || first < 0 || piece*int64(rows) != int64(len(dst)) || first > size-piece {
+		return fault(t.file(c), name, "bytes %d to %d of rows %d to %d asked for, it has %d rows of %d bytes", first, first+piece, row0, row0+rows, t.Rows(), size)
+	}
+	if c.dummy != nil {
+		elems, bytes := t.Format.Block()
+		t.Name += ":" + strconv.FormatInt(first, 10)
+		t.Shape = []int64{t.Rows(), piece / int64(bytes) * int64(elems)}
+		c.dummy.fill(t, row0, rows, dst)
+		return nil
+	}
+	f := c.files[t.File]
+	if f != nil && t.joined == nil && t.RopeHead == 0 && !t.swapped {
+		for r := range int64(rows) {
+			if err := f.readAt(dst[r*piece:][:piece], t.Offset+(int64(row0)+r)*size+first); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	whole := make([]byte, size)
+	for r := range rows {
+		if err := c.ReadRows(name, row0+r, 1, whole); err != nil {
+			return err
+		}
+		copy(dst[int64(r)*piece:][:piece], whole[first:])
+	}
+	return nil
 }
 
 // swapMXFP4 converts GGUF's blocks {e, q [16]byte}, in which byte i holds elements i and i+16, to

@@ -2,6 +2,8 @@ package models
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"vapp.dev/engine/backend"
@@ -19,8 +21,14 @@ type gemmaText struct {
 	fullKVHeads int
 	// shared is true if full layers have one projection for K and V (attention_k_eq_v), tied if the
 	// head is the embedding.
-	shared, tied  bool
-	moe           bool
+	shared, tied bool
+	moe          bool
+	// perLayer is the width of the embeddings that each layer has of its own; 0: there are none.
+	perLayer int
+	// firstReuse is the first of the last layers, which read keys and values of an earlier one
+	// (num_kv_shared_layers). wide doubles the MLP of these layers (use_double_wide_mlp).
+	firstReuse    int
+	wide          bool
 	seesItems     bool // use_bidirectional_attention "vision": sliding layers attend both ways within an image
 	sliding, full checkpoint.Rope
 }
@@ -29,16 +37,34 @@ type gemmaText struct {
 const (
 	gemmaConditional = "Gemma4ForConditionalGeneration"
 	gemmaCausal      = "Gemma4ForCausalLM" // the text model alone
+	gemmaUnified     = "Gemma4UnifiedForConditionalGeneration"
 )
+
+// gemmaUnserved are the towers that no program reads.
+var gemmaUnserved = []string{"model.vision_embedder.", "model.audio_tower.", "model.embed_audio."}
 
 // gemmaFamily returns the table row of one of these architectures.
 func gemmaFamily(architecture string) family {
 	return family{
 		architecture: architecture, tensors: gemmaTensors, build: newGemma, check: checkGemma, pipes: true,
-		skip: func(tensor string) bool {
-			return strings.HasPrefix(tensor, "model.vision_tower.") || strings.HasPrefix(tensor, "model.embed_vision.")
+		skipOf: func(c checkpoint.Config) func(tensor string) bool {
+			g, err := readGemmaText(c)
+			return func(tensor string) bool {
+				return slices.ContainsFunc(append(gemmaUnserved, gemmaTowerPrefix, "model.embed_vision."), func(p string) bool {
+					return strings.HasPrefix(tensor, p)
+				}) || err == nil && g.unusedKV(tensor)
+			}
 		},
 	}
+}
+
+// unusedKV reports the projections and norms of keys and values of layers that reuse those of an
+// earlier one. Published checkpoints have them.
+func (g gemmaText) unusedKV(tensor string) bool {
+	name, ok := strings.CutPrefix(tensor, g.prefix+"layers.")
+	layer, part, _ := strings.Cut(name, ".")
+	i, err := strconv.Atoi(layer)
+	return ok && err == nil && i >= g.firstReuse && (strings.HasPrefix(part, "self_attn.k_") || strings.HasPrefix(part, "self_attn.v_"))
 }
 
 // readGemmaText reads the text config with the strictness of package checkpoint. Absent keys have
@@ -56,9 +82,20 @@ func readGemmaText(c checkpoint.Config) (gemmaText, error) {
 		tied:        s.FlagOr("tie_word_embeddings", true),
 		moe:         s.FlagOr("enable_moe_block", false),
 		seesItems:   s.TextOr("use_bidirectional_attention", "") == "vision",
+		firstReuse:  c.NumLayers - s.CountOr("num_kv_shared_layers", 0, most, 0),
+		wide:        s.FlagOr("use_double_wide_mlp", false),
 	}
-	if c.Architecture == gemmaCausal {
+	switch c.Architecture {
+	case gemmaCausal:
 		g.prefix = "model."
+		fallthrough
+	case gemmaConditional:
+		g.perLayer = s.CountOr("hidden_size_per_layer_input", 0, 1<<20, 256)
+	case gemmaUnified: // without such embeddings by default
+		g.perLayer = s.CountOr("hidden_size_per_layer_input", 0, 1<<20, 0)
+	}
+	if n := s.CountOr("vocab_size_per_layer_input", 1, 1<<24, 262144); s.Err() == nil && g.perLayer > 0 && n != c.VocabSize {
+		return g, &UnsupportedError{fmt.Sprintf("vocab_size_per_layer_input %d", n), fmt.Sprintf("it must be vocab_size, %d", c.VocabSize)}
 	}
 	if g.shared {
 		g.fullKVHeads = s.CountOr("num_global_key_value_heads", 1, most, int64(c.NumKVHeads))
@@ -94,16 +131,10 @@ func allFull(types []string) bool {
 	return true
 }
 
-// checkGemmaText refuses features of the generation's smaller models that the recorded forward pass
-// does not implement. Absent keys have transformers' defaults.
+// checkGemmaText refuses settings that no published model has. Absent keys have transformers'
+// defaults.
 func checkGemmaText(s *checkpoint.Section) error {
 	switch {
-	case s.CountOr("hidden_size_per_layer_input", 0, 1<<20, 256) != 0:
-		return &UnsupportedError{"hidden_size_per_layer_input", "Gemma 4 is recorded without per-layer embeddings (those of E2B and E4B)"}
-	case s.CountOr("num_kv_shared_layers", 0, 1<<10, 0) != 0:
-		return &UnsupportedError{"num_kv_shared_layers", "every layer of a recorded Gemma 4 has keys and values of its own"}
-	case s.FlagOr("use_double_wide_mlp", false):
-		return &UnsupportedError{"use_double_wide_mlp", "it belongs to layers that share keys and values"}
 	case s.TextOr("use_bidirectional_attention", "") == "all":
 		return &UnsupportedError{"use_bidirectional_attention all", "a model that generates is causal"}
 	case s.FlagOr("attention_bias", false):
@@ -125,6 +156,9 @@ func checkGemma(c checkpoint.Config) error {
 		return err
 	}
 	if err := checkLayerTypes(g.types, c.SlidingWindow); err != nil {
+		return err
+	}
+	if err := g.checkReuse(); err != nil {
 		return err
 	}
 	switch {
@@ -157,6 +191,49 @@ func checkGemma(c checkpoint.Config) error {
 	return err
 }
 
+// checkReuse refuses layers that reuse keys and values where no earlier layer of their type has any.
+func (g gemmaText) checkReuse() error {
+	n := len(g.types) - g.firstReuse
+	if n >= len(g.types) {
+		return &UnsupportedError{fmt.Sprintf("num_kv_shared_layers %d", n), fmt.Sprintf("it must be less than %d num_hidden_layers", len(g.types))}
+	}
+	for i := range g.types {
+		if g.source(i) < 0 {
+			return &UnsupportedError{fmt.Sprintf("num_kv_shared_layers %d", n), fmt.Sprintf("layer %d reuses keys and values of %s, and no layer before %d has them", i, g.types[i], g.firstReuse)}
+		}
+	}
+	return nil
+}
+
+// source returns the layer whose keys and values a layer reads: itself, or the last one of its type
+// before firstReuse; −1 if there is none.
+func (g gemmaText) source(layer int) int {
+	if layer < g.firstReuse {
+		return layer
+	}
+	for i := g.firstReuse - 1; i >= 0; i-- {
+		if g.types[i] == g.types[layer] {
+			return i
+		}
+	}
+	return -1
+}
+
+// width returns the width of a layer's dense MLP.
+func (g gemmaText) width(c checkpoint.Config, layer int) int {
+	if g.wide && layer >= g.firstReuse {
+		return 2 * c.IntermediateSize
+	}
+	return c.IntermediateSize
+}
+
+// The tensors of per-layer embeddings that all layers share, behind the text model's prefix.
+const (
+	perLayerTable      = "embed_tokens_per_layer.weight"
+	perLayerProjection = "per_layer_model_projection"
+	perLayerNorm       = "per_layer_projection_norm.weight"
+)
+
 // gemmaTensors lists a checkpoint's tensors: names and shapes of transformers'
 // Gemma4ForConditionalGeneration or Gemma4ForCausalLM. New has already checked the config.
 func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
@@ -166,6 +243,11 @@ func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 		return nil
 	}
 	l.add(g.prefix+"embed_tokens.weight", c.VocabSize, c.HiddenSize)
+	if g.perLayer > 0 {
+		l.add(g.prefix+perLayerTable, c.VocabSize, c.NumLayers*g.perLayer)
+		l.linear(g.prefix+perLayerProjection, false, c.NumLayers*g.perLayer, c.HiddenSize)
+		l.add(g.prefix+perLayerNorm, g.perLayer)
+	}
 	for i := range c.NumLayers {
 		l.gemmaLayer(c, g, i)
 	}
@@ -180,19 +262,26 @@ func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 }
 
 func (l *tensorList) gemmaLayer(c checkpoint.Config, g gemmaText, i int) {
-	p, h, k := fmt.Sprintf("%slayers.%d.", g.prefix, i), c.HiddenSize, g.kind(i)
+	p, h, k, inner := fmt.Sprintf("%slayers.%d.", g.prefix, i), c.HiddenSize, g.kind(i), g.width(c, i)
 	attn, mlp := p+"self_attn.", p+"mlp."
 	l.linear(attn+"q_proj", false, c.NumHeads*k.headDim, h)
-	l.linear(attn+"k_proj", false, k.kvHeads*k.headDim, h)
-	if !k.shared {
-		l.linear(attn+"v_proj", false, k.kvHeads*k.headDim, h)
+	if i < g.firstReuse {
+		l.linear(attn+"k_proj", false, k.kvHeads*k.headDim, h)
+		if !k.shared {
+			l.linear(attn+"v_proj", false, k.kvHeads*k.headDim, h)
+		}
+		l.add(attn+"k_norm.weight", k.headDim)
 	}
 	l.linear(attn+"o_proj", false, h, c.NumHeads*k.headDim)
 	l.add(attn+"q_norm.weight", k.headDim)
-	l.add(attn+"k_norm.weight", k.headDim)
-	l.linear(mlp+"gate_proj", false, c.IntermediateSize, h)
-	l.linear(mlp+"up_proj", false, c.IntermediateSize, h)
-	l.linear(mlp+"down_proj", false, h, c.IntermediateSize)
+	l.linear(mlp+"gate_proj", false, inner, h)
+	l.linear(mlp+"up_proj", false, inner, h)
+	l.linear(mlp+"down_proj", false, h, inner)
+	if g.perLayer > 0 {
+		l.linear(p+"per_layer_input_gate", false, g.perLayer, h)
+		l.linear(p+"per_layer_projection", false, h, g.perLayer)
+		l.add(p+"post_per_layer_input_norm.weight", h)
+	}
 	for _, norm := range []string{"input", "post_attention", "pre_feedforward", "post_feedforward"} {
 		l.add(p+norm+"_layernorm.weight", h)
 	}

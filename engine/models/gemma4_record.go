@@ -16,6 +16,7 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	if m.Vision && m.stage.first {
 		r.Do(backend.Merge{X: x})
 	}
+	own := m.beginPerLayer(r)
 	sliding, full := backend.NoValue, backend.NoValue
 	if m.paging.window > 0 {
 		sliding = m.slidingAngles.record(r, "angles.sliding")
@@ -23,10 +24,15 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	if m.paging.full > 0 {
 		full = m.fullAngles.record(r, "angles.full")
 	}
+	kept := map[int]keptKV{}
 	for i, w := range m.layers {
-		attn := m.attention(r, x, i, sliding, full)
+		attn := m.attention(r, x, i, sliding, full, kept)
+		input := own.of(m, r, w.perLayer)
 		if m.stage.last && i == len(m.layers)-1 {
 			attn, x = takeSampled(r, attn), takeSampled(r, x)
+			if input != backend.NoValue {
+				input = takeSampled(r, input)
+			}
 		}
 		delta := m.rowParallel(r, attn, w.out)
 		m.normalizeInPlace(r, delta, w.attnPost)
@@ -41,10 +47,15 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 			r.Free(experts)
 		}
 		m.normalizeInPlace(r, delta, w.mlpPost)
+		if input != backend.NoValue {
+			r.Do(backend.Add{X: delta, Into: x, Scale: backend.NoWeight})
+			r.Free(delta)
+			delta = m.addPerLayer(r, x, input, w.perLayer)
+		}
 		r.Do(backend.Add{X: delta, Into: x, Scale: w.scalar})
 		r.Free(delta)
 	}
-	for _, v := range []backend.Value{sliding, full} {
+	for _, v := range []backend.Value{sliding, full, own.ids, own.x} {
 		if v != backend.NoValue {
 			r.Free(v)
 		}
@@ -85,8 +96,81 @@ func (m *gemma) kv(n int) int {
 	return own
 }
 
-// attention normalizes x and returns the heads' outputs [T, heads·headDim].
-func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value) backend.Value {
+// embeddings are the step's tokens [T,1] and their embeddings [T,hidden], which per-layer
+// embeddings are computed from; NoValue in models without.
+type embeddings struct{ ids, x backend.Value }
+
+// beginPerLayer records what per-layer embeddings are computed from. Each stage looks the tokens up:
+// the residual that it receives is no longer their embedding.
+func (m *gemma) beginPerLayer(r *backend.Recorder) embeddings {
+	if m.text.perLayer == 0 {
+		return embeddings{backend.NoValue, backend.NoValue}
+	}
+	ids := r.New("ids.per_layer", kernels.I32, backend.PerToken, 1)
+	r.Do(backend.Tokens{Out: ids})
+	return embeddings{ids, m.lookup(r, ids, "embeddings")}
+}
+
+// of returns a layer's own embedding of each token [T, perLayer]: with p values a layer, √p · table[id]
+// plus the normalized projection of the token's embedding, both times √½. The projection is divided
+// by √hidden before its norm, which here multiplies epsilon by hidden.
+func (e embeddings) of(m *gemma, r *backend.Recorder, w perLayerInput) backend.Value {
+	if e.x == backend.NoValue {
+		return backend.NoValue
+	}
+	y := r.New("per_layer", kernels.F32, backend.PerToken, m.text.perLayer)
+	r.Do(backend.Linear{X: e.x, W: w.project, Bias: backend.NoWeight, Y: y})
+	r.Do(backend.Norm{X: y, Residual: backend.NoValue, W: m.perLayerNorm, Eps: float32(m.cfg.RMSNormEps * float64(m.hidden)), Y: y, Scale: perLayerShare})
+	v := r.New("per_layer.table", kernels.F32, backend.PerToken, m.text.perLayer)
+	first, _ := m.part(m.size)
+	r.Do(backend.Embed{Ids: e.ids, Table: w.table, Y: v, Scale: m.perLayerScale, Row0: first})
+	r.Do(backend.AllReduce{X: v})
+	r.Do(backend.Add{X: v, Into: y, Scale: backend.NoWeight})
+	r.Free(v)
+	return y
+}
+
+// addPerLayer consumes a layer's own embeddings and returns what they add to x: the normalized
+// projection of gelu(gate · x) · input.
+func (m *gemma) addPerLayer(r *backend.Recorder, x, input backend.Value, w perLayerInput) backend.Value {
+	rows, n := r.Info(x).Rows, m.text.perLayer
+	gate := r.New("per_layer.gate", kernels.F32, rows, n)
+	r.Do(backend.Linear{X: x, W: w.gate, Bias: backend.NoWeight, Y: gate})
+	both := r.New("per_layer.both", kernels.F32, rows, 2*n)
+	r.Do(backend.Concat{A: gate, B: input, Y: both})
+	r.Free(gate, input)
+	act := r.New("per_layer.act", kernels.F32, rows, n)
+	r.Do(backend.GLU{X: both, Y: act, Activation: backend.Activation{Act: backend.GELUTanh}})
+	r.Free(both)
+	delta := r.New("delta", kernels.F32, rows, m.hidden)
+	r.Do(backend.Linear{X: act, W: w.out, Bias: backend.NoWeight, Y: delta})
+	r.Free(act)
+	m.normalizeInPlace(r, delta, w.post)
+	return delta
+}
+
+// keptKV is a layer's keys and values that later layers read too. readers is how many are left.
+type keptKV struct {
+	k, v    backend.Value
+	readers int
+}
+
+// readers returns how many later layers read the keys and values of a layer of the stage.
+func (m *gemma) readers(layer int) int {
+	n := 0
+	for i := range m.layers {
+		if i > layer && m.text.source(m.stage.layer0+i) == m.stage.layer0+layer {
+			n++
+		}
+	}
+	return n
+}
+
+// attention normalizes x and returns the heads' outputs [T, heads·headDim]. Keys and values are
+// stored behind the last layer that reads them.
+func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value, kept map[int]keptKV) backend.Value {
+	source := m.text.source(m.stage.layer0+layer) - m.stage.layer0
+	reuses := source != layer
 	w, at, k := m.layers[layer], m.paging.at[layer], m.text.kind(m.stage.layer0+layer)
 	class, kv, d := r.Class(at.class), m.kv(k.kvHeads), k.headDim
 	angles, rope := sliding, m.slidingAngles
@@ -96,10 +180,13 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	if k.full {
 		angles, rope = full, m.fullAngles
 		if m.Rebuild {
-			op.Rebuild = &backend.Rebuild{Weight: w.heads.K, Rotary: class.KeyDim}
+			op.Rebuild = &backend.Rebuild{Weight: m.layers[source].heads.K, Rotary: class.KeyDim}
 		}
 	}
-	if k.shared {
+	switch {
+	case reuses:
+		cols, kv = m.heads, 0
+	case k.shared:
 		cols -= kv
 	}
 	n := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm})
@@ -107,15 +194,27 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	r.Do(backend.Linear{X: n, W: w.qkv, Bias: backend.NoWeight, Y: qkv})
 	r.Free(n)
 	op.Q = r.New("q", kernels.F32, backend.PerToken, m.heads*d)
-	op.K = r.New("k", class.Format, backend.PerToken, kv*d)
-	op.V = r.New("v", class.Format, backend.PerToken, kv*d)
-	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: op.Q, K: op.K, V: op.V, Heads: m.heads, KVHeads: kv, HeadDim: d,
-		Rotary: rope.rotary, Norm: &w.heads, Shared: k.shared})
+	own := keptKV{backend.NoValue, backend.NoValue, m.readers(layer)}
+	if !reuses {
+		own.k = r.New("k", class.Format, backend.PerToken, kv*d)
+		own.v = r.New("v", class.Format, backend.PerToken, kv*d)
+	}
+	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: op.Q, K: own.k, V: own.v, Heads: m.heads, KVHeads: kv, HeadDim: d,
+		Rotary: rope.rotary, Norm: &w.heads, Shared: k.shared && !reuses})
 	r.Free(qkv)
+	if reuses {
+		own = kept[source]
+		own.readers--
+	}
+	kept[source] = own
+	op.K, op.V = own.k, own.v
 	op.Y = r.New("attn", kernels.F32, backend.PerToken, m.heads*d)
 	r.Do(op)
-	r.Do(backend.StoreKV{K: op.K, V: op.V, Class: at.class, Layer: at.layer})
-	r.Free(op.Q, op.K, op.V)
+	if own.readers == 0 {
+		r.Do(backend.StoreKV{K: op.K, V: op.V, Class: at.class, Layer: at.layer})
+		r.Free(op.K, op.V)
+	}
+	r.Free(op.Q)
 	return op.Y
 }
 
@@ -131,7 +230,7 @@ func (m *gemma) rowParallel(r *backend.Recorder, x backend.Value, w backend.Weig
 // mlp consumes n and returns the dense MLP's result.
 func (m *gemma) mlp(r *backend.Recorder, n backend.Value, w gemmaLayer) backend.Value {
 	return gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight,
-		width: m.width, act: backend.Activation{Act: backend.GELUTanh}}.record(r, n)
+		width: w.width, act: backend.Activation{Act: backend.GELUTanh}}.record(r, n)
 }
 
 // mixture returns the experts' result for x, the residual before the MLP. The router and the

@@ -27,6 +27,10 @@ func TestHybridPages(t *testing.T) {
 		{"gemma-4-26b-a4b", true, 131_072, 40_960, 12_800},
 		{"gemma-4-31b", false, 262_144, 131_072, 81_920},
 		{"gemma-4-31b", true, 262_144, 81_920, 51_200},
+		{"gemma-4-12b", false, 131_072, 32_768, 16_384},
+		{"gemma-4-12b", true, 131_072, 20_480, 10_240},
+		{"gemma-4-e2b", false, 16_384, 32_768, 6_144},  // 3 of 7 full layers have pages
+		{"gemma-4-e4b", false, 32_768, 65_536, 16_384}, // 4 of 7
 	} {
 		m := publishedModel(t, c.model, Build{Rebuild: c.rebuild})
 		k := m.Classes(16, kernels.BF16)
@@ -77,6 +81,7 @@ func TestRanksCover(t *testing.T) {
 		model       string
 		world, pipe int
 	}{
+		{"gemma-4-e2b", 1, 1}, {"gemma-4-e2b", 4, 1}, {"gemma-4-e4b", 2, 2}, {"gemma-4-12b", 2, 3},
 		{"gpt-oss-20b", 1, 1}, {"gpt-oss-20b", 4, 1}, {"gpt-oss-20b", 2, 3}, {"gpt-oss-20b", 16, 1},
 		{"gemma-4-26b-a4b", 1, 1}, {"gemma-4-26b-a4b", 4, 1}, {"gemma-4-26b-a4b", 2, 4}, {"gemma-4-31b", 8, 2},
 	} {
@@ -91,7 +96,7 @@ func TestRanksCover(t *testing.T) {
 				shapes[w.Name] = w
 			}
 			for rank := range c.world * c.pipe {
-				m, err := buildModel(cfg, Build{Vision: true, Shard: backend.Shard{Rank: rank / c.pipe, World: c.world}, Pipe: backend.Shard{Rank: rank % c.pipe, World: c.pipe}})
+				m, err := buildModel(cfg, Build{Vision: !strings.HasPrefix(c.model, "gemma-4-e") && c.model != "gemma-4-12b", Shard: backend.Shard{Rank: rank / c.pipe, World: c.world}, Pipe: backend.Shard{Rank: rank % c.pipe, World: c.pipe}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -142,6 +147,9 @@ func collect(t *testing.T, read map[string]map[rect]bool, shapes map[string]chec
 		return
 	}
 	cols := int64(w.Cols)
+	if p.Cols > 0 && p.Cols != w.Cols {
+		t.Errorf("%s: a part of %d columns in a matrix of %d", w.Name, p.Cols, w.Cols)
+	}
 	per := info.Rows()
 	if w.Experts > 0 {
 		per = int64(p.Stride)
@@ -189,10 +197,12 @@ func TestGemmaRefusals(t *testing.T) {
 		change map[string]any
 		want   string
 	}{
-		{"text_config", map[string]any{"hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input"},
-		{"text_config", map[string]any{"hidden_size_per_layer_input": nil}, "hidden_size_per_layer_input"},
-		{"text_config", map[string]any{"num_kv_shared_layers": 4}, "num_kv_shared_layers"},
-		{"text_config", map[string]any{"use_double_wide_mlp": true}, "use_double_wide_mlp"},
+		{"text_config", map[string]any{"hidden_size_per_layer_input": 1 << 21}, "hidden_size_per_layer_input"},
+		{"text_config", map[string]any{"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 1000}, "vocab_size_per_layer_input 1000"},
+		{"text_config", map[string]any{"num_kv_shared_layers": 30}, "less than 30 num_hidden_layers"},
+		{"text_config", map[string]any{"num_kv_shared_layers": 25}, "no layer before 5"},
+		{"text_config", map[string]any{"num_kv_shared_layers": -1}, "num_kv_shared_layers"},
+		{"text_config", map[string]any{"use_double_wide_mlp": 2}, "use_double_wide_mlp"},
 		{"text_config", map[string]any{"use_bidirectional_attention": "all"}, "use_bidirectional_attention"},
 		{"text_config", map[string]any{"num_experts": nil}, "without experts"},
 		{"text_config", map[string]any{"top_k_experts": 129}, "129 experts a token"},
@@ -235,6 +245,91 @@ func TestGemmaRefusals(t *testing.T) {
 	for _, name := range []string{"gpt-oss-20b", "gemma-4-31b"} {
 		if _, err := buildModel(alterConfig(t, name, nil), Build{Draft: 1}); !errors.As(err, &refused) {
 			t.Errorf("drafting with %s: %v", name, err)
+		}
+	}
+}
+
+// TestGemmaReuse checks which layers of E2B and E4B have pages, which weights and ops the others lack,
+// and which pipeline stages are refused.
+func TestGemmaReuse(t *testing.T) {
+	for _, c := range []struct {
+		model                                  string
+		layers, first, full, window, inner, ff int // first: that reuses; full, window: layers with pages; inner, ff: width of the last MLP and of the first
+	}{
+		{"gemma-4-e2b", 35, 15, 3, 12, 12288, 6144}, {"gemma-4-e4b", 42, 24, 4, 20, 10240, 10240},
+	} {
+		m := publishedModel(t, c.model, Build{}).(*gemma)
+		k := m.Classes(16, kernels.BF16)
+		if k[0].Layers != c.full || k[1].Layers != c.window || m.text.firstReuse != c.first {
+			t.Errorf("%s: %d full and %d sliding layers have pages, layers from %d on none", c.model, k[0].Layers, k[1].Layers, m.text.firstReuse)
+		}
+		last := [2]pageAt{{0, c.full - 1}, {1, c.window - 1}}
+		for i, at := range m.paging.at {
+			if want := last[min(1, at.class)]; i >= c.first && at != want {
+				t.Errorf("%s: layer %d reads pages of %+v, want %+v", c.model, i, at, want)
+			}
+		}
+		if m.layers[0].width != c.ff || m.layers[c.layers-1].width != c.inner {
+			t.Errorf("%s: MLPs of %d and %d", c.model, m.layers[0].width, m.layers[c.layers-1].width)
+		}
+		stores, lookups, alone := map[pageAt]int{}, 0, 0
+		for _, op := range passes(t, m)[0].Ops {
+			switch o := op.(type) {
+			case backend.StoreKV:
+				stores[pageAt{o.Class, o.Layer}]++
+			case backend.Attention:
+				if at := (pageAt{o.Class, o.Layer}); stores[at] > 0 {
+					t.Errorf("%s: layer %+v is read behind the op that stores it", c.model, at)
+				}
+			case backend.Embed:
+				lookups++
+			case backend.Rope:
+				if o.KVHeads == 0 {
+					alone++
+				}
+			}
+		}
+		if len(stores) != c.full+c.window || lookups != c.layers+2 || alone != c.layers-c.first {
+			t.Errorf("%s: %d layers stored, %d lookups, %d layers of queries alone", c.model, len(stores), lookups, alone)
+		}
+	}
+	var refused *UnsupportedError
+	for _, c := range []struct {
+		model string
+		pipe  int
+		want  string // of the refusal; "": it runs
+	}{
+		{"gemma-4-e4b", 2, ""}, {"gemma-4-12b", 4, ""},
+		{"gemma-4-e2b", 2, "layer 18 reuses keys and values of layer 13"}, {"gemma-4-e4b", 3, "layer 28 reuses keys and values of layer 22"},
+	} {
+		_, err := buildModel(alterConfig(t, c.model, nil), Build{Pipe: backend.Shard{Rank: c.pipe - 1, World: c.pipe}})
+		if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s on %d stages: %v, want %q", c.model, c.pipe, err, c.want)
+		}
+	}
+	for _, name := range []string{"gemma-4-e2b", "gemma-4-12b"} {
+		if _, err := buildModel(alterConfig(t, name, nil), Build{Vision: true}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "vision tower") {
+			t.Errorf("images of %s: %v", name, err)
+		}
+	}
+}
+
+// TestGemmaUnread checks which tensors of a published checkpoint no program reads.
+func TestGemmaUnread(t *testing.T) {
+	f, err := findFamily(alterConfig(t, "gemma-4-e2b", nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const layers = "model.language_model.layers."
+	for name, want := range map[string]bool{
+		"model.audio_tower.layers.0.norm_out.weight": true, "model.embed_audio.embedding_projection.weight": true, "model.vision_embedder.patch_dense.weight": true,
+		"model.vision_tower.encoder.layers.0.mlp.gate_proj.input_max": true, "model.embed_vision.embedding_projection.weight": true,
+		layers + "15.self_attn.k_proj.weight": true, layers + "34.self_attn.v_proj.weight": true, layers + "20.self_attn.k_norm.weight": true,
+		layers + "14.self_attn.k_proj.weight": false, layers + "15.self_attn.q_proj.weight": false, layers + "15.self_attn.q_norm.weight": false,
+		layers + "x.self_attn.k_proj.weight": false, "model.layers.15.self_attn.k_proj.weight": false, "lm_head.weight": false,
+	} {
+		if f.skip(name) != want {
+			t.Errorf("%s: unread %t, want %t", name, !want, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 	"math"
+	"strconv"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
@@ -12,7 +13,8 @@ import (
 // gemma is Gemma 4. Each block has norms before and after attention and MLP, and a learned scalar
 // on its result. One layer in six has full attention, the others a window; the two kinds differ in
 // head size. Keys and values are normalized; in full layers both come from one projection. The A4B
-// model adds a mixture of experts to each dense MLP.
+// model adds a mixture of experts to each dense MLP. In E2B and E4B each layer adds an embedding of
+// its own, and the last layers read keys and values of earlier ones.
 type gemma struct {
 	vocabulary
 	cfg     checkpoint.Config
@@ -23,10 +25,11 @@ type gemma struct {
 	layers  []gemmaLayer // of the stage
 	vision  *gemmaTower  // nil without Build.Vision
 
-	norm                      backend.WeightID
+	norm, perLayerNorm        backend.WeightID
+	perLayerScale             float32 // of per-layer embeddings
 	slidingAngles, fullAngles gemmaAngles
 	// Of this rank.
-	heads, width, expertWidth int
+	heads, expertWidth int
 }
 
 // gemmaAngles is the rope of one kind of layer.
@@ -40,10 +43,18 @@ type gemmaLayer struct {
 	attnNorm, qkv, out, attnPost      backend.WeightID
 	heads                             backend.HeadNorm
 	mlpNorm, gateUp, down, mlpPost    backend.WeightID
+	width                             int // of the MLP, on this rank
+	perLayer                          perLayerInput
 	scalar                            backend.WeightID
 	router, routerScale, expertScale  backend.WeightID
 	expertNorm, expertPost, densePost backend.WeightID
 	expertGateUp, expertDown          backend.WeightID
+}
+
+// perLayerInput is the weights of a layer's own embedding.
+type perLayerInput struct {
+	table, project  backend.WeightID // by token id, and of the token's embedding
+	gate, out, post backend.WeightID
 }
 
 func newGemma(c checkpoint.Config, l *loader) (Model, error) {
@@ -65,15 +76,17 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	if err == nil && g.moe {
 		err = l.checkEven(c.MoEIntermediateSize, "columns of an expert (moe_intermediate_size)")
 	}
+	if err == nil {
+		err = g.checkStage(st)
+	}
 	if err == nil && l.Rebuild {
 		err = g.checkRebuild()
 	}
 	if err != nil {
 		return nil, err
 	}
-	m := &gemma{cfg: c, text: g, stage: st, paging: pagingOf(g.types, st, l.Build)}
+	m := &gemma{cfg: c, text: g, stage: st, paging: pagingOf(g.types, g.source, st, l.Build)}
 	_, m.heads = l.part(c.NumHeads)
-	_, m.width = l.part(c.IntermediateSize)
 	_, m.expertWidth = l.part(c.MoEIntermediateSize)
 	head := ""
 	if !g.tied {
@@ -83,7 +96,13 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	if table == kernels.Invalid {
 		table = Dtype(c)
 	}
-	m.vocabulary = l.addVocabulary(c, st, g.prefix+"embed_tokens.weight", head, roundTo(math.Sqrt(float64(c.HiddenSize)), table))
+	embeds := st
+	if g.perLayer > 0 {
+		embeds.first = true // each stage projects the embeddings to its layers
+		m.perLayerScale = roundTo(math.Sqrt(float64(g.perLayer)), table) * perLayerShare
+		m.perLayerNorm = l.vector("per_layer_norm", "norm", all(g.prefix+perLayerNorm))
+	}
+	m.vocabulary = l.addVocabulary(c, embeds, g.prefix+"embed_tokens.weight", head, roundTo(math.Sqrt(float64(c.HiddenSize)), table))
 	if m.paging.window > 0 {
 		if m.slidingAngles, err = l.gemmaAngles("rope.sliding", g.sliding, g.headDim); err != nil {
 			return nil, err
@@ -111,6 +130,16 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	}
 	m.weights = l.specs
 	return m, nil
+}
+
+// checkStage refuses a stage of which a layer reuses keys and values of another stage.
+func (g gemmaText) checkStage(s stage) error {
+	for i := s.layer0; i < s.layer0+s.layers; i++ {
+		if at := g.source(i); at < s.layer0 {
+			return &UnsupportedError{"a pipeline stage from layer " + strconv.Itoa(s.layer0), fmt.Sprintf("layer %d reuses keys and values of layer %d (num_kv_shared_layers), which must be on the same stage; take fewer stages", i, at)}
+		}
+	}
+	return nil
 }
 
 // checkRebuild refuses models whose keys cannot be computed from their values and their rotated
@@ -144,26 +173,59 @@ func (l *loader) gemmaAngles(name string, r checkpoint.Rope, headDim int) (gemma
 
 func newGemmaLayer(c checkpoint.Config, g gemmaText, l *loader, i int) gemmaLayer {
 	p, n, k := fmt.Sprintf("%slayers.%d.", g.prefix, i), fmt.Sprintf("layers.%d.", i), g.kind(i)
-	attn, mlp, inner := p+"self_attn.", p+"mlp.", c.IntermediateSize
+	attn, mlp, inner := p+"self_attn.", p+"mlp.", g.width(c, i)
 	norm := func(name, tensor string) backend.WeightID {
 		return l.vector(n+name, "norm", all(p+tensor))
 	}
-	qkv := []piece{l.rows(attn+"q_proj.weight", c.NumHeads, k.headDim), l.rows(attn+"k_proj.weight", k.kvHeads, k.headDim)}
-	if !k.shared {
-		qkv = append(qkv, l.rows(attn+"v_proj.weight", k.kvHeads, k.headDim))
+	qkv, heads := []piece{l.rows(attn+"q_proj.weight", c.NumHeads, k.headDim)}, func() backend.HeadNorm {
+		h := backend.HeadNorm{Q: norm("q_norm", "self_attn.q_norm.weight"), K: backend.NoWeight, Eps: float32(c.RMSNormEps)}
+		if i < g.firstReuse {
+			h.K, h.V = norm("k_norm", "self_attn.k_norm.weight"), true
+		}
+		return h
 	}
+	if i < g.firstReuse {
+		qkv = append(qkv, l.rows(attn+"k_proj.weight", k.kvHeads, k.headDim))
+		if !k.shared {
+			qkv = append(qkv, l.rows(attn+"v_proj.weight", k.kvHeads, k.headDim))
+		}
+	}
+	_, width := l.part(inner)
 	return gemmaLayer{
 		attnNorm: norm("attn_norm", "input_layernorm.weight"),
 		qkv:      l.linear(n+"qkv", "attention", qkv...),
-		heads: backend.HeadNorm{Q: norm("q_norm", "self_attn.q_norm.weight"), K: norm("k_norm", "self_attn.k_norm.weight"),
-			V: true, Eps: float32(c.RMSNormEps)},
+		heads:    heads(),
 		out:      l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", c.NumHeads, k.headDim)),
 		attnPost: norm("attn_post", "post_attention_layernorm.weight"),
 		mlpNorm:  norm("mlp_norm", "pre_feedforward_layernorm.weight"),
 		gateUp:   l.linear(n+"gate_up", "mlp", l.rows(mlp+"gate_proj.weight", inner, 1), l.rows(mlp+"up_proj.weight", inner, 1)),
 		down:     l.linear(n+"down", "mlp", l.cols(mlp+"down_proj.weight", inner, 1)),
 		mlpPost:  norm("mlp_post", "post_feedforward_layernorm.weight"),
+		width:    width,
+		perLayer: newPerLayerInput(c, g, l, i),
 		scalar:   norm("scalar", "layer_scalar"),
+	}
+}
+
+// perLayerShare scales both parts of a per-layer embedding before they are added, so that the sum
+// has the variance of each (transformers: per_layer_input_scale).
+const perLayerShare = float32(math.Sqrt2 / 2)
+
+// newPerLayerInput adds the embedding of layer i and its projections, which every rank holds whole:
+// they are narrow. Of the table for all layers, whose rows are tokens, it takes the layer's columns.
+func newPerLayerInput(c checkpoint.Config, g gemmaText, l *loader, i int) perLayerInput {
+	if g.perLayer == 0 {
+		return perLayerInput{}
+	}
+	p, n := fmt.Sprintf("%slayers.%d.", g.prefix, i), fmt.Sprintf("layers.%d.per_layer_", i)
+	table := l.rows(g.prefix+perLayerTable, c.VocabSize, 1)
+	table.col0, table.cols = i*g.perLayer, g.perLayer
+	return perLayerInput{
+		table:   l.matrix(matrix{name: n + "embed", group: "embedding", use: backend.Lookup}, table),
+		project: l.linear(n+"project", "mlp", piece{tensor: g.prefix + perLayerProjection + ".weight", row0: i * g.perLayer, rows: g.perLayer}),
+		gate:    l.linear(n+"gate", "mlp", all(p+"per_layer_input_gate.weight")),
+		out:     l.linear(n+"out", "mlp", all(p+"per_layer_projection.weight")),
+		post:    l.vector(n+"post", "norm", all(p+"post_per_layer_input_norm.weight")),
 	}
 }
 

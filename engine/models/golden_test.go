@@ -60,6 +60,8 @@ var goldens = map[string][2]int{
 
 	"tiny-qwen35-fp8-x8": {140, 40},
 
+	"tiny-gemma4-e": {72, 16},
+
 	"tiny-mixtral":     {64, 40},
 	"tiny-qwen2-moe":   {64, 40},
 	"tiny-qwen3-moe":   {64, 40},

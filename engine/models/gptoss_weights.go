@@ -49,7 +49,7 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &gptOss{cfg: c, stage: st, paging: pagingOf(layerTypes(c, 2), st, l.Build), width: width}
+	m := &gptOss{cfg: c, stage: st, paging: pagingOf(layerTypes(c, 2), nil, st, l.Build), width: width}
 	if m.act, err = gptOssActivation(c); err != nil {
 		return nil, err
 	}

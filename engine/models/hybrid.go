@@ -65,14 +65,20 @@ type paging struct {
 	tokens       bool
 }
 
-func pagingOf(types []string, s stage, b Build) paging {
+// source returns the layer whose pages a layer reads; nil: each has its own. A source is of the same
+// type, on the same stage and before the layers that read it.
+func pagingOf(types []string, source func(layer int) int, s stage, b Build) paging {
 	p := paging{tokens: s.last && !b.pools()}
 	types = types[s.layer0:][:s.layers]
 	sliding := 0
 	if p.tokens || slices.Contains(types, fullAttention) {
 		sliding = 1
 	}
-	for _, t := range types {
+	for i, t := range types {
+		if source != nil && source(s.layer0+i) != s.layer0+i {
+			p.at = append(p.at, p.at[source(s.layer0+i)-s.layer0])
+			continue
+		}
 		if t == slidingAttention {
 			p.at = append(p.at, pageAt{sliding, p.window})
 			p.window++

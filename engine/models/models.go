@@ -140,6 +140,7 @@ var families = []family{
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
 	gemmaFamily(gemmaConditional),
 	gemmaFamily(gemmaCausal),
+	gemmaFamily(gemmaUnified),
 	qwen35Family(qwen35Text),
 	qwen35Family(qwen35Multimodal),
 	qwen35Family(qwen35MoEText),

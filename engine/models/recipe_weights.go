@@ -55,7 +55,7 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &decoder{recipe: d, stage: st, paging: pagingOf(d.types, st, l.Build)}
+	m := &decoder{recipe: d, stage: st, paging: pagingOf(d.types, nil, st, l.Build)}
 	_, m.heads = l.part(c.NumHeads)
 	_, m.kvHeads = l.part(c.NumKVHeads)
 	m.scaleResidual(l)

@@ -16,11 +16,12 @@ type gemmaVision struct {
 	standardize                   bool
 }
 
-// readGemmaVision reads vision_config; nil if there is none. Absent keys have transformers'
-// defaults.
+// readGemmaVision reads vision_config; nil if there is none, or none that can be recorded: the
+// model without a tower (12B), and those with per-layer embeddings (E2B and E4B). Absent keys have
+// transformers' defaults.
 func readGemmaVision(c checkpoint.Config) (*gemmaVision, error) {
-	if c.Architecture == gemmaCausal {
-		return nil, nil
+	if g, err := readGemmaText(c); err != nil || g.perLayer > 0 || c.Architecture != gemmaConditional {
+		return nil, err
 	}
 	s, err := c.Section("vision_config")
 	if err != nil || s == nil {

@@ -29,7 +29,7 @@ func newGemmaTower(c checkpoint.Config, l *loader) (*gemmaTower, error) {
 		return nil, err
 	}
 	if v == nil {
-		return nil, &UnsupportedError{"a vision tower of " + c.Architecture, "the config has no vision_config"}
+		return nil, &UnsupportedError{"a vision tower of " + c.Architecture, "the config has none of the kind that is recorded (that of 31B and 26B-A4B); without images the text model runs"}
 	}
 	angles, err := v.rope.Angles(v.headDim / 2)
 	if err != nil {

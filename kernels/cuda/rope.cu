@@ -135,7 +135,7 @@ DEVICE void rope(const RopeArgs &a) {
     of_k = whole_inverse(keys, a.kv_heads * d, a.eps, scratch);
   }
   for (int h = warp; h < a.heads + 2 * a.kv_heads; h += warps) {
-    int kv = max(0, h - a.heads) % a.kv_heads, at_head = h < a.heads ? h : kv;
+    int kv = h < a.heads ? 0 : (h - a.heads) % a.kv_heads, at_head = h < a.heads ? h : kv;
     size_t at = (row * a.kv_heads + kv) * d;
     if (h < a.heads + a.kv_heads) {
       bool query = h < a.heads;

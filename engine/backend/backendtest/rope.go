@@ -10,17 +10,20 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// rope tests Angles and Rope: whole and partial rotation, every K/V format.
+// rope tests Angles and Rope: whole and partial rotation, every K/V format, queries without keys.
 func (s *subject) rope(t *testing.T) {
 	for _, f := range kvFormats {
 		for _, dims := range [][2]int{{32, 32}, {64, 64}, {96, 96}, {128, 128}, {64, 32}, {80, 80}} {
-			t.Run(fmt.Sprintf("%v/%d of %d", f, dims[1], dims[0]), func(t *testing.T) { s.ropeOf(t, f, dims[0], dims[1]) })
+			t.Run(fmt.Sprintf("%v/%d of %d", f, dims[1], dims[0]), func(t *testing.T) { s.ropeOf(t, f, dims[0], dims[1], 1) })
 		}
+	}
+	for _, dims := range [][2]int{{64, 64}, {80, 20}} {
+		t.Run(fmt.Sprintf("queries alone/%d of %d", dims[1], dims[0]), func(t *testing.T) { s.ropeOf(t, kernels.F32, dims[0], dims[1], 0) })
 	}
 }
 
-func (s *subject) ropeOf(t *testing.T, f kernels.Format, dim, rotary int) {
-	const heads, kv, most, scale = 3, 1, 17, 1.25
+func (s *subject) ropeOf(t *testing.T, f kernels.Format, dim, rotary, kv int) {
+	const heads, most, scale = 3, 17, 1.25
 	cols := (heads + 2*kv) * dim
 	r, m := rng(uint64(dim)), &tensors{}
 	x, freqs := normal(r, most*cols, 2), make([]float32, rotary/2)
@@ -34,16 +37,22 @@ func (s *subject) ropeOf(t *testing.T, f kernels.Format, dim, rotary int) {
 		angles = rec.New("angles", kernels.F32, backend.PerToken, rotary)
 		rec.Do(backend.Angles{InvFreq: inv, Scale: scale, Y: angles})
 		q = rec.New("q", kernels.F32, backend.PerToken, heads*dim)
-		k, v = rec.New("k", f, backend.PerToken, kv*dim), rec.New("v", f, backend.PerToken, kv*dim)
+		k, v = backend.NoValue, backend.NoValue
+		if kv > 0 {
+			k, v = rec.New("k", f, backend.PerToken, kv*dim), rec.New("v", f, backend.PerToken, kv*dim)
+		}
 		rec.Do(backend.Rope{QKV: in, Angles: angles, Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: dim, Rotary: rotary})
 	}})
 	ids := upTo(most)
 	rig.run(feed{tokens: ids[:5], at: 0}, feed{tokens: ids[5:], at: 130000})
 	a := rig.floats(angles, most)
 	checkAngles(t, a, freqs, scale)
-	gq, gk, gv := rig.floats(q, most), rig.floats(k, most), rig.bytes(v, most)
-	if want := encode(f, valuesOf(x, most, cols, dim)); string(gv) != string(want) {
-		t.Error("V is not the input rounded to its format")
+	gq, gk := rig.floats(q, most), []float32(nil)
+	if kv > 0 {
+		gk = rig.floats(k, most)
+		if want := encode(f, valuesOf(x, most, cols, dim)); string(rig.bytes(v, most)) != string(want) {
+			t.Error("V is not the input rounded to its format")
+		}
 	}
 	for row := range most {
 		angle := a[row*rotary : (row+1)*rotary]

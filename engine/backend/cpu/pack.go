@@ -132,10 +132,7 @@ func (k *packer) span(s span) error {
 // read fills b with n rows of a part. It joins MXFP4 from its two tensors.
 func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byte) error {
 	if p.Format != kernels.MXFP4 || p.Scale == "" {
-		fold := max(1, p.Fold)
-		err := src.ReadRows(p.Tensor, row*fold, n*fold, b)
-		p.Centre(b)
-		return err
+		return backend.ReadPart(src, p, row, n, b)
 	}
 	cols := k.spec.Cols
 	blocks := n * cols / mxElems

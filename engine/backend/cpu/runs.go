@@ -44,7 +44,7 @@ func missing(op backend.Op) string {
 		o.W, o.Offset, o.Scale, o.Segment, o.Gated, o.Plain = 0, 0, 0, 0, false, false
 		return backend.RequiredFeature(o)
 	case backend.Rope:
-		o.Norm, o.Gated, o.Shared, o.Rotary, o.Tempered = nil, false, false, o.HeadDim, false
+		o.Norm, o.Gated, o.Shared, o.Rotary, o.Tempered, o.KVHeads = nil, false, false, o.HeadDim, false, 1
 		return backend.RequiredFeature(o)
 	case backend.Angles:
 		o.Draft, o.Temperature = nil, backend.Temperature{}

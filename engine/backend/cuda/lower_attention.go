@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
 )
 
@@ -215,7 +216,11 @@ func (c *lowering) rope(o backend.Rope) error {
 			a.Offset = 0
 		}
 	}
-	return add(c, "rope_"+cuda.StoredName(c.info(o.K).Format), line(each(x.Rows, 1, 1)), 32*min(8, o.Heads+2*o.KVHeads), 0, a)
+	stored := kernels.F32
+	if o.KVHeads > 0 {
+		stored = c.info(o.K).Format
+	}
+	return add(c, "rope_"+cuda.StoredName(stored), line(each(x.Rows, 1, 1)), 32*min(8, o.Heads+2*o.KVHeads), 0, a)
 }
 
 func (c *lowering) storeKV(o backend.StoreKV) error {

@@ -20,7 +20,7 @@ func (k *packing) made() func(p *piece) error {
 	made := make([][2]kernels.Dummy, len(k.m.Parts)) // for each part: its numbers and its exponents
 	begin := 0
 	for i, p := range k.m.Parts {
-		if p.Format != k.raw || p.Transposed || p.Fold > 1 || begin%cuda.PanelRows != 0 || p.Format == kernels.MXFP4 && p.Scale == "" {
+		if p.Format != k.raw || p.Transposed || p.Fold > 1 || p.Col0 > 0 || begin%cuda.PanelRows != 0 || p.Format == kernels.MXFP4 && p.Scale == "" {
 			return nil
 		}
 		begin += p.Rows

@@ -57,10 +57,7 @@ func (r *reader) read(p backend.Part, expert, row, n int, dst []byte) error {
 	case p.Format == kernels.MXFP4 && p.Scale != "":
 		return r.joined(p, first, n, dst)
 	}
-	fold := max(1, p.Fold)
-	err := r.src.ReadRows(p.Tensor, first*fold, n*fold, dst)
-	p.Centre(dst)
-	return err
+	return backend.ReadPart(r.src, p, first, n, dst)
 }
 
 // joined reads MXFP4 from its two tensors.

@@ -69,6 +69,9 @@ func (o rope) run(l *launch, _, t int) error {
 			ref.Norm(rowOf(v, h, d), nil, nil, o.Norm.Eps, rowOf(v, h, d))
 		}
 	}
+	if kv == 0 {
+		return nil
+	}
 	f := l.e.p.Values[o.K].Format
 	n := elementBytes(f, kv)
 	ref.Quantize(f, k, rowOf(l.bytes(o.K), t, n))

@@ -194,7 +194,7 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 		ref.Quantize(f, p.Values[:cols], out)
 		return nil
 	}
-	from, fold := p.Format.Bytes(int64(cols)), max(1, p.Fold)
+	from := p.Format.Bytes(int64(cols))
 	step := int(max(1, packChunk/from))
 	var buf []byte
 	if p.Format != f {
@@ -204,17 +204,15 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 		n := min(step, rows-row)
 		dst := out[int64(row)*f.Bytes(int64(cols)):][:int64(n)*f.Bytes(int64(cols))]
 		if p.Format == f {
-			if err := src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, dst); err != nil {
+			if err := backend.ReadPart(src, p, p.Row0+row, n, dst); err != nil {
 				return err
 			}
-			p.Centre(dst)
 			continue
 		}
 		b := buf[:int64(n)*from]
-		if err := src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, b); err != nil {
+		if err := backend.ReadPart(src, p, p.Row0+row, n, b); err != nil {
 			return err
 		}
-		p.Centre(b)
 		if f == kernels.F32 {
 			ref.Dequantize(p.Format, b, floats(dst))
 			continue

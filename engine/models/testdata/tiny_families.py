@@ -113,6 +113,14 @@ CHECKPOINTS = {
     "tiny-gemma4-moe": dict(
         config=gemma4(enable_moe_block=True, num_experts=8, top_k_experts=3, moe_intermediate_size=32),
         run="Gemma4ForCausalLM", embed=0.15, seed=25, prompt=150),
+    # E2B: embeddings for each layer, keys and values of earlier layers of either type, wide MLPs there.
+    "tiny-gemma4-e": dict(
+        config=gemma4(hidden_size_per_layer_input=16, num_kv_shared_layers=2, use_double_wide_mlp=True, intermediate_size=32,
+                      num_hidden_layers=5, num_attention_heads=2, vocab_size=160, vocab_size_per_layer_input=160,
+                      layer_types=["sliding_attention", "full_attention"] + ["sliding_attention"] * 2 + ["full_attention"],
+                      attention_k_eq_v=False, num_key_value_heads=1, num_global_key_value_heads=None,
+                      use_bidirectional_attention=None) | dict(vision_config=GEMMA4_VISION | dict(use_clipped_linears=True)),
+        run="Gemma4ForCausalLM", embed=0.15, seed=35, prompt=72, steps=16),
     "tiny-qwen35": dict(config=qwen35(False), run="Qwen3_5ForCausalLM", embed=0.5, seed=26, prompt=150),
     # Wider than a block of scales in both directions.
     "tiny-qwen35-fp8": dict(
