@@ -69,7 +69,7 @@ var ggufTypes = map[uint32]kernels.Format{
 }
 
 var ggufTypeNames = map[uint32]string{
-	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 40: "NVFP4",
+	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 40: "NVFP4", 41: "Q1_0", 42: "Q2_0",
 }
 
 // ggufValue is one metadata value, as undecoded bytes of the file.
