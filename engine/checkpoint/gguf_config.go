@@ -59,6 +59,9 @@ func (c *Checkpoint) fromGGUF(g *gguf) error {
 			continue // of layers that predict further tokens
 		}
 		name, part, ok := arch.huggingFaceName(t.Name, cfg.NumLayers)
+		if !ok && loneExpert(t.Name) {
+			return fault(t.File, t.Name, "is one expert alone, as llama.cpp wrote them until April 2024; convert the model again, all experts are then one tensor")
+		}
 		if !ok {
 			return fault(t.File, t.Name, "is no tensor of a %s model of %d layers", cfg.ModelType, cfg.NumLayers)
 		}
