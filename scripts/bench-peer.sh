@@ -2,7 +2,7 @@
 # Measures vapp beside llama.cpp (and PyTorch, where it is) on the same files, and
 # writes docs/performance/<cpu>.md, and docs/performance.md from all such pages.
 #
-#   scripts/bench-peer.sh [PART[,PART...]|prepare|report]
+#   scripts/bench-peer.sh [PART[,PART...]|build|prepare|report]
 #
 # Everything is fetched, built and made once, in BENCH_DIR (default .bench); what is
 # there is left alone. Cold it takes half an hour more than warm: the compiler's time.
@@ -139,6 +139,10 @@ turns() {
 		-fopenmp -pthread -ldl -lm >"$root/turns.log" 2>&1 || fail "tests/peer/resident/turns.cpp does not build; see $root/turns.log"
 }
 
+if [ "$part" = build ]; then
+	build
+	exit 0
+fi
 go build -trimpath -o "$dir/peer" ./tests/peer
 [ "$part" = prepare ] || "$dir/peer" -check -part "$part"
 if [ "$part" != report ]; then

@@ -41,7 +41,7 @@ var _ Source = (*Checkpoint)(nil)
 
 // Open reads the headers of the model at path: a Hugging Face directory
 // (config.json and model.safetensors, or model.safetensors.index.json and its
-// shards) or a GGUF file of version 3, the first file of a split one.
+// shards) or a GGUF file of version 2 or 3, the first file of a split one.
 func Open(path string) (*Checkpoint, error) { return open(path, true, Edits{}) }
 
 // OpenMetadata is Open for a directory that may have no weights, only config, tokenizer and

@@ -38,6 +38,9 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 		if t.RopeColumns > 0 {
 			fmt.Fprintf(h, "columns paired in %d\n", t.RopeColumns)
 		}
+		if t.tiles.each > 0 || t.negated {
+			fmt.Fprintf(h, "heads in tiles %v, negated %v\n", t.tiles, t.negated)
+		}
 		stored := []TensorInfo{t}
 		if j := t.joined; j != nil {
 			fmt.Fprintf(h, "%+v %v\n", j.grouping, j.order)

@@ -10,6 +10,7 @@ import (
 // Limits of a GGUF header; the format itself allows 2^64 of everything.
 const (
 	ggufVersion = 3
+	ggufOldest  = 2 // laid out as version 3
 	maxGGUFKeys = 1 << 16
 	maxGGUFKey  = 1<<16 - 1
 	ggufDims    = 4
@@ -69,7 +70,7 @@ var ggufTypes = map[uint32]kernels.Format{
 }
 
 var ggufTypeNames = map[uint32]string{
-	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 40: "NVFP4",
+	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 40: "NVFP4", 41: "Q1_0", 42: "Q2_0",
 }
 
 // ggufValue is one metadata value, as undecoded bytes of the file.
@@ -198,11 +199,11 @@ func parseGGUF(path string, data []byte) (*gguf, error) {
 		return nil, foreign(path, data)
 	}
 	version := c.u32("version")
-	if version == ggufVersion<<24 {
+	if version == ggufVersion<<24 || version == ggufOldest<<24 {
 		return nil, fault(path, "version", "is big-endian; little-endian files are read")
 	}
-	if c.err == nil && version != ggufVersion {
-		return nil, fault(path, "version", "is %d, version %d is read", version, ggufVersion)
+	if c.err == nil && version != ggufVersion && version != ggufOldest {
+		return nil, fault(path, "version", "is %d, versions %d and %d are read", version, ggufOldest, ggufVersion)
 	}
 	tensors, keys := c.u64("tensor_count"), c.u64("metadata_kv_count")
 	if keys > maxGGUFKeys {

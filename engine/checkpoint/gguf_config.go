@@ -59,6 +59,9 @@ func (c *Checkpoint) fromGGUF(g *gguf) error {
 			continue // of layers that predict further tokens
 		}
 		name, part, ok := arch.huggingFaceName(t.Name, cfg.NumLayers)
+		if !ok && loneExpert(t.Name) {
+			return fault(t.File, t.Name, "is one expert alone, as llama.cpp wrote them until April 2024; convert the model again, all experts are then one tensor")
+		}
 		if !ok {
 			return fault(t.File, t.Name, "is no tensor of a %s model of %d layers", cfg.ModelType, cfg.NumLayers)
 		}
@@ -83,6 +86,48 @@ func (c *Checkpoint) addGGUF(arch ggufArch, t TensorInfo, cfg Config) error {
 	}
 	if len(t.Shape) == 1 && (strings.HasSuffix(t.Name, ".shared_expert_gate.weight") || strings.HasSuffix(t.Name, ".moe_statics.e_score_correction_bias")) {
 		t.Shape = []int64{1, t.Shape[0]}
+	}
+	if strings.Contains(t.Name, ".linear_attn.") {
+		return c.addDelta(t)
+	}
+	return c.add(t)
+}
+
+// addDelta adds a tensor of a delta net. Where several value heads share a key head, the converter
+// stores value heads in tiles; the columns of out_proj, whose blocks may span heads, stay so.
+func (c *Checkpoint) addDelta(t TensorInfo) error {
+	s, err := c.cfg.Section("")
+	if err != nil {
+		return err
+	}
+	keys, values := s.CountOr("linear_num_key_heads", 1, maxHeads, 1), s.CountOr("linear_num_value_heads", 1, maxHeads, 1)
+	keyDim, valueDim := s.CountOr("linear_key_head_dim", 1, maxHeadDim, 1), s.CountOr("linear_value_head_dim", 1, maxHidden, 1)
+	if err := s.Err(); err != nil {
+		return err
+	}
+	order := headTiles{size: 1, groups: int64(keys), each: int64(values / keys)}
+	switch _, part, _ := strings.Cut(t.Name, ".linear_attn."); part {
+	case "in_proj_qkv.weight", "conv1d.weight":
+		order.first, order.size = 2*int64(keys)*int64(keyDim), int64(valueDim)
+	case "in_proj_z.weight":
+		order.size = int64(valueDim)
+	case "A_log":
+		if t.Format != kernels.F32 {
+			return fault(t.File, t.Name, "is %v, f32 is read", t.Format)
+		}
+		t.negated = true
+	case "in_proj_a.weight", "in_proj_b.weight", "dt_bias":
+	default:
+		return c.add(t)
+	}
+	if rows := order.first + int64(values)*order.size; t.Shape[0] != rows {
+		return fault(t.File, t.Name, "has %d rows, by the keys of ssm it has %d", t.Shape[0], rows)
+	}
+	if strings.HasSuffix(t.Name, ".conv1d.weight") && len(t.Shape) == 2 {
+		t.Shape = []int64{t.Shape[0], 1, t.Shape[1]}
+	}
+	if keys != values {
+		t.tiles = order
 	}
 	return c.add(t)
 }
@@ -179,7 +224,9 @@ func (f *ggufFields) widths(arch string, h hfConfig) {
 		}
 		return
 	}
-	h["intermediate_size"] = f.count(key, 1, maxIntermediate, -1)
+	if _, ok := f.g.values[key]; ok || arch != "qwen35moe" {
+		h["intermediate_size"] = f.count(key, 1, maxIntermediate, -1)
+	}
 }
 
 // epsilon reads the epsilon of RMSNorm, or of LayerNorm in a family that has it.
@@ -224,7 +271,7 @@ func (f *ggufFields) heads(arch string, h hfConfig) {
 
 // rotatesPart reports whether heads of a family may be rotated in part.
 func rotatesPart(arch string) bool {
-	return arch == "phi3" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4"
+	return arch == "phi3" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe"
 }
 
 // tensorFacts derives from the tensors what GGUF has no key for.

@@ -29,6 +29,8 @@ var ggufArchs = map[string]ggufArch{
 	"internlm2":     {"LlamaForCausalLM", "llama", true, nil, nil}, // Llama, once Q, K and V are taken apart
 	"qwen2":         {"Qwen2ForCausalLM", "qwen2", false, nil, nil},
 	"qwen2moe":      {"Qwen2MoeForCausalLM", "qwen2_moe", false, qwenExpertNames, qwen2MoEConfig},
+	"qwen35":        {"Qwen3_5ForCausalLM", "qwen3_5_text", false, deltaNames, qwen35Config},
+	"qwen35moe":     {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", false, deltaNames, qwen35Config},
 	"qwen3":         {"Qwen3ForCausalLM", "qwen3", false, nil, nil},
 	"qwen3moe":      {"Qwen3MoeForCausalLM", "qwen3_moe", false, qwenExpertNames, qwen3MoEConfig},
 	"gpt-oss":       {"GptOssForCausalLM", "gpt_oss", false, gptOssNames, gptOssConfig},
@@ -110,6 +112,49 @@ func olmoeConfig(f *ggufFields, arch string, h hfConfig) {
 func qwen3MoEConfig(f *ggufFields, arch string, h hfConfig) {
 	f.experts(arch, h)
 	h["norm_topk_prob"], h["decoder_sparse_step"] = true, 1
+}
+
+// qwen35Config reads Qwen3.5, most of whose layers are delta nets. Layers that predict further tokens
+// come last and are not read.
+func qwen35Config(f *ggufFields, arch string, h hfConfig) {
+	partialRope(f, arch, h)
+	if arch == "qwen35moe" {
+		f.experts(arch, h)
+	}
+	if further := f.count(arch+".nextn_predict_layers", 0, maxLayers, 0); further > 0 && f.err == nil {
+		h["num_hidden_layers"] = h["num_hidden_layers"].(int) - further
+	}
+	values := f.count(arch+".ssm.time_step_rank", 1, maxHeads, -1)
+	inner := f.count(arch+".ssm.inner_size", 1, maxHidden, -1)
+	keys := f.count(arch+".ssm.group_count", 1, maxHeads, -1)
+	h["linear_conv_kernel_dim"] = f.count(arch+".ssm.conv_kernel", 2, 256, -1)
+	h["linear_key_head_dim"] = f.count(arch+".ssm.state_size", 1, maxHeadDim, -1)
+	if f.err != nil {
+		return
+	}
+	if inner%values != 0 || values%keys != 0 {
+		f.fail(arch+".ssm.time_step_rank", "is %d value heads; they have to divide ssm.inner_size %d, and ssm.group_count %d key heads them", values, inner, keys)
+	}
+	h["linear_num_value_heads"], h["linear_num_key_heads"], h["linear_value_head_dim"] = values, keys, inner/max(1, values)
+	h["full_attention_interval"] = f.count(arch+".full_attention_interval", 1, maxLayers, 4)
+	key := arch + ".attention.recurrent_layers"
+	v, ok := f.g.values[key]
+	if !ok {
+		return
+	}
+	layers := h["num_hidden_layers"].(int)
+	if v.kind != kindArray || v.elem != kindBool || v.n < layers {
+		f.fail(key, "is no list of %d booleans, one a layer", layers)
+		return
+	}
+	types := make([]string, max(0, layers))
+	for i := range types {
+		types[i] = "full_attention"
+		if v.raw[i] != 0 {
+			types[i] = "linear_attention"
+		}
+	}
+	h["layer_types"] = types
 }
 
 func gptOssConfig(f *ggufFields, arch string, h hfConfig) {

@@ -250,6 +250,20 @@ func TestFamilyGGUF(t *testing.T) {
 	}
 }
 
+// TestOldGGUF checks files of version 2, keys about an importance matrix, which nothing reads, and that
+// experts in tensors of their own are refused.
+func TestOldGGUF(t *testing.T) {
+	m := familyToy("llama", nil).set("quantize.imatrix.file", "imatrix.gguf").set("quantize.imatrix.entries_count", uint32(2))
+	m.version = ggufOldest
+	opened(t, m, "model.norm.weight")
+	m = familyToy("llama", map[string][]uint64{"ffn_gate_inp.weight": {16, 4}, "ffn_up.3.weight": {16, 8}})
+	_, err := openBytes("m.gguf", m.set("llama.expert_count", uint32(4)).set("llama.expert_used_count", uint32(2)).bytes())
+	wantError(t, err, "m.gguf", "blk.0.ffn_up.3.weight")
+	if err == nil || !strings.Contains(err.Error(), "one expert alone") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestFusedGGUF checks Q, K and V in one matrix of a family that has three.
 func TestFusedGGUF(t *testing.T) {
 	c := opened(t, familyToy("llama", map[string][]uint64{"attn_qkv.weight": {16, 32}, "attn_qkv.bias": {32}}))

@@ -132,6 +132,15 @@ func (a ggufArch) huggingFaceName(name string, layers int) (hf, part string, ok 
 	return fmt.Sprintf("model.layers.%d.%s.%s", n, to, kind), part, true
 }
 
+// loneExpert reports whether a tensor of a layer is a matrix of one expert: ffn_up.3.weight.
+func loneExpert(name string) bool {
+	_, rest, _ := layerOf(name)
+	part, rest, _ := strings.Cut(rest, ".")
+	number, rest, _ := strings.Cut(rest, ".")
+	_, err := strconv.ParseUint(number, 10, 16)
+	return err == nil && rest == "weight" && (part == "ffn_gate" || part == "ffn_up" || part == "ffn_down")
+}
+
 // layerOf returns the layer of a tensor and its name there.
 func layerOf(name string) (layer int, rest string, ok bool) {
 	rest, ok = strings.CutPrefix(name, "blk.")

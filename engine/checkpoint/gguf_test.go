@@ -57,7 +57,8 @@ var badGGUF = map[string]struct {
 	spoil func(m *toy)
 }{
 	"magic":                {"", func(m *toy) { m.magic = 0x46554746 }},
-	"version 2":            {"version", func(m *toy) { m.version = 2 }},
+	"version 1":            {"version", func(m *toy) { m.version = 1 }},
+	"big-endian version 2": {"version", func(m *toy) { m.version = 2 << 24 }},
 	"big-endian":           {"version", func(m *toy) { m.version = 3 << 24 }},
 	"no tensors":           {"tensor_count", func(m *toy) { m.tensors = nil }},
 	"2^60 tensors":         {"tensor_count", func(m *toy) { m.count = 1 << 60 }},

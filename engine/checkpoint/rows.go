@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"math"
 	"strconv"
 )
@@ -34,15 +35,20 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 	}
 	var err error
 	switch {
-	case t.RopeHead == 0:
+	case t.RopeHead == 0 && t.tiles.each == 0:
 		err = f.readAt(dst, t.Offset+int64(row0)*size)
 	case len(t.Shape) == 1:
 		err = readBias(f, t, dst)
+	case t.tiles.each > 0:
+		err = readTiles(f, t, int64(row0), dst)
 	default:
 		err = readHeads(f, t, int64(row0), dst)
 	}
 	if err == nil && t.RopeColumns > 0 {
 		halveColumns(dst, t)
+	}
+	if err == nil && t.negated {
+		err = logNegated(t, dst)
 	}
 	if err == nil && t.swapped { // blocks do not cross rows
 		swapMXFP4(dst)
@@ -125,7 +131,33 @@ func readHeads(f *file, t TensorInfo, row0 int64, dst []byte) error {
 	return nil
 }
 
-// readBias reorders the elements of a Q or K bias.
+// readTiles reads rows whose heads the file stores in tiles.
+func readTiles(f *file, t TensorInfo, row0 int64, dst []byte) error {
+	size := t.RowBytes()
+	for len(dst) > 0 {
+		row, run := t.tiles.source(row0)
+		n := min(run, int64(len(dst))/size)
+		if err := f.readAt(dst[:n*size], t.Offset+row*size); err != nil {
+			return err
+		}
+		row0, dst = row0+n, dst[n*size:]
+	}
+	return nil
+}
+
+// logNegated replaces each number y by log(−y).
+func logNegated(t TensorInfo, b []byte) error {
+	for i := 0; i < len(b); i += 4 {
+		y := math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
+		if !(y < 0 && y >= -math.MaxFloat32) {
+			return fault(t.File, t.Name, "has the number %v; −exp(A_log) is finite and below 0", y)
+		}
+		binary.LittleEndian.PutUint32(b[i:], math.Float32bits(float32(math.Log(-float64(y)))))
+	}
+	return nil
+}
+
+// readBias reorders the elements of a vector.
 func readBias(f *file, t TensorInfo, dst []byte) error {
 	buf := make([]byte, len(dst))
 	if err := f.readAt(buf, t.Offset); err != nil {

@@ -34,7 +34,7 @@ func (c *Checkpoint) stack(name string) (TensorInfo, bool) {
 				out.Shape = []int64{0, 1}
 			}
 		}
-		if t.Format != out.Format || t.RopeHead != 0 || len(t.Shape) > 0 && !slices.Equal(t.Shape, out.Shape[1:]) || len(t.Shape) == 0 && !slices.Equal(out.Shape[1:], []int64{1}) {
+		if t.Format != out.Format || t.RopeHead != 0 || t.tiles.each > 0 || len(t.Shape) > 0 && !slices.Equal(t.Shape, out.Shape[1:]) || len(t.Shape) == 0 && !slices.Equal(out.Shape[1:], []int64{1}) {
 			return TensorInfo{}, false
 		}
 		out.Shape[0]++

@@ -31,12 +31,32 @@ type TensorInfo struct {
 	// pairs: in a tensor [heads, d] of weights for each element of a head of Q or K. 0: none.
 	RopeColumns int64
 
+	// tiles is set if the file stores the value heads of a delta net in tiles (GGUF, qwen35).
+	tiles headTiles
+
+	// negated is true if the file stores −exp(x) for each number x of the tensor, which is F32 (GGUF, qwen35).
+	negated bool
+
 	// swapped is true if MXFP4 blocks are stored as in GGUF: the exponent first, and elements i and
 	// i+16 in a byte. ReadRows reorders them.
 	swapped bool
 
 	// joined is set if the tensor is stored as several (grouped.go).
 	joined *joined
+}
+
+// headTiles is an order of the rows behind row first, heads of size rows each: the first head of each
+// group, then the second of each, and so on. Hugging Face stores group after group. each is the number
+// of heads of a group; 0: rows are in their own order.
+type headTiles struct{ first, size, groups, each int64 }
+
+// source returns the row of the file that holds row r, and how many rows from there on are in order.
+func (h headTiles) source(r int64) (row, run int64) {
+	if r < h.first {
+		return r, h.first - r
+	}
+	head, in := (r-h.first)/h.size, (r-h.first)%h.size
+	return h.first + (head%h.each*h.groups+head/h.each)*h.size + in, h.size - in
 }
 
 // Elements returns the product of the shape.
@@ -67,8 +87,12 @@ func (t TensorInfo) RowBytes() int64 { return t.Format.Bytes(t.RowElements()) }
 // rotates element i of a head with element i+d/2. GGUF's llama files rotate 2i with 2i+1, and the
 // converter permuted the rows of Q and K accordingly: within a head of d rows, source row 2i+p is
 // row i + p·d/2. Blocks of a quantized format run along a row, so moving rows never splits one. For
-// a bias the "row" is an element.
+// a bias the "row" is an element. The value heads of qwen35's delta nets are in tiles, see headTiles.
 func (t TensorInfo) SourceRow(r int64) int64 {
+	if t.tiles.each > 0 {
+		row, _ := t.tiles.source(r)
+		return row
+	}
 	if t.RopeHead == 0 {
 		return r
 	}

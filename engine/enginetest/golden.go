@@ -172,3 +172,8 @@ func (t *GoldenTally) Within(b GoldenBound) error {
 	}
 	return nil
 }
+
+// GoldenOf returns a golden without recorded logits: a prompt, and the tokens that follow it.
+func GoldenOf(prompt, decoded []int32) *Golden {
+	return &Golden{InputIDs: prompt, DecodeIDs: decoded, rows: make([]GoldenRow, len(prompt)+len(decoded))}
+}

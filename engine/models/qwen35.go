@@ -14,7 +14,7 @@ const linearAttention = "linear_attention"
 // qwen35 is Qwen3.5 (transformers: Qwen3_5ForConditionalGeneration, and Qwen3_5ForCausalLM without
 // the vision tower; Qwen3_5Moe… with experts in every layer). Most layers are gated delta nets, whose state has a fixed size. Every fourth
 // layer is attention with a gate on its output. All norms except those of the delta nets add 1 to
-// their stored weights.
+// their stored weights; in GGUF files it is added already.
 //
 // Rotary positions are multimodal and cover a quarter of each head: the frequencies alternate
 // between the time, row and column of a token. All three are equal for text, where this is plain
@@ -54,6 +54,8 @@ type qwen35Config struct {
 	vision           *qwen35Vision        // nil: no tower
 	experts          *mixture             // nil: a dense MLP
 	sparse           func(layer int) bool // layers with experts
+	normOffset       float32              // added to the stored weights of norms
+	tiled            bool                 // the columns of out_proj are in tiles of value heads (GGUF)
 }
 
 const (
@@ -107,7 +109,10 @@ func qwen35Family(architecture string) family {
 
 // readQwen35 reads the config; defaults are transformers'.
 func readQwen35(c checkpoint.Config) (qwen35Config, error) {
-	q := qwen35Config{Config: c, prefix: "model."}
+	q := qwen35Config{Config: c, prefix: "model.", normOffset: 1}
+	if c.Dialect == "gguf" {
+		q.normOffset = 0 // the converter adds 1
+	}
 	if qwen35Sees(c.Architecture) {
 		q.prefix = "model.language_model."
 	}
@@ -121,6 +126,7 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	q.valueHeads = s.CountOr("linear_num_value_heads", 1, most, 32)
 	q.keyDim = s.CountOr("linear_key_head_dim", 1, most, 128)
 	q.valueDim = s.CountOr("linear_value_head_dim", 1, most, 128)
+	q.tiled = c.Dialect == "gguf" && q.keyHeads != q.valueHeads
 	q.mtpLayers = s.CountOr("mtp_num_hidden_layers", 0, 64, 0)
 	q.mtpOwnEmbeddings = s.FlagOr("mtp_use_dedicated_embeddings", false)
 	q.gated, q.biased = s.FlagOr("attn_output_gate", true), s.FlagOr("attention_bias", false)

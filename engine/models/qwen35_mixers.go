@@ -16,7 +16,7 @@ func (s *qwen35Pass) attend(n backend.Value, w qwen35Layer, store bool) backend.
 	r.Free(n)
 	q, gate := r.New("q", kernels.F32, s.rows, heads*d), r.New("gate", kernels.F32, s.rows, heads*d)
 	k, v := r.New("k", f, s.rows, kv*d), r.New("v", f, s.rows, kv*d)
-	norm := &backend.HeadNorm{Q: w.attention.qNorm, K: w.attention.kNorm, Eps: float32(s.cfg.RMSNormEps), Offset: 1}
+	norm := &backend.HeadNorm{Q: w.attention.qNorm, K: w.attention.kNorm, Eps: float32(s.cfg.RMSNormEps), Offset: s.cfg.normOffset}
 	r.Do(backend.Rope{QKV: qkv, Angles: s.angles, Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d,
 		Rotary: 2 * len(s.cfg.rope.InvFreq), Norm: norm, Gated: true, Gate: gate})
 	r.Free(qkv)

@@ -75,6 +75,9 @@ func (q qwen35Config) checkBuild(b Build) error {
 	switch {
 	case min(b.Draft, b.Verify) < 0 || max(b.Draft, b.Verify) > maxDraft:
 		return &UnsupportedError{fmt.Sprintf("%d proposed tokens, %d verified", b.Draft, b.Verify), fmt.Sprintf("0 to %d are", maxDraft)}
+	case q.tiled && b.Shard.World > 1:
+		return &UnsupportedError{fmt.Sprintf("a GGUF file of %s at tensor parallel size %d", q.Architecture, b.Shard.World),
+			"ranks cannot divide its output projections, whose columns are in tiles; its safetensors files are divided"}
 	case b.Draft == 0:
 		return nil
 	case q.mtpLayers == 0:

@@ -132,7 +132,7 @@ func (s *qwen35Pass) finish(w backend.WeightID) backend.Value {
 }
 
 func (m *qwen35) zeroCentred(x backend.Value, w backend.WeightID, y backend.Value) backend.Norm {
-	return backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: y, Offset: 1}
+	return backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: y, Offset: m.cfg.normOffset}
 }
 
 // copySampled returns the sampled rows of a value without consuming it.

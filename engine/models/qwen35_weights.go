@@ -197,5 +197,32 @@ func (m *qwen35) newDelta(l *loader, p, n string) (*qwen35Delta, backend.WeightI
 		dtBias: l.vector(n+"dt_bias", group, l.cols(p+"dt_bias", q.valueHeads, 1)),
 		norm:   l.vector(n+"delta_norm", "norm", all(p+"norm.weight")),
 	}
-	return d, l.linear(n+"delta_out", group, l.cols(p+"out_proj.weight", q.valueHeads, q.valueDim))
+	return d, m.deltaOut(l, p+"out_proj.weight", n+"delta_out", group)
+}
+
+// deltaOut adds the output projection of a delta net. In GGUF files its columns are in tiles, and its
+// inputs are put into that order.
+func (m *qwen35) deltaOut(l *loader, tensor, name, group string) backend.WeightID {
+	q := m.cfg
+	if !q.tiled {
+		return l.linear(name, group, l.cols(tensor, q.valueHeads, q.valueDim))
+	}
+	order := l.literal(name+"_order", group, q.tiles())
+	out := l.linear(name, group, l.cols(tensor, q.valueHeads, q.valueDim))
+	l.specs[out].InputOrder = 1 + int(order)
+	return out
+}
+
+// tiles returns which of the columns of a delta net's output each column of a tiled projection
+// multiplies: those of the first value head of each key head, then those of the second of each.
+func (q qwen35Config) tiles() []float32 {
+	each := q.valueHeads / q.keyHeads
+	out := make([]float32, 0, q.valueHeads*q.valueDim)
+	for head := range q.valueHeads {
+		from := head%q.keyHeads*each + head/q.keyHeads
+		for i := range q.valueDim {
+			out = append(out, float32(from*q.valueDim+i))
+		}
+	}
+	return out
 }

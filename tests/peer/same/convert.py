@@ -1,0 +1,234 @@
+"""Small random models of each family as GGUF files, made by llama.cpp's own converter and quantizer.
+
+    python convert.py LLAMA_CPP_SOURCES LLAMA_QUANTIZE SAME OUTPUT [FAMILY...]
+
+The checkpoints are those of engine/models/testdata with every matrix 256 columns wide or a multiple of it, as
+blocks of 256 weights need. Their tokenizer is a small byte-level BPE. SAME, built from same.cpp, runs each
+file greedily, and its weights in float32 over the same tokens. A file that is there is left alone. What llama.cpp refuses is written to
+OUTPUT/refused.txt, one line each.
+"""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sources, quantizer, same, output = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])
+TESTDATA = Path(__file__).resolve().parents[3] / "engine/models/testdata"
+sys.path[:0] = [sources, sources + "/gguf-py", str(TESTDATA)]
+
+import gguf  # noqa: E402
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import tiny_families  # noqa: E402
+import tiny_llama  # noqa: E402
+import tiny_moe  # noqa: E402
+
+import conversion  # noqa: E402
+from conversion.base import ModelBase, ModelType, TextModel, get_model_architecture  # noqa: E402
+
+PLAIN = {"F32": gguf.LlamaFileType.ALL_F32, "F16": gguf.LlamaFileType.MOSTLY_F16, "BF16": gguf.LlamaFileType.MOSTLY_BF16}
+BLOCKS = ("Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K_S Q4_K_S Q5_K_S Q6_K IQ4_NL IQ4_XS IQ3_S IQ3_XXS IQ2_S IQ2_XS IQ2_XXS "
+          "IQ1_M IQ1_S TQ1_0 TQ2_0").split()
+PROMPT, STEPS, VOCABULARY = 72, 64, 320
+MIXED = ["Q4_K_M", "IQ2_M", "MXFP4_MOE"]
+
+LLAMA = dict(
+    architectures=["LlamaForCausalLM"], model_type="llama", bos_token_id=256, eos_token_id=258, vocab_size=320, hidden_size=256,
+    intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
+    rms_norm_eps=1e-5, rope_theta=500000.0, hidden_act="silu", torch_dtype="bfloat16", tie_word_embeddings=False,
+    rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64))
+FURTHER = {"tiny-llama3": dict(config=LLAMA, run="LlamaForCausalLM", embed=0.5, seed=81)}
+
+# Sizes of the wide checkpoints, where a config has the key; a value for one model_type takes precedence.
+SIZES = dict(
+    vocab_size=VOCABULARY, vocab_size_per_layer_input=VOCABULARY, hidden_size=256, intermediate_size=256, moe_intermediate_size=256, shared_expert_intermediate_size=256, head_dim=64,
+    global_head_dim=128, linear_key_head_dim=64, linear_value_head_dim=64, linear_num_value_heads=4)
+# What a family needs further: sizes that a width of 256 allows, and values that the converter accepts alone.
+OF_TYPE = {
+    "qwen2": dict(num_attention_heads=4), "qwen2_moe": dict(mlp_only_layers=[]), "cohere2": dict(rotary_pct=1.0),
+    "cohere": dict(use_qk_norm=False),  # llama.cpp reads such norms from 64 layers on
+    "gpt_oss": dict(rope_theta=1048582.01, initial_context_length=6434, max_position_embeddings=32768),
+    "phi3": dict(sliding_window=512),  # llama.cpp runs Phi-3 without its window
+    "hunyuan_v1_dense": dict(max_position_embeddings=32768), "ernie4_5": dict(use_bias=False),
+    # The converter makes the width of shared experts of intermediate_size, over the K/V heads.
+    "ernie4_5_moe": dict(intermediate_size=1024, moe_layer_end_index=2),
+}
+
+# llama.cpp rounds the ends of YaRN's ramp outwards, with beta 32 and 1, and ignores attention_factor. The ends of
+# gpt-oss, which transformers does not round, are whole here; the factor of OLMo 3 is that which both derive.
+ROPE_OF_TYPE = {
+    "gpt_oss": dict(original_max_position_embeddings=6434),
+    "olmo3": dict(attention_factor=0.1 * math.log(8) + 1),
+}
+
+
+def widened(config):
+    """The config with its matrices a multiple of 256 wide, and without layers that predict further tokens."""
+    if "text_config" in config:
+        out = config | dict(text_config=widened(config["text_config"]))
+        out.pop("vision_config", None)
+        return out
+    out = config | {k: v for k, v in SIZES.items() if k in config} | OF_TYPE.get(config["model_type"], {})
+    for key in ("num_nextn_predict_layers", "mtp_num_hidden_layers"):
+        if key in out:
+            out[key] = 0
+    if config["model_type"] in ROPE_OF_TYPE:
+        out["rope_scaling"] = config["rope_scaling"] | ROPE_OF_TYPE[config["model_type"]]
+    rope = out.get("rope_parameters", {})
+    if "mrope_section" in rope:
+        out["rope_parameters"] = rope | dict(mrope_section=[4, 2, 2])
+    return out
+
+
+def checkpoints():
+    """Every family that the converter may know: name -> the module that writes it, its row."""
+    rows = {n: (tiny_families, s) for n, s in tiny_families.CHECKPOINTS.items() if "quantization_config" not in s["config"] or n == "tiny-gpt-oss"}
+    rows |= {n: (tiny_moe, s) for n, s in tiny_moe.CHECKPOINTS.items()}
+    rows |= {n: (tiny_families, s) for n, s in FURTHER.items()}
+    return rows
+
+
+def write_checkpoint(name, where):
+    module, spec = checkpoints()[name]
+    module.CHECKPOINTS[name] = spec | dict(config=widened(spec["config"]))
+    tiny_moe.beyond = lambda _spec, _generator: {}
+    module.write(str(where), name)
+    config = module.CHECKPOINTS[name]["config"]
+    words = {str(i): i for i in range(config.get("text_config", config)["vocab_size"])}  # some converters count them
+    (where / name / "tokenizer.json").write_text(json.dumps(dict(model=dict(vocab=words), added_tokens=[])), encoding="utf-8")
+    return where / name
+
+
+def convert(directory, kind, path):
+    """One GGUF file of a checkpoint, with a tokenizer for its 320 tokens."""
+    hparams = ModelBase.load_hparams(directory, False)
+    cls = conversion.get_model_class(get_model_architecture(hparams, ModelType.TEXT))
+
+    def vocabulary(self):
+        letters = tiny_llama.byte_letters()
+        merges = [f"Ġ {c}" for c in "etaoinshrdlucm"]
+        merges += ("t h,th e,i n,e r,a n,r e,o n,a t,e n,n d,t i,e s,o r,t e,o f,e d,i s,i t,a l,a r,s t,t o,n t,in g,an d,"
+                   "Ġt he,Ġa nd,Ġo f,Ġt o,Ġi n,Ġi s,in t,er s,e l,l o,l e,v e,m e,c o,d e").split(",")
+        tokens = letters + [m.replace(" ", "") for m in merges]
+        kinds = [gguf.TokenType.NORMAL] * len(tokens) + [gguf.TokenType.CONTROL] * (VOCABULARY - len(tokens))
+        tokens += [f"<|{i}|>" for i in range(len(tokens), VOCABULARY)]
+        w = self.gguf_writer
+        w.add_tokenizer_model("gpt2")
+        w.add_tokenizer_pre("gpt-2")
+        w.add_token_list(tokens)
+        w.add_token_types(kinds)
+        w.add_token_merges(merges)
+        w.add_bos_token_id(VOCABULARY - 2)
+        w.add_eos_token_id(VOCABULARY - 1)
+
+    plain = type(cls.__name__, (cls,), dict(set_vocab=vocabulary, model_arch=cls.model_arch, no_mtp=True))
+    with torch.inference_mode():
+        plain(directory, PLAIN[kind], path, model_name="random").write()
+
+
+def imatrix(source, path):
+    """An importance matrix with a random positive weight for each column of each matrix."""
+    random = np.random.default_rng(7)
+    writer = gguf.GGUFWriter(path, "imatrix")
+    writer.add_type("imatrix")
+    writer.add_array("imatrix.datasets", ["random"])
+    writer.add_uint32("imatrix.chunk_count", 1)
+    writer.add_uint32("imatrix.chunk_size", 512)
+    for t in gguf.GGUFReader(source).tensors:
+        if len(t.shape) < 2:
+            continue
+        columns, matrices = int(t.shape[0]), int(t.shape[2]) if len(t.shape) > 2 else 1
+        writer.add_tensor(t.name + ".in_sum2", random.uniform(0.5, 2, (matrices, columns)).astype(np.float32))
+        writer.add_tensor(t.name + ".counts", np.ones((matrices, 1), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def refused(text):
+    with open(output / "refused.txt", "a", encoding="utf-8") as f:
+        f.write(text + "\n")
+
+
+def converted(name):
+    """Makes the plain files of a family; returns whether they are there."""
+    files = {kind: output / f"{name}.{kind}.gguf" for kind in PLAIN}
+    if all(f.exists() for f in files.values()):
+        return True
+    scratch = output / "checkpoints"
+    scratch.mkdir(exist_ok=True)
+    try:
+        directory = write_checkpoint(name, scratch)
+        for kind, path in files.items():
+            convert(directory, kind, path)
+    except Exception as e:  # noqa: BLE001 what the converter refuses is a row of the table
+        refused(f"{name}: the converter: {type(e).__name__}: {e}".replace("\n", " "))
+        for path in files.values():
+            path.unlink(missing_ok=True)
+        return False
+    shutil.rmtree(directory)
+    return True
+
+
+def quantize(name):
+    """Makes the quantized files of a family."""
+    source, weights = output / f"{name}.F32.gguf", output / f"{name}.imatrix"
+    for kind in [*BLOCKS, *MIXED]:
+        path = output / f"{name}.{kind}.gguf"
+        if path.exists():
+            continue
+        if not weights.exists():
+            imatrix(source, weights)
+        pure = ["--pure"] if kind in BLOCKS else []
+        new = output / ".new.gguf"
+        done = subprocess.run([quantizer, *pure, "--allow-requantize", "--imatrix", str(weights), str(source), str(new), kind, "1"],
+                              capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode == 0:
+            new.rename(path)
+            continue
+        new.unlink(missing_ok=True)
+        said = [x for x in (done.stdout + done.stderr).splitlines() if "fail" in x or "error" in x or "ASSERT" in x]
+        refused(f"{name} {kind}: the quantizer: {(said or ['exit ' + str(done.returncode)])[-1].strip()}")
+
+
+def run(name):
+    """Runs every file of a family with llama.cpp."""
+    for path in sorted(output.glob(f"{name}.*.gguf")):
+        recorded = path.with_suffix(".logits")
+        if recorded.exists():
+            continue
+        plain, new = output / ".float32.gguf", output / ".new.logits"
+        done = subprocess.run([quantizer, "--allow-requantize", str(path), str(plain), "F32", "1"], capture_output=True, check=False)
+        if done.returncode:
+            refused(f"{path.stem}: the quantizer makes no float32 of it")
+            continue
+        first = output / ".first.logits"
+        for of, to, given in ((path, first, ""), (plain, path.with_suffix(".float32.logits"), first)):
+            done = subprocess.run([same], input=f"logits {of} {PROMPT} {STEPS} {new} {given}\n", capture_output=True, text=True, errors="replace", check=False)
+            if done.stdout.strip() != "ok":
+                refused(f"{path.stem}: llama.cpp: {(done.stdout + done.stderr).strip()}".replace("\n", " ")[:300])
+                break
+            new.rename(to)
+        else:
+            first.rename(recorded)
+        plain.unlink(missing_ok=True)
+
+
+def main():
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "refused.txt").unlink(missing_ok=True)
+    names = [n for n in sys.argv[5:] or checkpoints() if converted(n)]
+    for name in names:
+        run(name)
+    for name in names:
+        quantize(name)
+        run(name)
+        print(name, len(list(output.glob(f"{name}.*.float32.logits"))), "files", flush=True)
+
+
+if __name__ == "__main__":
+    main()
