@@ -50,6 +50,7 @@ const (
 	IQ1_M          // 256: groups of 8 from a grid of 2048, 16 three-bit scales, 32 shifts of ±1/8
 	TQ1_0          // 256 ternary digits, five in a byte, one binary16 d
 	TQ2_0          // 256 × 2 bit, one binary16 d: x = d·(q−1)
+	NVFP4          // 16 × 4-bit float E2M1, a binary32 scale s first: x = s·q
 	numFormats
 )
 
@@ -94,6 +95,7 @@ var shapes = [numFormats]shape{
 	IQ1_M:   {"iq1_m", 256, 56},
 	TQ1_0:   {"tq1_0", 256, 54},
 	TQ2_0:   {"tq2_0", 256, 66},
+	NVFP4:   {"nvfp4", 16, 12},
 }
 
 // String returns the short lower-case name used in plans and logs: "q4_1".
@@ -115,7 +117,7 @@ func (f Format) Block() (elems, bytes int) {
 
 // Quantized reports whether elements share scales, in their blocks or in a separate tensor.
 func (f Format) Quantized() bool {
-	return f >= Q8_0 && f < U8 || f == I8 || f >= I4 && f <= TQ2_0
+	return f >= Q8_0 && f < U8 || f == I8 || f >= I4 && f <= NVFP4
 }
 
 // Scaled reports whether the format's scales, if a weight has some, are a separate tensor.

@@ -4,7 +4,7 @@
 //
 // Open reads the headers of a Hugging Face directory or a GGUF file, and presents both under
 // Hugging Face names. Codes, scales and zero points that a checkpoint stores apart (GPTQ, AWQ,
-// compressed-tensors) become one tensor (grouped.go). Tensor bytes are read by rows (ReadRows) or through a mapped view (View). The
+// compressed-tensors, NVFP4) become one tensor (grouped.go). Tensor bytes are read by rows (ReadRows) or through a mapped view (View). The
 // files are untrusted: any defect is an *Error that names file and field. Start reading at Open in
 // checkpoint.go and Config in config.go.
 package checkpoint

@@ -13,7 +13,7 @@ var blockFormats = []kernels.Format{
 	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1, kernels.IQ4_NL, kernels.MXFP4, kernels.I4,
 	kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
 	kernels.IQ4_XS, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ1_S, kernels.IQ1_M,
-	kernels.TQ1_0, kernels.TQ2_0,
+	kernels.TQ1_0, kernels.TQ2_0, kernels.NVFP4,
 }
 
 // fillBlocks writes random blocks of a quantized format. All bits are random; then scale sets the
@@ -38,7 +38,7 @@ func fillRandom(at uint64, row []byte) {
 // blockScale returns the function that overwrites the scales of a random block. The standard
 // deviation of a uniform whole number with n values is √((n²−1)/12): 73.9 for 256, 18.5 for 64,
 // 9.23 for 32, 4.61 for 16, 2.29 for 8, 1.12 for 4. It is 67.4 for the values of IQ4_NL and 2.93
-// for those of MXFP4.
+// for those of MXFP4 and NVFP4.
 func blockScale(f kernels.Format) func(block []byte) {
 	switch f {
 	case kernels.Q8_0:
@@ -56,6 +56,11 @@ func blockScale(f kernels.Format) func(block []byte) {
 	case kernels.I4:
 		scale := math.Float32bits(dummyDeviation/4.61) &^ ref.ZeroBits
 		return func(b []byte) { binary.LittleEndian.PutUint32(b, scale|uint32(7+b[0]&1)) }
+	case kernels.NVFP4:
+		return func(b []byte) {
+			scale := dummyDeviation / 2.93 * (0.85 + 0.1*float32(b[0]&3))
+			binary.LittleEndian.PutUint32(b, math.Float32bits(scale))
+		}
 	case kernels.MXFP4:
 		return func(b []byte) { b[16] = 127 - 8 + b[16]&1 }
 	}

@@ -15,6 +15,7 @@ import (
 type joined struct {
 	grouping             Grouping
 	codes, zeros, scales TensorInfo // zeros without a name: the middle code
+	matrix               TensorInfo // the scale of an NVFP4 matrix
 	// order has the inputs in the order of their groups, if the checkpoint stores them in another.
 	order []int32
 }
@@ -22,16 +23,20 @@ type joined struct {
 // Names of the tensors of a module in the dialects of Grouping.
 var (
 	gptqNames       = groupedNames{codes: ".qweight", zeros: ".qzeros", scales: ".scales", order: ".g_idx"}
+	floatNames      = groupedNames{codes: ".weight_packed", scales: ".weight_scale", matrix: ".weight_global_scale", input: ".input_global_scale"}
+	modelOptNames   = groupedNames{codes: ".weight", scales: ".weight_scale", matrix: ".weight_scale_2", input: ".input_scale"}
 	compressedNames = groupedNames{codes: ".weight_packed", zeros: ".weight_zero_point", scales: ".weight_scale", order: ".weight_g_idx", shape: ".weight_shape"}
 )
 
-type groupedNames struct{ codes, zeros, scales, order, shape string }
+// groupedNames has the ends of the names of a module's tensors. input ends the scale of activations, which
+// stay in float.
+type groupedNames struct{ codes, zeros, scales, order, shape, matrix, input string }
 
 // OrderSuffix ends the name of the tensor that Open adds for a joined weight of Grouping.Ordered:
 // its inputs, an F32 each, in the order in which the weight has them.
 const OrderSuffix = ".order"
 
-// join replaces the tensors of integer weights in groups by one for each module. It does nothing
+// join replaces the tensors of weights in groups by one for each module. It does nothing
 // for a quantization_config that is refused or of another dialect: package models says so.
 func (c *Checkpoint) join() error {
 	g, ok, err := GroupingOf(c.cfg.QuantizationConfig)
@@ -39,19 +44,24 @@ func (c *Checkpoint) join() error {
 		return nil
 	}
 	names := gptqNames
-	if g.Dialect == Compressed {
+	switch {
+	case g.Dialect == ModelOpt:
+		names = modelOptNames
+	case g.Float:
+		names = floatNames
+	case g.Dialect == Compressed:
 		names = compressedNames
 	}
 	list, gone := c.tensors, map[string]bool{}
 	c.tensors = make([]TensorInfo, 0, len(list))
 	for _, t := range list {
 		module, is := strings.CutSuffix(t.Name, names.codes)
-		if !is {
+		if !is || g.Dialect == ModelOpt && t.Format != kernels.U8 { // a weight that is not quantized has the name of codes
 			c.tensors = append(c.tensors, t)
 			continue
 		}
-		for _, suffix := range []string{names.codes, names.zeros, names.scales, names.order, names.shape} {
-			gone[module+suffix] = true
+		for _, suffix := range []string{names.zeros, names.scales, names.order, names.shape, names.matrix, names.input} {
+			gone[module+suffix] = suffix != ""
 		}
 		weight, err := c.joinModule(g, names, module, list)
 		if err != nil {
@@ -85,10 +95,13 @@ func (c *Checkpoint) joinModule(g Grouping, names groupedNames, module string, l
 	if j.codes, err = find(names.codes); err == nil {
 		j.scales, err = find(names.scales)
 	}
+	if err == nil && g.Float {
+		j.matrix, err = find(names.matrix)
+	}
 	if err == nil && !g.NoZeros {
 		j.zeros, err = find(names.zeros)
 	}
-	if _, has := c.byName[module+names.zeros]; has && g.NoZeros && err == nil {
+	if _, has := c.byName[module+names.zeros]; has && g.NoZeros && names.zeros != "" && err == nil {
 		err = fault(c.path, module+names.zeros, "is in the checkpoint, whose quantization_config says symmetric")
 	}
 	if err != nil {
@@ -119,6 +132,9 @@ func (c *Checkpoint) joinModule(g Grouping, names groupedNames, module string, l
 
 // shape returns the outputs and inputs of the weight, from the shape of its codes.
 func (j *joined) shape() (out, in int64, err error) {
+	if j.grouping.Float {
+		return j.floatShape()
+	}
 	t, bits := j.codes, int64(j.grouping.Bits)
 	if t.Format != kernels.I32 || len(t.Shape) != 2 {
 		return 0, 0, fault(t.File, t.Name, "has shape %v of %v; packed codes are a matrix of i32", t.Shape, t.Format)
@@ -157,6 +173,9 @@ func (j *joined) groups(in int64) int64 {
 
 // check compares shapes and formats of scales and zero points with those of the weight.
 func (j *joined) check(out, in int64) error {
+	if j.grouping.Float {
+		return j.checkFloat(out, in)
+	}
 	groups, bits := j.groups(in), int64(j.grouping.Bits)
 	scales, zeros := []int64{groups, out}, []int64{groups, out * bits / 32}
 	if j.grouping.Dialect == Compressed {
@@ -221,6 +240,9 @@ func (c *Checkpoint) readJoined(t TensorInfo, row0, rows int, dst []byte) error 
 		}
 		return nil
 	}
+	if j.grouping.Float {
+		return c.readFloat(t, row0, rows, dst)
+	}
 	r := joinedReader{joined: j, out: t.Shape[0], in: t.Shape[1], row0: int64(row0), rows: rows, dst: dst, heads: make([]uint32, rows), codes: make([][groupElems]byte, rows)}
 	for _, p := range []struct {
 		t  TensorInfo
@@ -252,7 +274,7 @@ func (c *Checkpoint) releaseJoined(t TensorInfo) error {
 	if strings.HasSuffix(t.Name, OrderSuffix) {
 		return nil
 	}
-	for _, one := range []TensorInfo{t.joined.codes, t.joined.scales, t.joined.zeros} {
+	for _, one := range []TensorInfo{t.joined.codes, t.joined.scales, t.joined.zeros, t.joined.matrix} {
 		b, err := c.bytesOf(one)
 		if err == nil && len(b) > 0 {
 			err = drop(b)

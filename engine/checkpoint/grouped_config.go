@@ -12,11 +12,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Grouping is how a checkpoint stores the integer weights of linear layers: codes, and for each
+// Grouping is how a checkpoint stores the weights of linear layers in few bits: codes, and for each
 // group of neighbours in a row a scale and a zero point, in tensors of their own. Open presents
 // them as one tensor in blocks (grouped.go).
 type Grouping struct {
-	Dialect string // GPTQ, AWQ or compressed-tensors: quant_method
+	Dialect string // GPTQ, AWQ, Compressed or ModelOpt: quant_method
 	Bits    int    // of a code
 	Size    int    // inputs of a group; 0: the whole row
 	LessOne bool   // zero points are stored minus one: GPTQ's checkpoint_format gptq
@@ -24,6 +24,8 @@ type Grouping struct {
 	NoZeros bool
 	// Ordered means that g_idx gives the group of each input (act-order).
 	Ordered bool
+	// Float means NVFP4: codes are E2M1, scales E4M3, and a matrix has one more scale.
+	Float bool
 	// Skip lists the modules that are stored in torch_dtype, in the syntax of ignore of
 	// compressed-tensors.
 	Skip []string
@@ -34,6 +36,7 @@ const (
 	GPTQ       = "gptq"
 	AWQ        = "awq"
 	Compressed = "compressed-tensors"
+	ModelOpt   = "modelopt"
 )
 
 // GroupingError reports a quantization_config of a known dialect that is not read.
@@ -41,21 +44,24 @@ type GroupingError struct{ What, Why string }
 
 func (e *GroupingError) Error() string { return e.What + " is not supported: " + e.Why }
 
-// Format returns the format of the joined tensors: codes of fewer than eight bits become I4.
+// Format returns the format of the joined tensors: integer codes of fewer than eight bits become I4.
 func (g Grouping) Format() kernels.Format {
-	if g.Bits == 8 {
+	switch {
+	case g.Float:
+		return kernels.NVFP4
+	case g.Bits == 8:
 		return kernels.Q8_0
 	}
 	return kernels.I4
 }
 
-// groupElems is how many inputs a block of a joined tensor has: it divides every group.
+// groupElems is how many inputs a block of integer codes has: it divides every group.
 const groupElems = 32
 
 // maxGroup bounds group_size.
 const maxGroup = 1 << 16
 
-// groupingJSON is the JSON of quantization_config in the three dialects. Values of any type are
+// groupingJSON is the JSON of quantization_config in the four dialects. Values of any type are
 // read as text, so that an unexpected one is refused by its key.
 type groupingJSON struct {
 	Method    string                     `json:"quant_method"`
@@ -71,7 +77,7 @@ type groupingJSON struct {
 	Skip      []string                   `json:"modules_to_not_convert"`
 	Version   string                     `json:"version"`
 	Zeros     json.RawMessage            `json:"zero_point"`
-	// compressed-tensors:
+	// compressed-tensors and modelopt:
 	Ignore []string `json:"ignore"`
 	Packed string   `json:"format"`
 	Groups map[string]struct {
@@ -92,10 +98,13 @@ type groupingJSON struct {
 	Sparsity struct {
 		Format string `json:"format"`
 	} `json:"sparsity_config"`
+	// modelopt:
+	Algo     string   `json:"quant_algo"`
+	Excluded []string `json:"exclude_modules"`
 }
 
-// GroupingOf reads a quantization_config of GPTQ, AWQ (GEMM) or compressed-tensors' packed int4. ok
-// is false for other dialects, which have no groups to join.
+// GroupingOf reads a quantization_config of GPTQ, AWQ (GEMM), compressed-tensors' packed int4, or
+// NVFP4 of compressed-tensors or ModelOpt. ok is false for other dialects, which have no groups to join.
 func GroupingOf(raw json.RawMessage) (g Grouping, ok bool, err error) {
 	var q groupingJSON
 	if len(raw) == 0 {
@@ -116,10 +125,19 @@ func GroupingOf(raw json.RawMessage) (g Grouping, ok bool, err error) {
 	case AWQ:
 		g, err = q.awq()
 	case Compressed:
-		if !q.fourBits() {
+		switch {
+		case q.fourBits("int"):
+			g, err = q.compressed()
+		case q.fourBits("float"):
+			g, err = q.compressedFloat()
+		default:
 			return g, false, nil
 		}
-		g, err = q.compressed()
+	case ModelOpt, "modelopt_fp4":
+		if q.Algo != nvfp4 {
+			return g, false, nil
+		}
+		g, err = q.modelOpt()
 	default:
 		return g, false, nil
 	}
@@ -214,10 +232,10 @@ func (g *Grouping) checkSize(what string) error {
 	return nil
 }
 
-// fourBits reports whether the first group has 4-bit integers.
-func (q groupingJSON) fourBits() bool {
+// fourBits reports whether a group has 4-bit weights of a type: int or float.
+func (q groupingJSON) fourBits(kind string) bool {
 	for _, g := range q.Groups {
-		if g.Weights != nil && g.Weights.Bits == 4 && g.Weights.Type == "int" {
+		if g.Weights != nil && g.Weights.Bits == 4 && g.Weights.Type == kind {
 			return true
 		}
 	}

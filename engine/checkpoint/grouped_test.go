@@ -18,7 +18,7 @@ import (
 const groupedDir = "testdata/grouped"
 
 // groupedLayouts lists the recorded layouts (grouped.py of package models).
-var groupedLayouts = []string{"gptq-2", "gptq-3", "gptq-4", "gptq-4-rows", "gptq-4-order", "gptq-8", "awq", "int4", "int4-rows", "int4-order"}
+var groupedLayouts = []string{"gptq-2", "gptq-3", "gptq-4", "gptq-4-rows", "gptq-4-order", "gptq-8", "awq", "int4", "int4-rows", "int4-order", "nvfp4", "nvfp4-modelopt"}
 
 // TestGrouped compares joined weights with the values that the recorder gave their codes, bit for
 // bit, read as a whole and by rows.
@@ -61,8 +61,11 @@ func TestGrouped(t *testing.T) {
 			}
 			w, _ := c.Tensor("m.weight")
 			wantFormat := kernels.I4
-			if name == "gptq-8" {
+			switch name {
+			case "gptq-8":
 				wantFormat = kernels.Q8_0
+			case "nvfp4", "nvfp4-modelopt":
+				wantFormat = kernels.NVFP4
 			}
 			if w.Format != wantFormat || !slices.Equal(w.Shape, []int64{32, 128}) || w.Bytes != wantFormat.Bytes(32*128) {
 				t.Fatalf("%+v", w)
@@ -175,6 +178,13 @@ func TestGroupedRefusals(t *testing.T) {
 		{"gptq-3", [2]string{`"bits": 3`, `"bits": 4`}, same, "m.scales: has shape [4 32] instead of [3 32]"},
 		{"awq", same, [2]string{`"I32","shape":[128,4]`, `"F32","shape":[128,4]`}, "m.qweight: has shape [128 4] of f32"},
 		{"awq", same, [2]string{`"I32","shape":[2,4]`, `"I32","shape":[4,2]`}, "m.qzeros: has shape [4 2] of i32 instead of [2 4]"},
+		{"nvfp4", same, [2]string{`"m.weight_global_scale"`, `"m.weight_global_scalf"`}, "m.weight_global_scale: is not in the checkpoint"},
+		{"nvfp4", same, [2]string{`"m.weight_scale"`, `"m.weight_scalf"`}, "m.weight_scale: is not in the checkpoint"},
+		{"nvfp4", same, [2]string{`"F8_E4M3"`, `"U8"`}, "m.weight_scale: has shape [32 8] of u8 instead of [32 8] of f8_e4m3"},
+		{"nvfp4", same, [2]string{`[32,8]`, `[8,32]`}, "m.weight_scale: has shape [8 32]"},
+		{"nvfp4", same, [2]string{`"U8","shape":[32,64]`, `"I8","shape":[32,64]`}, "m.weight_packed: has shape [32 64] of i8"},
+		{"nvfp4-modelopt", same, [2]string{`"m.weight_scale_2"`, `"m.weight_scale_3"`}, "m.weight_scale_2: is not in the checkpoint"},
+		{"nvfp4-modelopt", same, [2]string{`"shape":[32,64]`, `"shape":[64,32]`}, "m.weight_scale: has shape [32 8]"},
 		{"gptq-8", same, [2]string{`"F16"`, `"BF16"`}, "m.scales: is stored as bf16; scales in f16 are read with codes of 8 bits"},
 	} {
 		x, err := Open(changed(t, c.name, c.config, c.header, nil))
@@ -198,6 +208,8 @@ func TestGroupedDamage(t *testing.T) {
 	}{
 		{"gptq-4", "m.scales", 0x7e00, "has a NaN"},
 		{"int4", "m.weight_scale", 0x7f80, "has a NaN"},
+		{"nvfp4", "m.weight_scale", 0x7f7f, "m.weight_scale: and weight_global_scale make a NaN or an infinity"},
+		{"nvfp4-modelopt", "m.weight_scale", 0x00ff, "m.weight_scale: and weight_scale_2 make a NaN or an infinity"},
 		{"gptq-8", "m.qzeros", 5, "has a zero point of 6"},
 		{"gptq-4-order", "m.g_idx", 4, "puts input 0 in group 4"},
 		{"int4-order", "m.weight_g_idx", 0xffff, "in group 65535"},
@@ -220,17 +232,23 @@ func TestGroupedDamage(t *testing.T) {
 // key and its value.
 func TestGroupingOf(t *testing.T) {
 	const (
-		gptq = `{"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,"damp_percent":0.01,"model_file_base_name":"model"}`
-		awq  = `{"quant_method":"awq","bits":4,"group_size":128,"modules_to_not_convert":null,"version":"gemm","zero_point":true}`
-		int4 = `{"quant_method":"compressed-tensors","format":"pack-quantized","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],"input_activations":null,"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":128,"symmetric":true,"actorder":null,"dynamic":false}}}}`
+		gptq   = `{"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,"damp_percent":0.01,"model_file_base_name":"model"}`
+		awq    = `{"quant_method":"awq","bits":4,"group_size":128,"modules_to_not_convert":null,"version":"gemm","zero_point":true}`
+		int4   = `{"quant_method":"compressed-tensors","format":"pack-quantized","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],"input_activations":null,"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":128,"symmetric":true,"actorder":null,"dynamic":false}}}}`
+		floats = `{"quant_method":"compressed-tensors","format":"nvfp4-pack-quantized","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],"input_activations":{"num_bits":4,"type":"float","dynamic":"local"},"weights":{"num_bits":4,"type":"float","strategy":"tensor_group","group_size":16,"symmetric":true,"actorder":null,"dynamic":false}}}}`
+		opt    = `{"quant_method":"modelopt","quant_algo":"NVFP4","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"float","group_size":16}}}}`
+		flat   = `{"quant_method":"modelopt_fp4","quant_algo":"NVFP4","group_size":16,"exclude_modules":["lm_head"]}`
 	)
 	for text, want := range map[string]Grouping{
-		gptq: {Dialect: GPTQ, Bits: 4, Size: 128, LessOne: true, Skip: []string{"lm_head"}},
-		awq:  {Dialect: AWQ, Bits: 4, Size: 128, Skip: []string{"lm_head"}},
-		int4: {Dialect: Compressed, Bits: 4, Size: 128, NoZeros: true, Skip: []string{"lm_head"}},
+		floats: {Dialect: Compressed, Bits: 4, Size: 16, NoZeros: true, Float: true, Skip: []string{"lm_head"}},
+		opt:    {Dialect: ModelOpt, Bits: 4, Size: 16, NoZeros: true, Float: true, Skip: []string{"lm_head"}},
+		flat:   {Dialect: ModelOpt, Bits: 4, Size: 16, NoZeros: true, Float: true, Skip: []string{"lm_head"}},
+		gptq:   {Dialect: GPTQ, Bits: 4, Size: 128, LessOne: true, Skip: []string{"lm_head"}},
+		awq:    {Dialect: AWQ, Bits: 4, Size: 128, Skip: []string{"lm_head"}},
+		int4:   {Dialect: Compressed, Bits: 4, Size: 128, NoZeros: true, Skip: []string{"lm_head"}},
 	} {
 		g, ok, err := GroupingOf(json.RawMessage(text))
-		if err != nil || !ok || g.Dialect != want.Dialect || g.Bits != want.Bits || g.Size != want.Size || g.LessOne != want.LessOne || g.NoZeros != want.NoZeros || !slices.Equal(g.Skip, want.Skip) {
+		if err != nil || !ok || g.Dialect != want.Dialect || g.Bits != want.Bits || g.Size != want.Size || g.LessOne != want.LessOne || g.NoZeros != want.NoZeros || g.Float != want.Float || !slices.Equal(g.Skip, want.Skip) {
 			t.Errorf("%s: %+v, %v, want %+v", text, g, err, want)
 		}
 	}
@@ -264,6 +282,20 @@ func TestGroupingOf(t *testing.T) {
 		{int4, `"dynamic":false`, `"dynamic":true`, "dynamic true"},
 		{int4, `"input_activations":null`, `"input_activations":{}`, "input_activations"},
 		{int4, `"Linear"`, `"re:x"`, "targets"},
+		{floats, `nvfp4-pack`, `mxfp4-pack`, `format "mxfp4-pack-quantized"`},
+		{floats, `tensor_group`, `group`, `strategy "group"`},
+		{floats, `"group_size":16`, `"group_size":32`, "group_size 32"},
+		{floats, `"group_size":16`, `"group_size":null`, "group_size null"},
+		{floats, `"symmetric":true`, `"symmetric":false`, "symmetric false"},
+		{floats, `"dynamic":false`, `"dynamic":true`, "dynamic true"},
+		{floats, `"actorder":null`, `"actorder":"group"`, `actorder "group"`},
+		{floats, `"Linear"`, `"re:x"`, "targets"},
+		{floats, `"ignore"`, `"sparsity_config":{"format":"sparse-24"},"ignore"`, `sparsity "sparse-24"`},
+		{floats, `"weights"`, `"output_activations":{},"weights"`, "output_activations"},
+		{opt, `"group_size":16`, `"group_size":32`, "group_size 32"},
+		{opt, `"num_bits":4`, `"num_bits":8`, "weights of another type"},
+		{opt, `{"group_0"`, `{"group_1":{},"group_0"`, "2 config_groups"},
+		{flat, `16`, `32`, "group_size 32"},
 	} {
 		text := strings.Replace(c.of, c.from, c.to, 1)
 		_, ok, err := GroupingOf(json.RawMessage(text))

@@ -41,6 +41,7 @@ var goldens = map[string][2]int{
 	"tiny-w4a16":        {100, 40},
 	"tiny-awq":          {100, 40},
 	"tiny-gptq":         {100, 40},
+	"tiny-nvfp4":        {72, 16},
 
 	"tiny-mistral":    {72, 16},
 	"tiny-ministral3": {72, 16},

@@ -83,7 +83,7 @@ func TestQuantRefusals(t *testing.T) {
 		{`{"quant_method":"eetq"}`, `"eetq"`}, {`{"quant_method":"hqq"}`, `"hqq"`}, {`{"quant_method":"exl2"}`, `"exl2"`},
 		{`{"quant_method":"bitsandbytes","load_in_4bit":true}`, `"bitsandbytes"`},
 		{`{"quant_method":"quark"}`, `"quark"`},
-		{`{"quant_method":"modelopt","quant_algo":"NVFP4"}`, `"NVFP4"`},
+		{`{"quant_method":"modelopt","quant_algo":"NVFP4_AWQ"}`, `"NVFP4_AWQ"`},
 		{`{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group"}}}}`, `group_size null`},
 		{`{}`, `""`}, {`[]`, "known shape"}, {`7`, "known shape"}, {`{"quant_method":7}`, "known shape"},
 		{`{"quant_method":"fp8","weight_block_size":[64,64]}`, "128 by 128"},

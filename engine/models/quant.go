@@ -16,7 +16,7 @@ import (
 // quant describes a checkpoint's quantization_config: how linear layers are stored, and which are
 // not quantized. The zero value: everything is stored in torch_dtype.
 type quant struct {
-	format  kernels.Format // F8E4M3, MXFP4, I8, I4 or Q8_0 (joined by package checkpoint), or Invalid
+	format  kernels.Format // F8E4M3, MXFP4, I8, or I4, Q8_0 or NVFP4 (joined by package checkpoint), or Invalid
 	scaling backend.Scaling
 	group   int      // columns that share a scale, for I8 with scaling PerGroup
 	packed  bool     // I8: four codes, each plus 128, in an I32
@@ -44,8 +44,8 @@ type quantization struct {
 
 // quantOf reads the dialects of Hugging Face checkpoints: "fp8" (scales per tensor or per 128 × 128
 // block), "fbgemm_fp8" (per channel), "compressed-tensors" (8-bit floats: per tensor, channel or
-// block; int8: per tensor, channel or group, as W8A16 or W8A8; int4: per channel or group),
-// "gptq", "awq", "modelopt" (FP8, per tensor) and "mxfp4". Activations stay in float except in W8A8. Other dialects are refused by name.
+// block; int8: per tensor, channel or group, as W8A16 or W8A8; int4: per channel or group; NVFP4),
+// "gptq", "awq", "modelopt" (FP8, per tensor, and NVFP4) and "mxfp4". Activations stay in float except in W8A8. Other dialects are refused by name.
 func quantOf(c checkpoint.Config) (quant, error) {
 	if len(c.QuantizationConfig) == 0 || string(c.QuantizationConfig) == "null" {
 		return quant{}, nil
@@ -75,15 +75,15 @@ func quantOf(c checkpoint.Config) (quant, error) {
 		return out.compressed(q)
 	case "modelopt":
 		if q.Algo != "FP8" {
-			return quant{}, &UnsupportedError{"modelopt quant_algo " + strconv.Quote(clip(q.Algo)), "FP8 is read"}
+			return quant{}, &UnsupportedError{"modelopt quant_algo " + strconv.Quote(clip(q.Algo)), "FP8 and NVFP4 are read"}
 		}
 		out.scaling = backend.PerTensor
 		return out, nil
 	}
-	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "gptq, awq, fp8, fbgemm_fp8, compressed-tensors (fp8, int8, int4), modelopt (FP8) and mxfp4 are read"}
+	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "gptq, awq, fp8, fbgemm_fp8, compressed-tensors (fp8, int8, int4, nvfp4), modelopt (FP8, NVFP4) and mxfp4 are read"}
 }
 
-// groupedQuant returns the quant of integer weights in groups, or the refusal of their config.
+// groupedQuant returns the quant of four-bit weights in groups, or the refusal of their config.
 func groupedQuant(g checkpoint.Grouping, err error) (quant, error) {
 	var refused *checkpoint.GroupingError
 	if errors.As(err, &refused) {
@@ -131,7 +131,9 @@ func (q quant) converts(module string) bool {
 }
 
 // joins reports whether package checkpoint joins codes, scales and zero points.
-func (q quant) joins() bool { return q.format == kernels.I4 || q.format == kernels.Q8_0 }
+func (q quant) joins() bool {
+	return q.format == kernels.I4 || q.format == kernels.Q8_0 || q.format == kernels.NVFP4
+}
 
 // scaleTensor returns the name of an 8-bit tensor's scales, under either suffix, and their scaling.
 func (q quant) scaleTensor(c *checkpoint.Checkpoint, tensor string) (string, backend.Scaling) {

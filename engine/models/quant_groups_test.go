@@ -15,6 +15,44 @@ import (
 // awqConfig is a quantization_config as AutoAWQ writes it.
 const awqConfig = `{"quant_method":"awq","bits":4,"group_size":128,"modules_to_not_convert":null,"version":"gemm","zero_point":true}`
 
+// nvfp4Config is a quantization_config as llm-compressor writes it, modelOptConfig one as ModelOpt does.
+const (
+	nvfp4Config    = `{"quant_method":"compressed-tensors","format":"nvfp4-pack-quantized","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],"input_activations":{"num_bits":4,"type":"float","strategy":"tensor_group","group_size":16,"dynamic":"local"},"weights":{"num_bits":4,"type":"float","strategy":"tensor_group","group_size":16,"symmetric":true,"dynamic":false}}}}`
+	modelOptConfig = `{"quant_method":"modelopt","quant_algo":"NVFP4","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"float","group_size":16}}}}`
+)
+
+// TestNVFP4Bytes checks that layouts say that they convert NVFP4, in dense matrices and in experts, and
+// count the bytes of what it becomes.
+func TestNVFP4Bytes(t *testing.T) {
+	for _, name := range []string{"Qwen/Qwen2-7B", "Qwen/Qwen3-30B-A3B"} {
+		for _, config := range []string{nvfp4Config, modelOptConfig} {
+			m, err := buildModel(alterConfig(t, name, quantConfig(config)), Build{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for on, l := range layouts(t) {
+				seen := 0
+				for _, w := range m.Weights() {
+					if w.Source != kernels.NVFP4 {
+						continue
+					}
+					seen++
+					p, err := l.Weight(w)
+					if err != nil {
+						t.Fatalf("%s on %s: %s: %v", name, on, w.Name, err)
+					}
+					if p.Bytes != p.Format.Bytes(w.Elems()) || (p.Format != kernels.NVFP4) != strings.Contains(p.Note, "no kernel multiplies nvfp4: converted to "+p.Format.String()) {
+						t.Errorf("%s on %s: %s becomes %v of %d bytes, %q", name, on, w.Name, p.Format, p.Bytes, p.Note)
+					}
+				}
+				if seen == 0 {
+					t.Errorf("%s on %s: no weight of NVFP4", name, on)
+				}
+			}
+		}
+	}
+}
+
 // gptqConfig returns a quantization_config as AutoGPTQ writes it, with additional keys.
 func gptqConfig(bits int, more string) string {
 	return fmt.Sprintf(`{"quant_method":"gptq","bits":%d,"group_size":32,"damp_percent":0.01,"true_sequential":true,"lm_head":false,%s}`, bits, more)
@@ -29,7 +67,9 @@ func int4Config(weights string) json.RawMessage {
 // TestGroupedSkips checks that modules that are left out are stored in torch_dtype.
 func TestGroupedSkips(t *testing.T) {
 	for config, want := range map[string]string{
-		awqConfig: "lm_head.weight",
+		awqConfig:   "lm_head.weight",
+		nvfp4Config: "lm_head.weight",
+		strings.Replace(modelOptConfig, "lm_head", "model.layers.0.*", 1):          "model.layers.0.mlp.up_proj.weight",
 		strings.Replace(awqConfig, "null", `["model.layers.0.mlp"]`, 1):            "model.layers.0.mlp.up_proj.weight",
 		gptqConfig(4, `"dynamic":{"-:model\\.layers\\.1\\..*":{}}`):                "model.layers.1.self_attn.q_proj.weight",
 		string(int4Config(`"strategy":"group","group_size":128,"symmetric":true`)): "lm_head.weight",
@@ -39,7 +79,7 @@ func TestGroupedSkips(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, x := range list {
-			if inside := strings.HasSuffix(x.Name, "layers.2.self_attn.q_proj.weight"); inside && x.Format != kernels.I4 || x.Name == want && x.Format != kernels.BF16 {
+			if inside := strings.HasSuffix(x.Name, "layers.2.self_attn.q_proj.weight"); inside && x.Format != kernels.I4 && x.Format != kernels.NVFP4 || x.Name == want && x.Format != kernels.BF16 {
 				t.Errorf("%s: %s is stored as %v", config, x.Name, x.Format)
 			}
 		}

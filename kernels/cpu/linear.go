@@ -38,6 +38,7 @@ var (
 	_ [native.IQ1_M]struct{}   = [kernels.IQ1_M]struct{}{}
 	_ [native.TQ1_0]struct{}   = [kernels.TQ1_0]struct{}{}
 	_ [native.TQ2_0]struct{}   = [kernels.TQ2_0]struct{}{}
+	_ [native.NVFP4]struct{}   = [kernels.NVFP4]struct{}{}
 
 	_ [native.F8E4M3]struct{} = [kernels.F8E4M3]struct{}{}
 	_ [native.F8E5M2]struct{} = [kernels.F8E5M2]struct{}{}

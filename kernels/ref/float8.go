@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"encoding/binary"
 	"math"
 
 	"vapp.dev/kernels"
@@ -137,4 +138,12 @@ func float8Values(f kernels.Format) *float8s {
 		return &e5m2
 	}
 	return nil
+}
+
+// decodeNVFP4 reads {s float32, q [8]byte}, where byte i holds elements 2i and 2i+1: x = s·q.
+func decodeNVFP4(src []byte, dst []float32) {
+	s := math.Float32frombits(binary.LittleEndian.Uint32(src))
+	for i, b := range src[4:12] {
+		dst[2*i], dst[2*i+1] = s*fp4[b&15], s*fp4[b>>4]
+	}
 }

@@ -114,6 +114,8 @@ func blockDecoder(f kernels.Format) func(src []byte, dst []float32) {
 		return decodeTQ1_0
 	case kernels.TQ2_0:
 		return decodeTQ2_0
+	case kernels.NVFP4:
+		return decodeNVFP4
 	}
 	panic(fmt.Sprintf("ref: Dequantize has no rule for %v", f))
 }

@@ -11,6 +11,9 @@ awq    qweight [in, out/8], qzeros [groups, out/8]: eight outputs in a word in t
        [groups, out]
 int4   (compressed-tensors, pack-quantized) weight_packed [out, in/8], weight_scale [out, groups], weight_zero_point
        [out/8, groups], codes and zero points plus 8; weight_shape; weight_g_idx [in]
+nvfp4  (compressed-tensors, nvfp4-pack-quantized) weight_packed [out, in/2], two E2M1 in a byte, the first in the low half;
+       weight_scale [out, in/16], E4M3; weight_global_scale [1], float32, by which scales are divided
+modelopt (NVFP4) the same as weight, weight_scale and weight_scale_2 [], with which scales are multiplied
 """
 
 import json
@@ -46,6 +49,53 @@ def int4(group, symmetric, order=None):
         config_groups=dict(group_0=dict(targets=["Linear"], input_activations=None, output_activations=None, weights=weights)))
 
 
+def nvfp4():
+    """A quantization_config of compressed-tensors with NVFP4 weights and activations, as llm-compressor writes it."""
+    args = dict(actorder=None, block_structure=None, group_size=16, num_bits=4, observer_kwargs={}, strategy="tensor_group",
+                symmetric=True, type="float")
+    return dict(
+        quant_method="compressed-tensors", format="nvfp4-pack-quantized", quantization_status="compressed",
+        global_compression_ratio=None, kv_cache_scheme=None, ignore=["lm_head"],
+        config_groups=dict(group_0=dict(
+            targets=["Linear"], format="nvfp4-pack-quantized", output_activations=None,
+            weights=args | dict(dynamic=False, observer="minmax"), input_activations=args | dict(dynamic="local", observer="minmax"))))
+
+
+def modelopt():
+    """A quantization_config of ModelOpt with NVFP4."""
+    args = dict(dynamic=False, num_bits=4, type="float", group_size=16)
+    return dict(
+        quant_method="modelopt", quant_algo="NVFP4", ignore=["lm_head"], producer=dict(name="modelopt", version="0.37.0"),
+        config_groups=dict(group_0=dict(targets=["Linear"], weights=args, input_activations=args)))
+
+
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def pack_floats(weight, config):
+    """pack for NVFP4. The largest number of a matrix becomes 6 times the largest scale, 448."""
+    out, cols = weight.shape
+    divided = config["quant_method"] == "compressed-tensors"
+    most = weight.abs().amax()
+    matrix = (6 * 448 / most if divided else most / (6 * 448)).float()
+    parts = weight.reshape(out, -1, 16)
+    scales = (parts.abs().amax(-1) / 6 * (matrix if divided else 1 / matrix)).to(torch.float8_e4m3fn)
+    s = (scales.float() / matrix if divided else scales.float() * matrix).unsqueeze(-1)
+    near = ((parts / torch.where(s == 0, 1.0, s)).abs().unsqueeze(-1) - E2M1).abs().argmin(-1)
+    codes = (near + 8 * (parts < 0)).reshape(out, cols)
+    values = (torch.where(parts < 0, -E2M1[near], E2M1[near]) * s).reshape(out, cols)
+    packed = (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8)
+    if divided:
+        return {".weight_packed": packed, ".weight_scale": scales, ".weight_global_scale": matrix.reshape(1),
+                ".input_global_scale": torch.tensor([1.5])}, values
+    return {".weight": packed, ".weight_scale": scales, ".weight_scale_2": matrix, ".input_scale": torch.tensor(0.5)}, values
+
+
+def floats(config):
+    """Whether a quantization_config has 4-bit floats."""
+    return config.get("config_groups", {}).get("group_0", {}).get("weights", {}).get("type") == "float"
+
+
 def bits_of(codes, bits):
     """Codes [..., n] as words [..., n·bits/32], bit after bit."""
     *outer, n = codes.shape
@@ -66,6 +116,8 @@ def settings(config):
 
 def pack(weight, config, dtype, seed):
     """The tensors of a matrix by the end of their names, and its values in float32. seed decides the order of inputs."""
+    if floats(config):
+        return pack_floats(weight, config)
     bits, group, symmetric, order, least = settings(config)
     out, cols = weight.shape
     group = group or cols
@@ -118,6 +170,8 @@ LAYOUTS = {
     "int4": (int4(32, True), torch.bfloat16),
     "int4-rows": (int4(None, False, order="weight"), torch.float16),
     "int4-order": (int4(64, False, order="group"), torch.bfloat16),
+    "nvfp4": (nvfp4(), None),
+    "nvfp4-modelopt": (modelopt(), None),
 }
 
 

@@ -134,6 +134,8 @@ CHECKPOINTS = {
                      run="Qwen2ForCausalLM", embed=0.5, seed=31, prompt=100),
     "tiny-gptq": dict(config=QWEN3 | dict(quantization_config=grouped.gptq(4, 32, False, order=True), torch_dtype="float16"),
                       run="Qwen3ForCausalLM", embed=0.4, seed=32, prompt=100),
+    "tiny-nvfp4": dict(config=QWEN2 | dict(quantization_config=grouped.nvfp4(), tie_word_embeddings=True, intermediate_size=64),
+                       run="Qwen2ForCausalLM", embed=0.5, seed=33, prompt=72, steps=16),
     "tiny-w8a8": dict(config=QWEN3 | dict(quantization_config=int8("int-quantized", inputs=True)),
                       run="Qwen3ForCausalLM", embed=0.4, seed=29, prompt=100),
 }
@@ -237,7 +239,7 @@ def store_codes(stored, where, weight, spec):
 def round_inputs(model, spec):
     """Round the inputs of int8 layers to int8, with one scale per token, as vLLM does (largest over 127)."""
     groups = spec["config"].get("quantization_config", {}).get("config_groups", {})
-    if not groups or not groups["group_0"]["input_activations"]:
+    if not groups or not groups["group_0"]["input_activations"] or grouped.floats(spec["config"]["quantization_config"]):
         return
 
     def rounded(_module, args):

@@ -126,6 +126,7 @@ const (
 	IQ1_M   = C.VAPP_IQ1_M
 	TQ1_0   = C.VAPP_TQ1_0
 	TQ2_0   = C.VAPP_TQ2_0
+	NVFP4   = C.VAPP_NVFP4
 	I8      = C.VAPP_I8
 	I4      = C.VAPP_I4
 	F8E4M3  = C.VAPP_F8_E4M3

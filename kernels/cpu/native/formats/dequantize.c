@@ -303,14 +303,23 @@ static void i8(const uint8_t *s, float *y) { *y = (float)(int8_t)*s; }
 
 static void f8_e5m2(const uint8_t *s, float *y) { *y = half_of((uint16_t)(*s << 8), 1); }
 
-static void mxfp4(const uint8_t *s, float *y)
+/* e2m1 unpacks n bytes of two 4-bit floats, the first in the low half. */
+static void e2m1(const uint8_t *s, int n, float scale, float *y)
 {
 	static const float q[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-	float scale = s[16] == 255 ? NAN : ldexpf(1, s[16] - 127);
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < n; i++) {
 		y[2 * i] = scale * q[s[i] & 15];
 		y[2 * i + 1] = scale * q[s[i] >> 4];
 	}
+}
+
+static void mxfp4(const uint8_t *s, float *y) { e2m1(s, 16, s[16] == 255 ? NAN : ldexpf(1, s[16] - 127), y); }
+
+static void nvfp4(const uint8_t *s, float *y)
+{
+	float scale;
+	memcpy(&scale, s, 4);
+	e2m1(s + 4, 8, scale, y);
 }
 
 static void blocks(void (*f)(const uint8_t *, float *), const uint8_t *s, int64_t n, int bytes, int elems, float *y)
@@ -411,6 +420,9 @@ void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst)
 		return;
 	case VAPP_MXFP4:
 		blocks(mxfp4, src, n, 17, 32, dst);
+		return;
+	case VAPP_NVFP4:
+		blocks(nvfp4, src, n, 12, 16, dst);
 		return;
 	}
 }

@@ -38,6 +38,7 @@ enum {
 	VAPP_IQ1_M = 31,
 	VAPP_TQ1_0 = 32,
 	VAPP_TQ2_0 = 33,
+	VAPP_NVFP4 = 34, /* no product reads it: rows are converted */
 	VAPP_EXPANDED = 255, /* what the formats of linear/stored.h are unpacked to; in no checkpoint */
 };
 

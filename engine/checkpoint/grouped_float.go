@@ -1,0 +1,148 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// nvfp4 is ModelOpt's quant_algo, and nvfp4Packed the format of compressed-tensors, for NVFP4: codes are
+// E2M1, two in a byte, and 16 inputs share a scale in E4M3. A matrix has one more scale in float32. A weight
+// is code · scale · matrix scale in ModelOpt, code · (scale / matrix scale) in compressed-tensors.
+const (
+	nvfp4       = "NVFP4"
+	nvfp4Packed = "nvfp4-pack-quantized"
+	floatElems  = 16 // inputs of a group
+)
+
+// compressedFloat reads a config of compressed-tensors with 4-bit floats. Activations stay in float, also
+// where the config quantizes them.
+func (q groupingJSON) compressedFloat() (Grouping, error) {
+	const what = "compressed-tensors 4-bit floats"
+	if f := q.Sparsity.Format; f != "" && f != "dense" {
+		return refuse(what+" with sparsity "+strconv.Quote(clip(f)), "only dense weights are supported")
+	}
+	if len(q.Groups) != 1 {
+		return refuse(fmt.Sprintf("%s with %d config_groups", what, len(q.Groups)), "one group is read")
+	}
+	for _, g := range q.Groups {
+		w, format := g.Weights, g.Format
+		if format == "" {
+			format = q.Packed
+		}
+		switch {
+		case len(g.Targets) != 1 || g.Targets[0] != "Linear":
+			return refuse(what+" with targets "+clip(fmt.Sprintf("%q", g.Targets)), `"Linear" is read`)
+		case format != nvfp4Packed:
+			return refuse(what+" in format "+strconv.Quote(clip(format)), nvfp4Packed+" is read")
+		case w.Strategy != "tensor_group":
+			return refuse(what+" with strategy "+strconv.Quote(clip(w.Strategy)), "tensor_group is read")
+		case w.Group == nil || *w.Group != floatElems:
+			return refuse(what+" with group_size "+sizeText(w.Group), "it is 16 in NVFP4")
+		case w.Symmetric != nil && !*w.Symmetric:
+			return refuse(what+" with symmetric false", "NVFP4 has no zero points")
+		case !absent(w.Dynamic, "false"):
+			return refuse(what+" with dynamic "+clip(string(w.Dynamic)), "weights with stored scales are read")
+		case !absent(w.Order, "false", `"weight"`, `"static"`):
+			return refuse(what+" with actorder "+clip(string(w.Order)), "weight, static and null are read")
+		case !absent(g.Outputs):
+			return refuse(what+" with output_activations", "outputs stay in float")
+		}
+	}
+	return Grouping{Dialect: Compressed, Bits: 4, Size: floatElems, NoZeros: true, Float: true, Skip: q.Ignore}, nil
+}
+
+// modelOpt reads a config of ModelOpt with quant_algo NVFP4. Activations stay in float.
+func (q groupingJSON) modelOpt() (Grouping, error) {
+	g := Grouping{Dialect: ModelOpt, Bits: 4, Size: floatElems, NoZeros: true, Float: true, Skip: slices.Concat(q.Ignore, q.Excluded, q.Skip)}
+	if !absent(q.Group, strconv.Itoa(floatElems)) {
+		return refuse("modelopt NVFP4 with group_size "+clip(string(q.Group)), "it is 16 in NVFP4")
+	}
+	if len(q.Groups) > 1 {
+		return refuse(fmt.Sprintf("modelopt NVFP4 with %d config_groups", len(q.Groups)), "one group is read")
+	}
+	for _, one := range q.Groups {
+		switch w := one.Weights; {
+		case w == nil || w.Bits != 4 || w.Type != "float":
+			return refuse("modelopt NVFP4 with weights of another type in config_groups", "4-bit floats are read")
+		case w.Group != nil && *w.Group != floatElems:
+			return refuse("modelopt NVFP4 with group_size "+sizeText(w.Group), "it is 16 in NVFP4")
+		}
+	}
+	return g, nil
+}
+
+// sizeText returns a number of a config as text.
+func sizeText(n *int) string {
+	if n == nil {
+		return "null"
+	}
+	return strconv.Itoa(*n)
+}
+
+// floatShape is shape for NVFP4.
+func (j *joined) floatShape() (out, in int64, err error) {
+	t := j.codes
+	if t.Format != kernels.U8 || len(t.Shape) != 2 {
+		return 0, 0, fault(t.File, t.Name, "has shape %v of %v; packed codes of NVFP4 are a matrix of u8", t.Shape, t.Format)
+	}
+	if out, in = t.Shape[0], t.Shape[1]*2; in%floatElems != 0 {
+		return 0, 0, fault(t.File, t.Name, "has rows of %d inputs, which are no whole groups of %d", in, floatElems)
+	}
+	return out, in, nil
+}
+
+// checkFloat is check for NVFP4.
+func (j *joined) checkFloat(out, in int64) error {
+	if t, want := j.scales, []int64{out, in / floatElems}; t.Format != kernels.F8E4M3 || !slices.Equal(t.Shape, want) {
+		return fault(t.File, t.Name, "has shape %v of %v instead of %v of f8_e4m3", t.Shape, t.Format, want)
+	}
+	if t := j.matrix; t.Format != kernels.F32 || t.Elements() != 1 {
+		return fault(t.File, t.Name, "has shape %v of %v instead of one f32", t.Shape, t.Format)
+	}
+	return nil
+}
+
+// readFloat is readJoined for NVFP4.
+func (c *Checkpoint) readFloat(t TensorInfo, row0, rows int, dst []byte) error {
+	j := t.joined
+	var from [3][]byte
+	for i, one := range []TensorInfo{j.codes, j.scales, j.matrix} {
+		b, err := c.bytesOf(one)
+		if err != nil {
+			return err
+		}
+		from[i] = b
+	}
+	return catchFault(j.codes.File, func() error {
+		matrix := math.Float32frombits(binary.LittleEndian.Uint32(from[2]))
+		groups := int64(rows) * t.Shape[1] / floatElems
+		first := int64(row0) * t.Shape[1] / floatElems
+		codes, scales := from[0][first*floatElems/2:], from[1][first:]
+		values := make([]float32, t.Shape[1]/floatElems)
+		for g := range groups {
+			at := g % int64(len(values))
+			if at == 0 {
+				ref.Dequantize(kernels.F8E4M3, scales[g:g+int64(len(values))], values)
+			}
+			scale := values[at]
+			if j.grouping.Dialect == ModelOpt {
+				scale *= matrix
+			} else {
+				scale /= matrix
+			}
+			if largest := 6 * scale; largest-largest != 0 {
+				return fault(j.scales.File, j.scales.Name, "and %s make a NaN or an infinity: the checkpoint is damaged", strings.TrimPrefix(j.matrix.Name, strings.TrimSuffix(t.Name, "weight")))
+			}
+			binary.LittleEndian.PutUint32(dst[12*g:], math.Float32bits(scale))
+			copy(dst[12*g+4:12*g+12], codes[8*g:8*g+8])
+		}
+		return nil
+	})
+}
