@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-speed man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-lora bench-speed man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -153,6 +153,9 @@ bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: 
 
 compare-llamacpp: native ## logits and greedy tokens of vapp and llama.cpp on the same GGUF files, every family and block type: writes the tables of docs/gguf.md; FAMILY=tiny-qwen3 compares that one (needs Python with torch)
 	@scripts/compare-llamacpp.sh $(FAMILY)
+
+bench-lora: native ## 16 streams with eight LoRA adapters of rank 16 beside 16 without, in turns
+	go test ./engine -run '^$$' -bench Adapters -benchtime 15x
 
 bench-speed: build model ## the plan's speed beside what the engine does: writes the tables of docs/speed.md; goes on where it ended, FRESH=1 measures all again
 	@FRESH="$(FRESH)" ONLY="$(ONLY)" python3 scripts/bench_speed.py

@@ -29,6 +29,7 @@ type goldenRun struct {
 	KV       kernels.Format
 	Block    int          // tokens a page holds
 	Build    models.Build // of the weights
+	LoRA     string       // directory of an adapter that all tokens have; "": none
 	Chunks   []int        // prompt tokens of each step, the last number repeated until the prompt ends; decoding is one by one
 }
 
@@ -86,6 +87,7 @@ type goldenModel struct {
 	classes []backend.KVClass
 	first   []int32 // first page of each class
 	blocks  []int32 // number of pages of each class
+	slot    int32   // of the adapter
 }
 
 // openGolden loads a checkpoint. Its program ends with the logits and samples nothing, so that they
@@ -120,7 +122,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 		t.Fatalf("the program ends with %s, not with sample", backend.OpName(p.Ops[len(p.Ops)-1]))
 	}
 	p.Ops, m.logits = p.Ops[:len(p.Ops)-1], last.Logits
-	shape := backend.StepShape{Tokens: rows, Seqs: 1, Samples: rows, Vocab: model.Vocab(), Bias: 1, Logprobs: 1}
+	shape := backend.StepShape{Tokens: rows, Seqs: 1, Samples: rows, Vocab: model.Vocab(), Bias: 1, Logprobs: 1, AdapterSlots: build.LoRA.Slots}
 	for _, c := range m.classes {
 		shape.MaxPages = append(shape.MaxPages, c.MaxPages)
 	}
@@ -133,7 +135,16 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 		t.Errorf("arenas take %v, reserved %v", got, res.Arenas)
 	}
 	for i := range res.Weights {
-		must(t, m.dev.Pack(i, ck))
+		if !res.Weights[i].Unloaded {
+			must(t, m.dev.Pack(i, ck))
+		}
+	}
+	if m.slot = -1; r.LoRA != "" {
+		a, err := checkpoint.ReadAdapter(r.LoRA, build.LoRA.Rank)
+		must(t, err)
+		defer a.Close()
+		m.slot = loraSlot
+		must(t, model.(models.Adaptable).PlaceAdapter(a, loraSlot, m.dev.(backend.AdapterWriter).WriteRows))
 	}
 	m.exe, err = m.dev.Compile(p)
 	must(t, err)
@@ -196,6 +207,9 @@ func (m *goldenModel) step(t testing.TB, tokens []int32, at, set int) [][]float3
 	for i, id := range tokens {
 		s.Tokens[i], s.Positions[i], s.Seq[i], s.Rows[i] = id, int32(at+i), 0, int32(i)
 		s.Sampling[i] = backend.SampleRow{TopP: 1, Repetition: 1}
+		if s.Adapters != nil {
+			s.Adapters[i] = m.slot
+		}
 	}
 	s.First[0], s.First[1] = 0, int32(n)
 	m.tables(s, at, at+n)

@@ -108,6 +108,7 @@ func recipeFamily(architecture string, of func(checkpoint.Config) (recipe, error
 		},
 		pipes:  true,
 		drafts: true,
+		adapts: true,
 	}
 }
 

@@ -129,6 +129,7 @@ func parts() []part {
 		{"rows", (*subject).rows},
 		{"norms", (*subject).norms},
 		{"elements", (*subject).elements},
+		{"adapters", (*subject).adapters},
 		{"freed values", (*subject).freed},
 		{"rope", (*subject).rope},
 		{"rope heads", (*subject).ropeHeads},

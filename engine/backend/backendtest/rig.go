@@ -30,6 +30,7 @@ type plan struct {
 	swap       bool // Swap has as many slots as KV has pages
 	drafts     int  // proposals that a step verifies and makes
 	outputCols int  // StepShape.OutputCols
+	slots      int  // of adapters
 	record     func(*backend.Recorder)
 }
 
@@ -46,7 +47,7 @@ func class(f kernels.Format, block, layers, heads, dim, maxPages int) backend.KV
 // reserve returns a reservation for the plan on a layout, as the planner does.
 func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	t.Helper()
-	p := &backend.Program{Name: t.Name(), Bucket: pl.bucket, Weights: pl.tensors.specs, Classes: pl.classes, Vocab: pl.vocab}
+	p := &backend.Program{Name: t.Name(), Bucket: pl.bucket, Weights: pl.tensors.specs, Classes: pl.classes, Vocab: pl.vocab, AdapterSlots: pl.slots}
 	rec := backend.Record(p)
 	pl.record(rec)
 	p.Shard = backend.Whole
@@ -61,7 +62,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols,
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)

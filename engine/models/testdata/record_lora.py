@@ -1,0 +1,65 @@
+"""Record the reference logits of LoRA adapters with PEFT, on small random checkpoints of this folder.
+
+    python record_lora.py [NAME...]
+
+Rewrites lora/NAME/ (the adapter, as PEFT saves it, in bfloat16) and lora/NAME.safetensors (the logits; README.md has
+the format). A name begins with that of its checkpoint, up to "@".
+"""
+
+import os
+import sys
+
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import golden
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROMPT, STEPS = 40, 8
+
+ADAPTERS = {
+    # Every linear layer of the blocks.
+    "tiny-llama3-tied@all": dict(r=4, lora_alpha=2, target_modules="all-linear"),
+    # Ranks and alphas that differ, scaled by the root of the rank; modules without an adapter.
+    "tiny-qwen3@patterns": dict(r=8, lora_alpha=12, use_rslora=True, target_modules=["q_proj", "v_proj", "o_proj", "down_proj"],
+                                rank_pattern={"v_proj": 4, r".*\.1\.mlp\.down_proj": 2}, alpha_pattern={"layers.0.self_attn.q_proj": 32}),
+    # Q, K and V, gate and up in one matrix each.
+    "tiny-phi3@fused": dict(r=4, lora_alpha=8, target_modules=["qkv_proj", "gate_up_proj", "o_proj"]),
+    # Rows of Q and K rotated in pairs.
+    "tiny-glm4@pairs": dict(r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "down_proj"]),
+    # The attention of a mixture of experts.
+    "tiny-qwen3-moe@attention": dict(r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
+}
+
+
+def record(name):
+    checkpoint = f"{HERE}/{name.split('@')[0]}"
+    base = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
+    torch.manual_seed(len(name))
+    model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **ADAPTERS[name])).eval()
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            if ".lora_" in key:
+                p.copy_((torch.randn_like(p) * (0.3 if ".lora_B." in key else p.shape[1] ** -0.5)).bfloat16().float())
+    at = f"{HERE}/lora/{name}"
+    model.peft_config["default"].base_model_name_or_path = name.split("@")[0]
+    model.save_pretrained(at)
+    if os.path.exists(f"{at}/README.md"):
+        os.remove(f"{at}/README.md")
+    weights = f"{at}/adapter_model.safetensors"
+    save_file({k: v.bfloat16().contiguous() for k, v in load_file(weights).items()}, weights)
+    os.chmod(weights, 0o644)
+    ids = torch.randint(3, base.config.get_text_config().vocab_size, (PROMPT,))
+    golden.save(f"{HERE}/lora/{name}.safetensors", golden.record(model.get_base_model(), ids, STEPS), base, [weights])
+
+
+def main():
+    golden.setup()
+    for name in sys.argv[1:] or ADAPTERS:
+        record(name)
+
+
+if __name__ == "__main__":
+    main()
