@@ -18,12 +18,13 @@ type choice struct {
 	stats    RequestStats
 	prompt   []Logprob // prompt logprobs so far
 	started  bool      // its first event was pushed
+	adapter  *adapter  // nil: none
 	pooled   *pooled   // collects its rows; nil: it generates tokens
 }
 
 // newSeqs returns the sequences of a request's choices. A request without a seed gets a random
 // one. Each choice derives its own seed from the request's.
-func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
+func newSeqs(r Request, a *adapter, states []sched.Grammar) []*sched.Seq {
 	seed := r.Params.Seed
 	if !r.Params.HasSeed {
 		seed = rand.Uint64()
@@ -39,7 +40,7 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 	for i := range out {
 		out[i] = sched.NewSeq(sched.Spec{
 			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
-			Priority: r.Priority, Salt: r.Salt, PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pooling != NoPooling,
+			Priority: r.Priority, Salt: a.salt(r.Salt), Adapter: a.number(), PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pooling != NoPooling,
 		})
 	}
 	return out

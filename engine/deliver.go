@@ -72,6 +72,7 @@ func (l *loop) retire(c *choice, f Finish, now time.Time) {
 	closeStates([]sched.Grammar{c.seq.Grammar()})
 	c.stats.Finish, c.stats.Finished = f, now
 	l.e.open.Add(-1)
+	c.adapter.end(c)
 	if l.hooks.Finished != nil {
 		l.hooks.Finished(c.stats)
 	}

@@ -42,9 +42,10 @@ type Engine struct {
 	vocab int // vocabulary size
 	width int // numbers of an output row of a pooling model; 0: the model generates
 
-	cache  cacheWriter
-	close  sync.Once
-	closed error
+	cache    cacheWriter
+	adapters adapters
+	close    sync.Once
+	closed   error
 }
 
 // Open takes the memory of the account, loads the model and starts the loop.
@@ -86,6 +87,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)
 	}
+	e.adapters.open(c.Model)
 	e.cache = writeCache(dev, c.Hooks.Cache)
 	go l.run()
 	return e, nil
@@ -157,7 +159,7 @@ func (e *Engine) Stats() Stats { return e.stats.get() }
 func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }
 
 // Submit queues a request and returns one Stream for each of its choices. The
-// error is a *TooLongError, a *ConflictError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
+// error is a *TooLongError, a *ConflictError, an *AdapterError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
 // ErrDead or ErrGrammar.
 func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	if err := e.checkRequest(r); err != nil {
@@ -178,8 +180,13 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	}
 	var add []*choice
 	var out []*Stream
-	for i, seq := range newSeqs(r, states) {
-		c := &choice{seq: seq, deadline: r.Deadline}
+	a, err := e.adapters.take(r.Adapter, n)
+	if err != nil {
+		closeStates(states)
+		return nil, err
+	}
+	for i, seq := range newSeqs(r, a, states) {
+		c := &choice{seq: seq, deadline: r.Deadline, adapter: a}
 		c.stream = newStream(r.ID, func(f Finish) { _ = e.in.put(message{cancel: c, finish: f}) })
 		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now, Pooled: r.Pooling != NoPooling}
 		if r.Pooling != NoPooling {
@@ -190,6 +197,7 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	e.open.Add(int64(n))
 	if err := e.in.put(message{add: add}); err != nil {
 		e.open.Add(-int64(n))
+		a.drop(n)
 		closeStates(states)
 		return nil, err
 	}

@@ -20,8 +20,10 @@ type Progress struct {
 // pages of the checkpoint.
 func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservation, workers int, report func(Progress)) error {
 	var total int64
-	for _, p := range r.Packed {
-		total += p.Bytes
+	for i, p := range r.Packed {
+		if !r.Weights[i].Unloaded {
+			total += p.Bytes
+		}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -34,6 +36,9 @@ func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservati
 				i := int(next.Add(1)) - 1
 				if i >= len(r.Weights) {
 					return
+				}
+				if r.Weights[i].Unloaded {
+					continue // rows of adapters are zero at first
 				}
 				if err := packOne(m, dev, r, i); err != nil {
 					stop(err)

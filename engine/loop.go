@@ -118,6 +118,7 @@ func (l *loop) launch(s *sched.Step) error {
 	for _, r := range s.Rows {
 		if c := l.choices[r.Seq]; c != nil && c.stats.Scheduled.IsZero() {
 			c.stats.Scheduled = f.at
+			c.adapter.start()
 		}
 	}
 	l.flights = append(l.flights, f)

@@ -18,6 +18,7 @@ type Request struct {
 	Priority int              // lower runs first, under the priority policy
 	Deadline time.Time        // the request is aborted then; zero: none
 	Salt     string           // requests of different salts share no cached prefixes
+	Adapter  string           // name of a loaded LoRA adapter; "": the model alone
 	Grammar  *grammar.Grammar // constrains the reply; nil: unconstrained
 	Preamble grammar.Preamble // text of the reply before Grammar applies
 	Thinking *Thinking        // limits the reasoning before the reply; nil: unlimited

@@ -24,6 +24,10 @@ func (p *Program) Fits(s StepShape) error {
 			if n := p.Values[o.X].Cols; n != s.OutputCols || s.Samples < p.Bucket.Samples {
 				why = fmt.Sprintf("it outputs %d rows of %d, Step.Outputs holds %d of %d", p.Bucket.Samples, n, s.Samples, s.OutputCols)
 			}
+		case Adapt:
+			if s.AdapterSlots != p.AdapterSlots {
+				why = fmt.Sprintf("it has %d slots, Step.Adapters names %d", p.AdapterSlots, s.AdapterSlots)
+			}
 		case Sample:
 			if s.OutputCols > 0 {
 				why = "it draws tokens in a step that has no buffers for them"

@@ -27,6 +27,8 @@ func (c *checker) op(op Op) {
 			c.weight("Bias", o.Bias, Vector, 1, y.Cols)
 		}
 		c.require(o.X != o.Y, "X is Y")
+	case Adapt:
+		c.adapt(o)
 	case Gather:
 		x := c.like(o.X)
 		c.value("X", o.X, x.Format, PerToken, 0)

@@ -26,6 +26,9 @@ func (s *Step) Check(p *Program, b Binding, kvBytes int64) error {
 	if err := s.checkTokens(p, b); err != nil {
 		return err
 	}
+	if err := s.checkAdapters(p, b); err != nil {
+		return err
+	}
 	for class := range p.Classes {
 		if err := s.checkPages(p, b, class, kvBytes); err != nil {
 			return err

@@ -212,6 +212,9 @@ func bySequence(op Op) bool {
 func (s *Step) Pad(b Binding) {
 	for t := b.Tokens; t < b.Graph.Tokens; t++ {
 		s.Tokens[t], s.Positions[t], s.Seq[t] = 0, 0, -1
+		if s.Adapters != nil {
+			s.Adapters[t] = -1
+		}
 	}
 	if n := len(s.MRopePositions); n > 0 {
 		axes := n / len(s.Tokens)

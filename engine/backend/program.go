@@ -85,6 +85,8 @@ type Program struct {
 	// Lookahead is the largest DraftPosition.By of the ops; 0: there are none.
 	Lookahead int
 	Shard     Shard
+	// AdapterSlots is how many adapters the weights have room for; 0: the ops have no Adapt.
+	AdapterSlots int
 }
 
 // Rows returns the bucket's row count for a symbol.
@@ -175,8 +177,11 @@ func (r *Recorder) Info(v Value) ValueInfo { return r.p.Values[v] }
 func (r *Recorder) Class(i int) KVClass { return r.p.Classes[i] }
 
 // Do appends an op. It omits AllReduce on a single rank, and puts a Reorder before a Linear whose
-// weight has an order of inputs.
+// weight has an order of inputs, and an Adapt behind one whose weight has adapters.
 func (r *Recorder) Do(op Op) {
+	if o, ok := op.(Linear); ok && o.W >= 0 && int(o.W) < len(r.p.Weights) {
+		defer r.adapt(o)
+	}
 	if o, ok := op.(Linear); ok && o.W >= 0 && int(o.W) < len(r.p.Weights) && r.p.Weights[o.W].InputOrder > 0 {
 		x := r.Info(o.X)
 		y := r.New(x.Name+".ordered", x.Format, x.Rows, x.Cols)
@@ -193,6 +198,18 @@ func (r *Recorder) Do(op Op) {
 		r.p.Lookahead = max(r.p.Lookahead, a.By)
 	}
 	r.p.Ops = append(r.p.Ops, op)
+}
+
+// adapt appends the Adapt of a Linear whose weight has adapters.
+func (r *Recorder) adapt(o Linear) {
+	w := r.p.Weights[o.W].Adapters
+	if w.Rank == 0 {
+		return
+	}
+	x := r.Info(o.X)
+	mid := r.New("lora", kernels.F32, x.Rows, w.Modules*w.Rank)
+	r.p.Ops = append(r.p.Ops, Adapt{X: o.X, Mid: mid, Y: o.Y, Adapters: w})
+	r.Free(mid)
 }
 
 // Program returns the recorded program. It fails if a value was freed twice or never.

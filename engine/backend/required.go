@@ -8,7 +8,7 @@ import "fmt"
 // their kernels cannot do.
 func RequiredFeature(op Op) string {
 	switch o := op.(type) {
-	case Add, Concat, Reorder, Softcap, Activate, Route, Experts, Conv, DeltaNet, DraftInput, Verify, GatherAccepted, Propose, Gate, GatherLast, Send, Receive, OutputRows,
+	case Add, Concat, Reorder, Softcap, Activate, Route, Experts, Conv, DeltaNet, DraftInput, Verify, GatherAccepted, Propose, Gate, GatherLast, Send, Receive, OutputRows, Adapt,
 		Patches, AvgPool, Standardize, EncoderOutput, Merge, Resample, Join:
 		return OpName(op)
 	case Embed:

@@ -6,17 +6,18 @@ import (
 
 // StepShape sizes the step buffers; the plan fixes it.
 type StepShape struct {
-	Tokens     int // maximum of T
-	Seqs       int // maximum of S
-	Samples    int // maximum of L
-	Vocab      int
-	MaxPages   []int // page-table width per class
-	Bias       int   // maximum of logit edits of a row
-	Logprobs   int   // maximum of top logprobs of a row
-	Axes       int   // Program.Axes
-	Drafts     int   // tokens that the draft head or draft model proposes for each sequence
-	OutputCols int   // columns of OutputRows; 0: rows are sampled instead
-	Verify     int   // proposals that a step verifies for each sequence, from any proposer
+	Tokens       int // maximum of T
+	Seqs         int // maximum of S
+	Samples      int // maximum of L
+	Vocab        int
+	MaxPages     []int // page-table width per class
+	Bias         int   // maximum of logit edits of a row
+	Logprobs     int   // maximum of top logprobs of a row
+	Axes         int   // Program.Axes
+	Drafts       int   // tokens that the draft head or draft model proposes for each sequence
+	OutputCols   int   // columns of OutputRows; 0: rows are sampled instead
+	AdapterSlots int   // slots of adapters; 0: steps have none
+	Verify       int   // proposals that a step verifies for each sequence, from any proposer
 }
 
 // Step is one set of step buffers: memory that the host can access, at fixed addresses.
@@ -34,6 +35,7 @@ type Step struct {
 	Allowed        []uint32    // [L·Words] bit set: token in allowed_token_ids
 	Bias           []BiasEntry // [L·Bias]
 	MRopePositions []int32     // [T·Axes] the positions of multimodal rope (time, row, column), if Axes > 0
+	Adapters       []int32     // [T] the slot of the token's adapter, −1: none; if AdapterSlots > 0
 	// Outputs.
 	Sampled  []int32   // [L] the token; −1 if Status is RowNaN
 	Status   []int32   // [L] RowOK, RowNaN
@@ -118,6 +120,7 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.accepted(), 4)
 	f(s.Seqs*s.Drafts, 4)
 	f(s.Samples*s.OutputCols, 4)
+	f(s.adapted(), 4)
 }
 
 // drawn returns how many rows are sampled.
@@ -126,6 +129,14 @@ func (s StepShape) drawn() int {
 		return 0
 	}
 	return s.Samples
+}
+
+// adapted returns the length of Step.Adapters.
+func (s StepShape) adapted() int {
+	if s.AdapterSlots == 0 {
+		return 0
+	}
+	return s.Tokens
 }
 
 // accepted returns the length of Step.Accepted.
@@ -173,6 +184,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.MRopePositions = i32(s.Tokens * s.Axes)
 	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
 	st.Outputs = carve[float32](mem, &off, s.Samples*s.OutputCols)
+	st.Adapters = i32(s.adapted())
 	return st
 }
 

@@ -42,6 +42,12 @@ type WeightSpec struct {
 	// differs from that of the inputs (GPTQ's act-order); 0: it does not. Recorder.Do reorders the
 	// inputs of Linear.
 	InputOrder int
+	// Adapters are the adapters of a matrix to multiply; zero: none. Recorder.Do adds them to the
+	// results of Linear.
+	Adapters Adapters
+	// Unloaded means that the weight has no tensors: Pack is not called for it, and its rows are
+	// zero until AdapterWriter.WriteRows stores them.
+	Unloaded bool
 	// RoundInputs means that inputs are rounded before the product (W8A8). With I8 weights,
 	// scaled per row or tensor, inputs are rounded to int8 with a scale for each input row.
 	// With F8E4M3 weights, if Settings.Activations is FP8Activations, inputs are rounded to

@@ -171,3 +171,8 @@ func (m *decoder) store(r *backend.Recorder, ids backend.Value) {
 	free(r, s.normed)
 	free(r, s.angles...)
 }
+
+// PlaceAdapter implements Adaptable for the target; the draft has no adapters.
+func (m *withDraft) PlaceAdapter(a *checkpoint.Adapter, slot int, write func(w backend.WeightID, row0 int, data []byte) error) error {
+	return m.Model.(Adaptable).PlaceAdapter(a, slot, write)
+}

@@ -11,10 +11,13 @@ import (
 // loader collects a model's weights in the order in which its constructor adds them.
 type loader struct {
 	Build
-	src   *checkpoint.Checkpoint
-	quant quant
-	specs []backend.WeightSpec
-	err   error // the first error; New returns it
+	src         *checkpoint.Checkpoint
+	quant       quant
+	specs       []backend.WeightSpec
+	activations kernels.Format // that the model computes in
+	// modules are those that adapters may alter, if Build.LoRA has slots.
+	modules []adapterModule
+	err     error // the first error; New returns it
 }
 
 // piece is the part of a checkpoint tensor that this rank holds: rows and columns of a matrix or of
@@ -25,6 +28,9 @@ type piece struct {
 	col0, cols int // cols 0: all; for a vector, its elements
 	// transposed is true if the tensor stores the matrix, or each matrix of a stack, as [in, out].
 	transposed bool
+	// pairs is how many of the first rows of each head of size head are reordered by
+	// Checkpoint.PairRows; 0: none.
+	pairs, head int
 }
 
 // all returns the whole tensor: every rank holds a copy.
@@ -119,9 +125,11 @@ func (l *loader) refuseMixed(name string, parts []backend.Part) {
 	}
 }
 
-// linear adds a matrix that the profile's quantization may convert.
+// linear adds a matrix that the profile's quantization may convert and adapters may alter.
 func (l *loader) linear(name, group string, pieces ...piece) backend.WeightID {
-	return l.matrix(matrix{name: name, group: group, linear: true}, pieces...)
+	id := l.matrix(matrix{name: name, group: group, linear: true}, pieces...)
+	l.adapt(id, pieces)
+	return id
 }
 
 // plain reports whether f stores each weight as one float. Quantization at load converts only these

@@ -38,6 +38,8 @@ type Build struct {
 	// Length is the planned maximum length of a sequence in tokens, by which ropes of the types
 	// dynamic and longrope are computed; 0: the model's own maximum.
 	Length int
+	// LoRA plans slots of low-rank adapters for the linear layers of the blocks.
+	LoRA LoRA
 	// Rebuild stores only the part of K that cannot be computed from V.
 	Rebuild bool
 	// Pooling selects the output of a model that does not generate tokens.
@@ -81,6 +83,8 @@ type family struct {
 	pipes bool
 	// drafts is true if build returns a *decoder, which can serve as the draft model in NewWithDraft.
 	drafts bool
+	// adapts is true if build honours Build.LoRA.
+	adapts bool
 }
 
 // without returns the family with files that also have tensors under these prefixes, which are not
@@ -264,6 +268,9 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if b.Quantize == q.format {
 		b.Quantize = kernels.Invalid // as stored
 	}
+	if err := b.LoRA.check(f); err != nil {
+		return f, nil, err
+	}
 	if b.Pipe.World > 1 && !f.pipes {
 		return f, nil, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d of %s", b.Pipe.World, f.architecture), "its layers are not split over ranks"}
 	}
@@ -277,5 +284,5 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if err := checkTensors(c, f, want); err != nil {
 		return f, nil, err
 	}
-	return f, &loader{src: c, Build: b, quant: q}, nil
+	return f, &loader{src: c, Build: b, quant: q, activations: b.Activations(cfg)}, nil
 }

@@ -106,6 +106,7 @@ func recipeFamily(architecture string, of func(checkpoint.Config) (recipe, error
 		},
 		pipes:  true,
 		drafts: true,
+		adapts: true,
 	}
 }
 

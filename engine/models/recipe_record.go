@@ -37,7 +37,7 @@ func (d recipe) rotary(rope int) int { return 2 * len(d.ropes[rope].angles.InvFr
 // Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
 // MLP and the head run on sampled rows only.
 func (m *decoder) Record(p *backend.Program) (*backend.Program, error) {
-	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
+	p.Weights, p.Vocab, p.Shard, p.AdapterSlots = m.weights, m.size, m.Shard, m.LoRA.Slots
 	r := backend.Record(p)
 	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	s := m.pass(r, x, nil)

@@ -13,6 +13,7 @@ import (
 type decoder struct {
 	vocabulary
 	recipe
+	adaptable
 	stage   stage
 	paging  paging
 	weights []backend.WeightSpec
@@ -67,7 +68,7 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	if st.last {
 		m.norm = l.vector("norm", "norm", all(d.prefix+"norm.weight"))
 	}
-	m.weights = l.specs
+	m.weights, m.adaptable = l.specs, adaptable{l.modules, l.activations}
 	return m, nil
 }
 
@@ -164,7 +165,8 @@ func (d recipe) qkv(l *loader, attn, suffix string, part func(tensor string, n, 
 	}
 	if d.interleaved {
 		for i := range 2 {
-			l.src.PairRows(out[i].tensor, c.HeadDim, 2*len(d.ropes[0].angles.InvFreq))
+			out[i].head, out[i].pairs = c.HeadDim, 2*len(d.ropes[0].angles.InvFreq)
+			l.src.PairRows(out[i].tensor, out[i].head, out[i].pairs)
 		}
 	}
 	return out

@@ -80,6 +80,9 @@ func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
 	for k := range row.Count {
 		b.Positions[t+k] = int32(row.From + k)
 		b.Seq[t+k] = int32(i)
+		if b.Adapters != nil {
+			b.Adapters[t+k] = row.Seq.Adapter()
+		}
 	}
 	if row.Ref >= 0 {
 		b.Tokens[t] = int32(-1 - row.Ref)

@@ -14,6 +14,7 @@ type Spec struct {
 	Seed     uint64         // of this choice
 	Priority int            // lower runs first, under Priority
 	Salt     string         // sequences of different salts share no cached prefixes
+	Adapter  int32          // 1 + the slot of the adapter; 0: none
 	// PrefixOwner is the first choice of the same request, nil for that choice itself. With
 	// prefix caching a sequence waits until its PrefixOwner's prompt is computed and then
 	// shares its pages.
@@ -126,6 +127,9 @@ func (q *Seq) left() int { return q.total() - q.scheduled }
 
 // Grammar returns the sequence's grammar, nil if it has none.
 func (q *Seq) Grammar() Grammar { return q.spec.Grammar }
+
+// Adapter returns the slot of the sequence's adapter, −1 if it has none.
+func (q *Seq) Adapter() int32 { return q.spec.Adapter - 1 }
 
 // needsOutput reports whether the host needs the earlier output tokens to prepare a row of q,
 // for a mask or logit edits.

@@ -92,6 +92,8 @@ func (c *counter) op(op backend.Op) (term, error) {
 		return c.experts(o)
 	case backend.AllReduce:
 		return nil, nil // of one rank: nothing is added
+	case backend.Adapt:
+		return nil, nil // predictions are of steps without adapters, which skip it
 	}
 	w, ok := WorkOf(c.p, op)
 	if !ok {

@@ -35,7 +35,9 @@ const (
 	OpVerify
 	OpGatherAccepted
 	OpPropose
-	OpRead // reads memory; this op and the following measure limits
+	OpAdaptDown // Mid of Adapt
+	OpAdaptUp   // Y of Adapt, after OpAdaptDown
+	OpRead      // reads memory; this op and the following measure limits
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
 	OpTilesBF16 // amx

@@ -81,3 +81,11 @@ type Route struct {
 	Groups, TopGroups                       int32
 	Factor                                  float32
 }
+
+// Adapt is the operands of OpAdaptDown and OpAdaptUp, low-rank adapters of a product's results. The
+// weights of slot s are rows s·Modules·Rank of A, [.., In], and s·Rank of B, [.., Out].
+type Adapt struct {
+	X, Mid, Y, A, B, Slots, Rows                     uintptr // Rows: the token of each row, or 0
+	Symbol, In, Out, Rank, Modules, Format, NumSlots int32
+	Ends                                             [3]int32
+}

@@ -17,7 +17,7 @@ func TestMirrors(t *testing.T) {
 		unsafe.Sizeof(Angles{}), unsafe.Sizeof(Rope{}), unsafe.Sizeof(Attention{}), unsafe.Sizeof(StoreKV{}), unsafe.Sizeof(GLU{}),
 		unsafe.Sizeof(Gather{}), unsafe.Sizeof(Sample{}), unsafe.Sizeof(Linear{}), unsafe.Sizeof(Limit{}),
 		unsafe.Sizeof(Elements{}), unsafe.Sizeof(Concat{}), unsafe.Sizeof(GatherLast{}), unsafe.Sizeof(Route{}), unsafe.Sizeof(Conv{}), unsafe.Sizeof(Delta{}),
-		unsafe.Sizeof(DraftInput{}), unsafe.Sizeof(Verify{}), unsafe.Sizeof(GatherAccepted{}), unsafe.Sizeof(Propose{}),
+		unsafe.Sizeof(DraftInput{}), unsafe.Sizeof(Verify{}), unsafe.Sizeof(GatherAccepted{}), unsafe.Sizeof(Propose{}), unsafe.Sizeof(Adapt{}),
 	}
 	for i, n := range structs {
 		if uintptr(n) != want[i] {

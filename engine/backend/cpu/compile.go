@@ -18,6 +18,8 @@ type executable struct {
 	d     *device
 	p     *backend.Program
 	lists [2]list
+	// bare are lists without the adapters, for steps in which no token has one.
+	bare [2]list
 }
 
 // Program returns the program that was compiled.
@@ -59,6 +61,9 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 		}
 		e.lists[set] = c.list()
 		d.times = append(d.times, c.times...)
+		if e.bare[set] = e.lists[set]; p.AdapterSlots > 0 {
+			e.bare[set] = c.without(c.adapters)
+		}
 	}
 	runtime.AddCleanup(e, func(m *pinned) { m.pins.Unpin() }, mem)
 	return e, nil
@@ -95,6 +100,8 @@ type compiler struct {
 	phases []phase
 	name   string // of the current op
 	times  []phaseTime
+	// adapters are the indices of the phases of adapters.
+	adapters []int
 }
 
 // worth is the smallest number of moved elements that justifies another thread.
@@ -121,6 +128,20 @@ func rows(n int) int { return max(1, worth/max(1, n)) }
 func (c *compiler) list() list {
 	c.mem.pins.Pin(&c.phases[0])
 	return list{uintptr(unsafe.Pointer(&c.phases[0])), len(c.phases)}
+}
+
+// without pins the phases but those at the indices, which are in order.
+func (c *compiler) without(skipped []int) list {
+	var rest []phase
+	for i, f := range c.phases {
+		if len(skipped) > 0 && skipped[0] == i {
+			skipped = skipped[1:]
+			continue
+		}
+		rest = append(rest, f)
+	}
+	c.phases = rest
+	return c.list()
 }
 
 // address returns the address of a slice of step buffers.

@@ -24,6 +24,8 @@ func (c *compiler) layer(op backend.Op) error {
 			c.last().least = 1
 		}
 		return err
+	case backend.Adapt:
+		return c.adapt(o)
 	case backend.Add:
 		return c.elements(kcpu.OpAdd, o.Into, kcpu.Elements{Other: c.value(o.X), Scale: c.weight(o.Scale)})
 	case backend.Gate:

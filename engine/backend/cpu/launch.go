@@ -76,6 +76,9 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 		return err
 	}
 	l := &x.lists[b.Set]
+	if !adapted(d.steps[b.Set], b.Tokens) {
+		l = &x.bare[b.Set]
+	}
 	st.number = C.launch_at(d.pool, C.uintptr_t(l.at), C.int(l.n), C.int32_t(b.Tokens), C.int32_t(b.Samples), C.int32_t(b.Seqs), C.int32_t(x.p.Bucket.Chunk))
 	st.running = true
 	return nil

@@ -35,7 +35,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
-		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows:
+		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt:
 		return ""
 	case backend.Embed:
 		o.Row0 = 0

@@ -56,7 +56,7 @@ func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, e
 		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Reorder, backend.Softcap,
 		backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join,
 		backend.Activate, backend.Route, backend.AllReduce, backend.AllGather,
-		backend.Send, backend.Receive, backend.Gate, backend.GatherAccepted, backend.Propose, backend.OutputRows:
+		backend.Send, backend.Receive, backend.Gate, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt:
 		return workspaceSize{}, nil
 	}
 	return workspaceSize{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")

@@ -88,6 +88,8 @@ func compile(o backend.Op) op {
 // compileLayer compiles the ops of layers other than attention.
 func compileLayer(o backend.Op) op {
 	switch o := o.(type) {
+	case backend.Adapt:
+		return adapt{o}
 	case backend.GLU:
 		return glu{o}
 	case backend.Activate:

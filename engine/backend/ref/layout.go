@@ -122,6 +122,8 @@ func (l layout) workspaceOf(p *backend.Program, op backend.Op) int64 {
 	switch o := op.(type) {
 	case backend.Linear:
 		return align(4*ref.Together*int64(p.Values[o.X].Cols)) + l.roundingSize(p, o.W)
+	case backend.Adapt:
+		return align(4 * int64(max(p.Values[o.X].Cols, p.Values[o.Y].Cols)))
 	case backend.Experts:
 		n := int64(p.Values[o.X].Cols)
 		round := max(l.roundingSize(p, o.GateUp), l.roundingSize(p, o.Down))

@@ -119,6 +119,10 @@ vapp_fn vapp_kernel(int op, int variant)
 		return vapp_sample_##isa; \
 	case VAPP_OP_PROPOSE: \
 		return vapp_propose_##isa; \
+	case VAPP_OP_ADAPT_DOWN: \
+		return vapp_adapt_down_##isa; \
+	case VAPP_OP_ADAPT_UP: \
+		return vapp_adapt_up_##isa; \
 	case VAPP_OP_READ: \
 		return vapp_read_##isa; \
 	case VAPP_OP_FMA: \

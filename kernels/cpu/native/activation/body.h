@@ -1,4 +1,4 @@
-/* body.h: gated activations and other elementwise ops. */
+/* body.h: gated activations, other elementwise ops and adapters. */
 #include <stdint.h>
 
 #include "../shared/act.h"
@@ -70,3 +70,5 @@ void VAPP_NAME(softcap)(const void *args, const vapp_call *c)
 	for (numbers(a, c, &i, &to); i < to; i += VW)
 		vf_put(a->x + i, cap * vf_tanh(vf_head(a->x + i, to - i) / cap), to - i);
 }
+
+#include "adapt.h"

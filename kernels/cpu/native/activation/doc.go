@@ -1,4 +1,5 @@
-// Package activation holds the elementwise C kernels: gated activations (GLU), add, gate, activate and softcap.
+// Package activation holds the elementwise C kernels: gated activations (GLU), add, gate,
+// activate and softcap; and low-rank adapters.
 //
 // It must not allocate, start threads or check operands: package cpu does.
 // Start reading at body.h.

@@ -291,6 +291,18 @@ typedef struct {
 	int32_t vocab, words, max_bias, max_top;
 } vapp_sample;
 
+/* vapp_adapt: low-rank adapters of a product's results. The module m has the columns of y from
+ * ends[m-1] to ends[m]. */
+typedef struct {
+	const float *x;
+	float *mid, *y;      /* [rows, modules·rank], [rows, out] */
+	const void *a, *b;   /* [num_slots·modules·rank, in], [num_slots·rank, out] of format */
+	const int32_t *slots; /* of the first row's token on; below 0: no adapter */
+	const int32_t *rows; /* the token of each row; or NULL: rows are tokens */
+	int32_t symbol, in, out, rank, modules, format, num_slots;
+	int32_t ends[3];
+} vapp_adapt;
+
 typedef struct {
 	vapp_linear a; /* rows is set at each call */
 	const vapp_linear_kernel *kernel;
@@ -334,6 +346,8 @@ enum {
 	VAPP_OP_VERIFY,
 	VAPP_OP_GATHER_ACCEPTED,
 	VAPP_OP_PROPOSE,
+	VAPP_OP_ADAPT_DOWN,
+	VAPP_OP_ADAPT_UP,
 	VAPP_OP_READ,      /* from here on: limits */
 	VAPP_OP_FMA,
 	VAPP_OP_DOT_BF16,
@@ -414,7 +428,7 @@ static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int6
 
 /* The functions that each instruction set has its own version of. */
 #define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(glu) X(add) X(gate) X(activate) X(softcap) X(conv) X(delta) \
-	X(attention) X(attention_join) X(sample) X(propose) X(read) X(fma)
+	X(attention) X(attention_join) X(sample) X(propose) X(adapt_down) X(adapt_up) X(read) X(fma)
 #define VAPP_DECLARE(name) \
 	void vapp_##name##_generic(const void *, const vapp_call *); \
 	void vapp_##name##_avx2(const void *, const vapp_call *); \
