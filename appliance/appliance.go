@@ -70,6 +70,7 @@ type Appliance struct {
 	live      atomic.Pointer[live]
 	service   atomic.Pointer[chat.Service] // nil until the model is loaded
 	engine    *engine.Engine               // set before the phase is Ready
+	adapters  *adapters                    // nil: no slots for LoRA adapters; set with engine
 	responses *responses.Store             // nil: responses are not stored
 	planned   planStatus                   // of the plan, for the page
 	ledger    []plan.Line                  // planned and actual bytes; set before the phase is Ready

@@ -48,8 +48,8 @@ func (r *reloader) reject(class string, err error) {
 }
 
 // inForce returns the running profile with the live fields of the newest one. If the
-// newest names another model, its parsers and its default served name belong to that
-// model and are not taken.
+// newest names another model, its parsers, its adapters and its default served name belong to that
+// model and are not taken. With other slots its adapters may need them, and are not taken either.
 func inForce(running, newest *schema.Profile) *schema.Profile {
 	next := running.Take(newest, schema.Live, schema.Drain)
 	if running.Model.Source != newest.Model.Source || running.Model.Revision != newest.Model.Revision {
@@ -57,6 +57,9 @@ func inForce(running, newest *schema.Profile) *schema.Profile {
 		if slices.Equal(newest.Serve.ServedModelName, []string{newest.Model.Source}) {
 			next.Serve.ServedModelName = running.Serve.ServedModelName
 		}
+		next.LoRA = running.LoRA
+	} else if a, b := running.LoRA, newest.LoRA; a != nil && b != nil && (a.MaxLoras != b.MaxLoras || a.MaxRank != b.MaxRank) {
+		next.LoRA.Adapters = a.Adapters
 	}
 	return next
 }
@@ -78,6 +81,9 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	l, err := r.a.newLive(next, r.a.prepared.Model)
 	if err == nil {
 		err = plan.Refuse(next)
+	}
+	if err == nil && r.a.adapters != nil {
+		err = r.a.adapters.change(r.a.hard, old.profile, next)
 	}
 	changes := schema.Diff(old.profile, next)
 	r.setStale("profile of live fields", err == nil)

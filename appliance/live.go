@@ -36,6 +36,9 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := CheckParsers(p); err != nil {
 		return nil, err
 	}
+	if err := CheckAdapters(p); err != nil {
+		return nil, err
+	}
 	if err := CheckTarget(p); err != nil {
 		return nil, err
 	}
@@ -43,6 +46,7 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 		return nil, err
 	}
 	l := &live{profile: p, api: settings(p)}
+	l.api.Chat.Adapter = func(name string) bool { s := a.service.Load(); return s != nil && s.HasAdapter(name) }
 	var err error
 	l.source, err = l.readTemplates(p, m)
 	if err != nil {
@@ -116,6 +120,7 @@ func settings(p *schema.Profile) api.Settings {
 		MaxConcurrent: l.MaxConcurrentRequests,
 		AccessLog:     p.Serve.AccessLog,
 		LogRequests:   p.Serve.LogRequests,
+		LoadAdapters:  p.LoRA != nil && p.LoRA.AllowRuntimeUpdating,
 		NoDocs:        !p.Serve.Docs,
 
 		RequestIDHeaders:  p.Serve.RequestIDHeaders,

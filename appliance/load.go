@@ -40,7 +40,13 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	}
 	a.engine = eng
 	a.compare()
-	s := p.service(eng, t, a.cfg.Sandbox)
+	if a.adapters = p.adapters(eng, a.log); a.adapters != nil {
+		if err := a.adapters.change(ctx, nil, p.Profile); err != nil {
+			return errors.Join(err, eng.Close())
+		}
+		a.metrics.WatchAdapters(a.adapters.use, time.Now)
+	}
+	s := p.service(eng, a.adapters, t, a.cfg.Sandbox)
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, eng.Close())
 	}
@@ -91,9 +97,9 @@ func loadTokenizer(m *engine.Model) (*tokenizer.Tokenizer, error) {
 }
 
 // service returns the chat service of the loaded model.
-func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokenizer.Sandbox) *chat.Service {
+func (p *Prepared) service(e *engine.Engine, l *adapters, t *tokenizer.Tokenizer, box tokenizer.Sandbox) *chat.Service {
 	c := p.Model.Checkpoint
-	return chat.New(chat.Config{
+	cfg := chat.Config{
 		Engine:     e,
 		Text:       text{t},
 		Vocabulary: t,
@@ -108,7 +114,11 @@ func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokeniz
 		Pooling:    p.pooling(),
 
 		TextWorkers: plan.TextWorkers,
-	})
+	}
+	if l != nil {
+		cfg.Adapters = l
+	}
+	return chat.New(cfg)
 }
 
 // compiler returns a grammar compiler with a memory limit in bytes. It tries grammars of

@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -51,7 +52,14 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 		return nil, err
 	}
 	eng.SetMaxQueue(0)
-	o := &Offline{Service: p.service(eng, t, c.Sandbox), Settings: l.api.Chat, Slots: p.Plan.Options.MaxNumSeqs, engine: eng}
+	loras := p.adapters(eng, nil)
+	if loras != nil {
+		if err := loras.change(ctx, nil, p.Profile); err != nil {
+			return nil, errors.Join(err, eng.Close())
+		}
+	}
+	o := &Offline{Service: p.service(eng, loras, t, c.Sandbox), Settings: l.api.Chat, Slots: p.Plan.Options.MaxNumSeqs, engine: eng}
+	o.Settings.Adapter = o.HasAdapter
 	for _, d := range p.Plan.Ledger.Compare(eng.Usage()) {
 		if d.Difference() != 0 {
 			o.Warnings = append(o.Warnings, fmt.Sprintf("ledger: %s took %d bytes and was planned with %d", d.Item, d.Actual, d.Planned))
@@ -74,5 +82,5 @@ func (p *Prepared) Renderer(box tokenizer.Sandbox) (*chat.Service, chat.Settings
 	if err != nil {
 		return nil, chat.Settings{}, err
 	}
-	return p.service(nil, t, box), l.api.Chat, nil
+	return p.service(nil, nil, t, box), l.api.Chat, nil
 }

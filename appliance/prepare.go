@@ -23,6 +23,8 @@ type Prepared struct {
 	Model   *engine.Model
 	Opener  backend.Opener
 	Plan    *plan.Plan
+
+	hub hub.Settings // where adapters are looked for by name
 }
 
 // Machine describes the machine that Prepare plans for.
@@ -97,7 +99,7 @@ func Prepare(path string, m Machine) (*Prepared, error) {
 
 // PrepareProfile is Prepare for a loaded profile.
 func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
-	if err := CheckParsers(p); err != nil {
+	if err := errors.Join(CheckParsers(p), CheckAdapters(p)); err != nil {
 		return nil, err
 	}
 	in, err := m.inputs(p)
@@ -108,7 +110,7 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Model.Close())
 	}
-	return &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl}, nil
+	return &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl, hub: m.Hub}, nil
 }
 
 // inputs returns the inputs of a plan of p for the machine. The caller closes the Model.

@@ -5,7 +5,8 @@ const (
 	onDevice   = no + "vapp keeps all weights on the device; the plan says whether they fit"
 	noTransfer = no + "vapp moves no KV cache between servers"
 	pages      = no + "vapp's pages have the size of their group: no hybrid layout to tune"
-	loraShape  = no + "lora has the number and the rank of adapters, and nothing more"
+	loraShape  = no + "lora has the slots, their rank and the adapters, and nothing more"
+	loraForm   = no + "PEFT adapters of plain LoRA are served, and no other form"
 )
 
 // vllmMemoryFlags configure memory.
@@ -19,6 +20,7 @@ var vllmMemoryFlags = []Flag{
 	{"--enable-lora", Boolean, "lora", ""},
 	{"--max-loras", One, "lora.maxLoras", ""},
 	{"--max-lora-rank", One, "lora.maxRank", ""},
+	{"--lora-modules", Many, "lora.adapters", ""},
 
 	{"--cpu-offload-gb", One, "", onDevice},
 	{"--cpu-offload-params", Many, "", onDevice},
@@ -54,19 +56,18 @@ var vllmMemoryFlags = []Flag{
 	{"--replayssm-buffer-len", One, "", pages},
 	{"--use-replayssm", Boolean, "", pages},
 
-	{"--lora-modules", Many, "", no + "a profile plans the memory of adapters; it does not name them"},
-	{"--max-cpu-loras", One, "", loraShape},
-	{"--lora-dtype", One, "", loraShape},
-	{"--lora-extra-vocab-size", One, "", loraShape},
-	{"--long-lora-scaling-factors", One, "", loraShape},
+	{"--max-cpu-loras", One, "", no + "every loaded adapter has a slot on the device; lora.maxLoras is the number of slots"},
+	{"--lora-dtype", One, "", no + "slots have the dtype of activations"},
+	{"--lora-extra-vocab-size", One, "", loraForm},
+	{"--long-lora-scaling-factors", One, "", loraForm},
 	{"--fully-sharded-loras", Boolean, "", loraShape},
-	{"--lora-target-modules", Many, "", loraShape},
-	{"--default-mm-loras", Object, "", loraShape},
-	{"--enable-lora-bias", Boolean, "", loraShape},
-	{"--enable-tower-connector-lora", Boolean, "", loraShape},
+	{"--lora-target-modules", Many, "", no + "the slots have every module that the family can adapt"},
+	{"--default-mm-loras", Object, "", loraForm},
+	{"--enable-lora-bias", Boolean, "", loraForm},
+	{"--enable-tower-connector-lora", Boolean, "", loraForm},
 	{"--specialize-active-lora", Boolean, "", loraShape},
-	{"--enable-mixed-moe-lora-format", Boolean, "", loraShape},
-	{"--enable-moe-shared-loras", Boolean, "", loraShape},
+	{"--enable-mixed-moe-lora-format", Boolean, "", loraForm},
+	{"--enable-moe-shared-loras", Boolean, "", loraForm},
 	{"--enable-prompt-adapter", Boolean, "", no + "vapp has no prompt adapters"},
 	{"--max-prompt-adapters", One, "", no + "vapp has no prompt adapters"},
 	{"--max-prompt-adapter-token", One, "", no + "vapp has no prompt adapters"},

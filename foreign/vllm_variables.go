@@ -21,7 +21,7 @@ var vllmVariables = []Variable{
 	{"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "", no + "graphs are a line of vapp's plan, always"},
 	{"VLLM_ENABLE_STARTUP_PLAN", "", no + "vapp plans before every start"},
 	{"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "", no + "vapp refuses lengths that the model was not made for"},
-	{"VLLM_ALLOW_RUNTIME_LORA_UPDATING", "", no + "vapp changes no adapters while it runs"},
+	{"VLLM_ALLOW_RUNTIME_LORA_UPDATING", "lora.allowRuntimeUpdating", ""},
 	{"VLLM_SERVER_DEV_MODE", "", no + "vapp has no development routes"},
 	{"VLLM_TORCH_PROFILER_DIR", "", traces},
 	{"VLLM_LOGGING_CONFIG_PATH", "", no + "log.level and log.format say what is written"},

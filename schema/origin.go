@@ -128,6 +128,9 @@ func (o *origin) own(at token.Pos) bool {
 	return filepath.IsAbs(name) && filepath.Dir(name) != o.schema
 }
 
+// Join returns the path of a member of the struct at path, such as lora.adapters."a/b".
+func Join(path, label string) string { return join(path, label) }
+
 // Pos returns the position of a field, such as "memory.swapSpace", in the profile's file:
 // that of the field itself, else of the nearest field that contains it, else the start of
 // the file. It is for errors that only planning can find.

@@ -144,10 +144,12 @@ type MediaLimits struct {
 	Audio int `json:"audio"`
 }
 
-// LoRA mirrors #LoRA.
+// LoRA mirrors #LoRA. Adapters maps names to folders, which Profile.Path resolves.
 type LoRA struct {
-	MaxLoras int `json:"maxLoras"`
-	MaxRank  int `json:"maxRank"`
+	MaxLoras             int               `json:"maxLoras"`
+	MaxRank              int               `json:"maxRank"`
+	Adapters             map[string]string `json:"adapters,omitempty"`
+	AllowRuntimeUpdating bool              `json:"allowRuntimeUpdating"`
 }
 
 // Parallel mirrors #Parallel.

@@ -34,7 +34,7 @@ func accessLevel(route string, status int) slog.Level {
 // accessAttrs returns the attributes of the access line.
 func accessAttrs(c echo.Context, o Observation) []slog.Attr {
 	r := c.Request()
-	return []slog.Attr{
+	attrs := []slog.Attr{
 		slog.String("client", r.RemoteAddr),
 		slog.String("method", r.Method),
 		slog.String("path", r.URL.Path),
@@ -42,6 +42,10 @@ func accessAttrs(c echo.Context, o Observation) []slog.Attr {
 		slog.Duration("duration", o.Duration),
 		slog.Any("id", c.Get(idKey)),
 	}
+	if name, ok := c.Get(adapterKey).(string); ok {
+		attrs = append(attrs, slog.String("lora", name))
+	}
+	return attrs
 }
 
 // maxShown is the number of bytes of a body that the log shows.

@@ -277,7 +277,9 @@ func endless(m *chattest.Model) *Server {
 	cfg, serve := chattest.Config(m), testConfig(m)
 	cfg.ModelLen = 1 << 30
 	serve.State = &state{chat.New(cfg), "ready"}
-	return New(serve, testSettings())
+	set := testSettings()
+	set.LoadAdapters = true // so that the routes of adapters read bodies
+	return New(serve, set)
 }
 
 // TestHalfClosed checks that a client which closes its side of the connection gets an

@@ -75,7 +75,7 @@ var sections = []struct{ number, title string }{
 	{"3.5", "Defaults and limits"}, {"4", "Completions"}, {"5.1", "Sampling: validation"}, {"5.2", "Sampling: order"}, {"5.3", "Stopping"},
 	{"5.4", "Defaults of the model"}, {"6.1", "Tools: request rules"}, {"6.2", "Tools: choices"}, {"6.3", "Tools: stream"}, {"6.4", "Tools: finish_reason"},
 	{"7", "Structured outputs"}, {"8", "Tokens"}, {"9", "Information"}, {"10", "Responses"}, {"11", "Anthropic Messages"}, {"12", "Pooling"},
-	{"13", "Raw generation and render"}, {"14", "Batch chat"}, {"15", "Audio"}, {"16", "Scaling"}, {"17", "Invocations"},
+	{"13", "Raw generation and render"}, {"14", "Batch chat"}, {"15", "Audio"}, {"16", "Scaling"}, {"17", "Invocations"}, {"18", "LoRA adapters"},
 }
 
 // TestConformance checks each rule of the reference.

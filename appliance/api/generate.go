@@ -100,6 +100,9 @@ func (s *Server) start(ctx context.Context, c echo.Context, svc *chat.Service, j
 	if err != nil {
 		return nil, nil, err
 	}
+	if name := req.Adapter(); name != "" {
+		c.Set(adapterKey, name)
+	}
 	if run, err = svc.Start(ctx, req); err != nil {
 		return nil, nil, err
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,19 @@ var knobs = map[string]func(*Settings, *chattest.Model){
 	"ten tokens":       func(s *Settings, _ *chattest.Model) { s.PerKey.TokensPerMinute = 10 },
 	"one origin": func(s *Settings, _ *chattest.Model) {
 		s.CORS.Origins, s.Hosts.Allowed = []string{"https://app.example"}, []string{"example.com"}
+	},
+	"two adapters": func(s *Settings, m *chattest.Model) {
+		m.Adapters = &chattest.Adapters{Slots: 2}
+		s.LoadAdapters, s.Chat.Adapter = true, m.Adapters.Has
+	},
+	"adapter sql": func(s *Settings, m *chattest.Model) {
+		m.Adapters = &chattest.Adapters{Slots: 2}
+		_ = m.Adapters.LoadAdapter(context.Background(), "sql", "/adapters/sql", false) // of an empty set
+		s.LoadAdapters, s.Chat.Adapter = true, m.Adapters.Has
+	},
+	"fixed adapters": func(s *Settings, m *chattest.Model) {
+		m.Adapters = &chattest.Adapters{Slots: 2}
+		s.Chat.Adapter = m.Adapters.Has
 	},
 	"overloaded": func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
 	"closed":     func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },

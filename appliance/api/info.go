@@ -17,6 +17,9 @@ func (s *Server) models(c echo.Context, svc *chat.Service) error {
 	for _, name := range servedNames(c, settings(c).Chat.Models, svc.ModelRoot()) {
 		list = append(list, s.describe(c, name, svc))
 	}
+	for _, a := range svc.Adapters() {
+		list = append(list, s.describeAdapter(c, a, svc))
+	}
 	return c.JSONBlob(http.StatusOK, openai.ModelList(list))
 }
 
@@ -24,6 +27,11 @@ func (s *Server) models(c echo.Context, svc *chat.Service) error {
 func (s *Server) model(c echo.Context, svc *chat.Service) error {
 	name := pathParam(c, "*")
 	if !slices.Contains(settings(c).Chat.Models, name) {
+		for _, a := range svc.Adapters() {
+			if a.Name == name {
+				return c.JSONBlob(http.StatusOK, s.describeAdapter(c, a, svc).Body())
+			}
+		}
 		return chat.Errorf(chat.NotFound, "model", "The model `%s` does not exist.", name)
 	}
 	return c.JSONBlob(http.StatusOK, s.describe(c, name, svc).Body())

@@ -27,7 +27,7 @@ type route struct {
 
 // table returns every supported route.
 func (s *Server) table() []route {
-	return slices.Concat(s.openaiRoutes(), s.responsesRoutes(), s.anthropicRoutes(), s.poolingRoutes(), s.infoRoutes(), s.docsRoutes(), s.ownRoutes())
+	return slices.Concat(s.openaiRoutes(), s.responsesRoutes(), s.anthropicRoutes(), s.poolingRoutes(), s.adapterRoutes(), s.infoRoutes(), s.docsRoutes(), s.ownRoutes())
 }
 
 func (s *Server) openaiRoutes() []route {

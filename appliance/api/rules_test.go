@@ -1,5 +1,7 @@
 package api
 
+import "slices"
+
 // rules are the rows of TestConformance about requests, replies and streams.
 var rules = append([]rule{
 	{"1", "GET /nothing", "path", "unknown: 404", "", "", "", "", 404, `"code":404`, ""},
@@ -82,4 +84,4 @@ var rules = append([]rule{
 	{"3.4", chatPath, "n", "every choice begins with its role", `{M,"stream":true,"n":2}`, "", "", "", 200, `{"index":0,"delta":{"role":"assistant"¦{"index":1,"delta":{"role":"assistant"`, ""},
 	{"3.4", chatPath, "echo", "a second chunk holds the last message", `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Well, "}],"echo":true,"add_generation_prompt":false,"continue_final_message":true,"stream":true}`, "", "", "", 200, `"content":"Well, "`, ""},
 	{"3.5", chatPath, "max_completion_tokens", "wins over max_tokens", `{M,"max_tokens":1,"max_completion_tokens":3}`, "", "", "", 200, `"content":"Hel"`, ""},
-}, append(moreRules, protocolRules...)...)
+}, slices.Concat(moreRules, protocolRules, adapterRules)...)

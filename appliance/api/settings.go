@@ -25,6 +25,7 @@ type Settings struct {
 	Hosts         Hosts
 	AccessLog     bool // a line for each answered request
 	LogRequests   bool // a line for each request for tokens before it is answered
+	LoadAdapters  bool // clients may load and unload LoRA adapters
 	NoDocs        bool // no /openapi.json and no pages of it
 	Chat          chat.Settings
 

@@ -28,8 +28,6 @@ var unsupported = []unsupportedRoute{
 	{"/v1/audio/translations", byPost, "the model does not take speech"},
 	{"/v1/realtime", byGet, "the model does not take speech"},
 	{"/scale_elastic_ep", byPost, "the number of replicas is the profile's"},
-	{"/v1/load_lora_adapter", byPost, "adapters are the profile's"},
-	{"/v1/unload_lora_adapter", byPost, "adapters are the profile's"},
 	{"/tokenizer_info", byGet, devOnly}, {"/server_info", byGet, devOnly}, {"/abort_requests", byPost, devOnly},
 	{"/sleep", byPost, devOnly}, {"/wake_up", byPost, devOnly}, {"/is_sleeping", byGet, devOnly},
 	{"/pause", byPost, devOnly}, {"/resume", byPost, devOnly}, {"/collective_rpc", byPost, devOnly},

@@ -24,12 +24,15 @@ const (
 	Overloaded        // too many requests are waiting
 	Unavailable       // not ready yet, or shutting down
 	Gone              // the client left
+
+	// InvalidUserInput is vLLM's type of errors about the names of adapters.
+	InvalidUserInput
 )
 
 // String returns the name of the kind, for logs.
 func (k Kind) String() string {
 	return [...]string{"internal", "malformed", "invalid", "too long", "not found", "unauthorized",
-		"unsupported", "limited", "overloaded", "unavailable", "gone"}[k]
+		"unsupported", "limited", "overloaded", "unavailable", "gone", "invalid user input"}[k]
 }
 
 // Error is an error with a Kind. Param is the request field that caused it, "" if none
@@ -65,11 +68,16 @@ func invalid(param, format string, args ...any) *Error {
 func AsError(err error) *Error {
 	var known *Error
 	var long *engine.TooLongError
+	var adapter *engine.AdapterError
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &long):
 		return &Error{Kind: TooLong, Param: "input_tokens", Message: long.Error()}
+	case errors.As(err, &adapter) && adapter.Kind == engine.AdapterUnknown: // unloaded since its name was resolved
+		return unknownModel(adapter.Name)
+	case errors.As(err, &adapter):
+		return &Error{Kind: Invalid, Param: "model", Message: adapter.Error()}
 	case errors.Is(err, engine.ErrOverloaded):
 		return &Error{Kind: Overloaded, Message: "The server is overloaded: too many requests are waiting. Please try again later."}
 	case errors.Is(err, engine.ErrClosed):

@@ -58,6 +58,7 @@ type RequestParams struct {
 type Request struct {
 	params   RequestParams
 	model    string
+	adapter  string // the LoRA adapter that model stands for; "": none
 	settings *Settings
 }
 
@@ -67,7 +68,7 @@ const maxChoicesInAll = 16384
 // NewRequest checks the parameters that can be checked without the model. Its errors are
 // *Error.
 func NewRequest(a RequestParams, s *Settings) (*Request, error) {
-	model, err := s.Name(a.Model)
+	model, adapter, err := s.resolve(a.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +79,11 @@ func NewRequest(a RequestParams, s *Settings) (*Request, error) {
 			return nil, err
 		}
 	}
-	return &Request{params: a, model: model, settings: s}, nil
+	return &Request{params: a, model: model, adapter: adapter, settings: s}, nil
 }
+
+// Adapter returns the name of the request's LoRA adapter, "" for none.
+func (r *Request) Adapter() string { return r.adapter }
 
 func checkPrompt(a *RequestParams, _ *Settings) error {
 	if a.Chat != nil {

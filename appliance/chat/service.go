@@ -61,6 +61,8 @@ type Config struct {
 	EOS        []int // every id that ends a reply
 	// Limits are the sizes of the engine's step buffers; Vocab is the number of logits.
 	Limits sample.Limits
+	// Adapters loads LoRA adapters; nil: the model has no slots for them.
+	Adapters Adapters
 	// Pooling describes a pooling model; nil: the model generates text.
 	Pooling *PoolingConfig
 	// Sandbox compiles a template that came with a request, to be rendered in a sandbox;
@@ -172,7 +174,7 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 		return err
 	}
 	req := s.EngineRequest(a.ID, a.Priority, a.CacheSalt, r.settings)
-	req.Prompt, req.Params, req.N = p.Tokens, params, a.N
+	req.Prompt, req.Params, req.N, req.Adapter = p.Tokens, params, a.N, r.adapter
 	if run.grammar != nil {
 		req.Grammar, req.Preamble = run.grammar, s.lead(r, run, p)
 	}

@@ -13,10 +13,11 @@ import (
 // which keeps them to its end; a reload swaps the caller's pointer. A Settings that was
 // passed is read-only.
 type Settings struct {
-	Models                   []string // served names, the first is the default; at least one
-	MaxChoices               int      // largest n
-	MaxSequences             int      // prompts × n that the engine can run and queue; 0: no bound
-	MaxLogprobs              int      // largest number of alternatives; -1: all
+	Models                   []string               // served names, the first is the default; at least one
+	Adapter                  func(name string) bool // whether a LoRA adapter of that name is loaded; nil: none is
+	MaxChoices               int                    // largest n
+	MaxSequences             int                    // prompts × n that the engine can run and queue; 0: no bound
+	MaxLogprobs              int                    // largest number of alternatives; -1: all
 	RequestTimeout           time.Duration
 	Sampling                 Sampling // of the profile, over the model's own; MaxTokens caps every reply
 	GenerationConfig         bool     // use the model's generation_config.json
@@ -100,13 +101,26 @@ func generation(g checkpoint.GenerationConfig) Sampling {
 }
 
 // Name returns the model name of the replies to a request: the requested one, or the first
-// served name for "". It refuses a name that is not served.
+// served name for "". It refuses a name that is neither served nor that of an adapter.
 func (s *Settings) Name(asked string) (string, error) {
-	if asked == "" {
-		return s.Models[0], nil
+	model, _, err := s.resolve(asked)
+	return model, err
+}
+
+// resolve returns Name and the LoRA adapter that the name stands for, "" for the model itself. A
+// served name is the model's.
+func (s *Settings) resolve(asked string) (model, adapter string, err error) {
+	switch {
+	case asked == "":
+		return s.Models[0], "", nil
+	case slices.Contains(s.Models, asked):
+		return asked, "", nil
+	case s.Adapter != nil && s.Adapter(asked):
+		return asked, asked, nil
 	}
-	if !slices.Contains(s.Models, asked) {
-		return "", Errorf(NotFound, "model", "The model `%s` does not exist.", asked)
-	}
-	return asked, nil
+	return "", "", unknownModel(asked)
+}
+
+func unknownModel(name string) *Error {
+	return Errorf(NotFound, "model", "The model `%s` does not exist.", name)
 }

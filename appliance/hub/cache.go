@@ -55,6 +55,17 @@ func (s Settings) Find(n Name, w Want) (c Cached, ok bool) {
 	return Cached{picked.path(dir), commit}, true
 }
 
+// FindFile returns the folder of a model's files in the cache if it has the named one.
+func (s Settings) FindFile(n Name, name string) (dir string, ok bool) {
+	commit, ok := s.commit(n)
+	if s.Cache == "" || !ok {
+		return "", false
+	}
+	dir = s.snapshot(n, commit)
+	st, err := os.Stat(filepath.Join(dir, name))
+	return dir, err == nil && st.Mode().IsRegular()
+}
+
 // commit returns the commit that the cache has for n's revision.
 func (s Settings) commit(n Name) (string, bool) {
 	r := n.revision()

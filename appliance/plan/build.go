@@ -12,17 +12,25 @@ import (
 )
 
 // Source returns the model that a profile names with its build: the first rank's part, the dtype,
-// quantization at load, the model's own draft head, the vision tower, and the rebuilding of keys
-// from values. A config other than "" replaces the model that the profile names.
+// quantization at load, the model's own draft head, the vision tower, the rebuilding of keys
+// from values, and the slots of LoRA adapters. A config other than "" replaces the model that the profile names.
 func Source(p *schema.Profile, config string) engine.Source {
 	return engine.Source{
 		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pooling: poolingOptions(p), Edits: edits(p),
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
 			Dtype:    dtypeFormat(p.Model.Dtype),
-			Quantize: quantizeFormats[p.Quantization], Draft: ownDrafts(p), Verify: drafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
+			Quantize: quantizeFormats[p.Quantization], Draft: ownDrafts(p), Verify: drafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild, LoRA: slots(p),
 		},
 	}
+}
+
+// slots returns the LoRA slots that the profile asks for; the zero LoRA has none.
+func slots(p *schema.Profile) models.LoRA {
+	if p.LoRA == nil {
+		return models.LoRA{}
+	}
+	return models.LoRA{Slots: p.LoRA.MaxLoras, Rank: p.LoRA.MaxRank}
 }
 
 // dtypeFormat returns the format named by model.dtype, Invalid for auto.

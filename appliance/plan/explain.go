@@ -120,7 +120,7 @@ func (p *Plan) explainLine(e *Explanation, name, part string) {
 
 func lineSource(name string, b Basis) string {
 	switch {
-	case name == reserveItem || name == backend.Swap.String() || name == loraItem:
+	case name == reserveItem || name == backend.Swap.String():
 		return fromProfile
 	case name == mappedItem:
 		return "the headers of the model's files"

@@ -27,6 +27,9 @@ func (p *Plan) explainWeights(e *Explanation, group string) {
 		bytes[k] += r.Packed[i].Bytes
 		sum += r.Packed[i].Bytes
 	}
+	if l := p.slots; group == loraGroup && l.Slots > 0 {
+		e.step("LoRA: %s of rank %d, %s", numberOf(l.Slots, "slot"), l.Rank, Size(sum))
+	}
 	if group == "rounding" || group == "" {
 		pad := r.Arenas[backend.Weights] - weightSum(r)
 		if group == "rounding" {
@@ -127,6 +130,9 @@ func (p *Plan) explainStep(e *Explanation) {
 	e.Value, e.Source = bytesOf(p.Account.Reservation.Arenas[backend.StepIO])+", exact", "the step buffers' own layout (engine/backend)"
 	e.step("two sets of %s: one is filled while the other runs", bytesOf(s.SetBytes()))
 	e.step("%s tokens × 12 B, %s sequences, %s sampled rows", Group(int64(s.Tokens)), Group(int64(s.Seqs)), Group(int64(s.Samples)))
+	if p.slots.Slots > 0 {
+		e.step("adapter slots of tokens: %s × 4 B", Group(int64(s.Tokens)))
+	}
 	for i, w := range s.MaxPages {
 		e.step("page table of %s: %s sequences × %s pages × 4 B", p.Capacity.Classes[i].Name, Group(int64(s.Seqs)), Group(int64(w)))
 	}

@@ -21,7 +21,7 @@ var families = []struct{ model, fields string }{
 	{"google/gemma-4-26B-A4B-it", `quantization: "fp8", multimodal: limits: image: 1`},
 	{"google/gemma-4-31B-it", `memory: {kvRebuild: true, kvCacheDtype: "fp8"}`},
 	{"Qwen/Qwen3.5-27B-FP8", `parallel: tensor: 2, speculative: {method: "mtp", numTokens: 2}`},
-	{"Qwen/Qwen3.5-27B-FP8", `lora: {maxLoras: 4, maxRank: 32}`},
+	{"meta-llama/Llama-3.2-1B", `lora: {maxLoras: 4, maxRank: 32}`},
 }
 
 // on returns the inputs of a family's profile for a device with that much memory.
@@ -113,7 +113,7 @@ func TestCostsOfChanges(t *testing.T) {
 		{"openai/gpt-oss-20b", "", `parallel: pipeline: 2`},
 		{"openai/gpt-oss-20b", "", `cudagraph: mode: "none"`},
 		{"openai/gpt-oss-20b", "", `scheduler: {maxNumSeqs: 16, maxNumBatchedTokens: 512}`},
-		{"openai/gpt-oss-20b", `lora: {}`, ""},
+		{"Qwen/Qwen2-7B-Instruct", `lora: {maxLoras: 8}`, `lora: {}`},
 	} {
 		more, less := made(t, on(t, c.model, c.more, "a100-80g")), made(t, on(t, c.model, c.less, "a100-80g"))
 		a, b := more.Capacity.Concurrency*float64(more.Options.MaxModelLen), less.Capacity.Concurrency*float64(less.Options.MaxModelLen)

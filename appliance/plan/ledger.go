@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/models"
 	"vapp.dev/kernels"
 )
 
@@ -85,7 +86,7 @@ func (l Ledger) Arenas() map[string]int64 {
 
 // weightItem returns the line of the weights, with a part for each group and one for the
 // rounding of the arena.
-func weightItem(r backend.Reservation) Item {
+func weightItem(r backend.Reservation, l models.LoRA) Item {
 	it := Item{Name: backend.Weights.String(), Bytes: r.Arenas[backend.Weights], Basis: Exact}
 	at := map[string]int{}
 	formats := map[string]string{}
@@ -117,12 +118,23 @@ func weightItem(r backend.Reservation) Item {
 		} else {
 			it.Parts[k].Rule = "vectors, f32"
 		}
+		if p.Name == loraGroup {
+			it.Parts[k].Rule = slotRule(l)
+		}
 	}
 	if pad := it.Bytes - sum; pad > 0 {
 		it.Parts = append(it.Parts, Item{Name: "rounding", Bytes: pad, Basis: Exact, Rule: "to the allocation unit"})
 	}
 	it.Rule = fmt.Sprintf("%s as their kernels read them", numberOf(len(r.Weights), "weight"))
 	return it
+}
+
+// loraGroup is the group of the weights that are slots of LoRA adapters.
+const loraGroup = "lora"
+
+// slotRule describes the slots of LoRA adapters.
+func slotRule(l models.LoRA) string {
+	return fmt.Sprintf("%s of rank %d (lora.maxLoras, lora.maxRank)", numberOf(l.Slots, "slot"), l.Rank)
 }
 
 // listConverted lists the weights that the layout packs in another format than the checkpoint's.

@@ -72,7 +72,6 @@ const (
 	runtimeItem = "runtime"
 	reserveItem = "reserve"
 	mappedItem  = "mapped"
-	loraItem    = "lora"
 	heapPart    = "go heap"
 )
 
@@ -80,15 +79,12 @@ const (
 func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 	r := a.Reservation
 	l := Ledger{
-		weightItem(r),
+		weightItem(r, w.in.Model.Source.Build.LoRA),
 		{Name: backend.KV.String(), Bytes: r.Arenas[backend.KV], Basis: Exact, Rule: kvRule(o, a)},
 		{Name: backend.Scratch.String(), Bytes: r.Arenas[backend.Scratch], Basis: Exact,
 			Rule: fmt.Sprintf("peak of a step of %s tokens, %s sequences", Group(int64(o.MaxNumBatchedTokens)), Group(int64(o.MaxNumSeqs)))},
 		workspaceItem(o, a),
 		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "step buffers, two sets: ids, page tables, masks"},
-	}
-	if it, any := w.lora(a); any {
-		l = append(l, it)
 	}
 	l = append(l, overheads(a)...)
 	process := w.process(o, a)
@@ -162,29 +158,6 @@ func overheads(a *engine.Account) []Item {
 		out = append(out, it)
 	}
 	return out
-}
-
-// lora returns the line of the LoRA slots. Each slot has the two factors of every linear layer of
-// the text model, with 2 bytes a number: rank rows of its inputs for each projection that is
-// fused into it, and rank columns of its outputs. Embedding, head, experts, drafter and vision
-// tower have none.
-func (w resolved) lora(a *engine.Account) (Item, bool) {
-	p := w.in.Profile.LoRA
-	if p == nil {
-		return Item{}, false
-	}
-	var numbers int64
-	layers := 0
-	for _, s := range a.Reservation.Weights {
-		if s.Use != backend.Multiply || s.Experts > 0 || slices.Contains([]string{"head", "vision", "router", "drafter", "draft"}, s.Group) {
-			continue
-		}
-		layers++
-		numbers += int64(max(1, len(s.Parts)))*int64(s.Cols) + int64(s.Rows)
-	}
-	n := a.Layout.Round(2 * int64(p.MaxLoras) * int64(p.MaxRank) * numbers)
-	return Item{Name: loraItem, Bytes: n, Basis: Bound,
-		Rule: fmt.Sprintf("%s × rank %d × %s inputs and outputs of %s × 2 B", numberOf(p.MaxLoras, "slot"), p.MaxRank, Group(numbers), numberOf(layers, "linear layer"))}, true
 }
 
 // workspaceItem returns the line of the workspace. If a library computes matrix products, the

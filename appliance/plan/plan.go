@@ -57,6 +57,7 @@ type Plan struct {
 	Shapes    []backend.KernelChoice
 	Converted []string // weights that are packed in another format than the checkpoint's
 	Warnings  []string
+	slots     models.LoRA // of adapters
 	// PlanOnly lists why vapp up would refuse the plan; empty: it would not.
 	PlanOnly []string
 	// Ranks is the number of devices that each have a ledger like this one, at least 1.
@@ -149,7 +150,7 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 	acct.Reservation.Arenas[backend.KV] = acct.Layout.Round(s.options.KVBytes)
 	p := &Plan{
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
-		Options: s.options, Account: &acct, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
+		Options: s.options, Account: &acct, slots: w.in.Model.Source.Build.LoRA, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
 		Ranks: ranks(w.in.Model.Source.Build), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
 		InMemory: w.in.Profile.InMemory(), rates: w.in.Rates, noRates: w.in.NoRates,
 	}

@@ -48,7 +48,7 @@ func (w resolved) checkPooling() error {
 	case p.Speculative != nil:
 		return p.Reject("speculative", "%s; leave the field out", draws)
 	case p.LoRA != nil:
-		return p.Reject("lora", "adapters of a model that pools are not planned; leave the field out")
+		return p.Reject("lora", "adapters are for models that generate text, and %s pools; leave the field out", m.Source.Name)
 	case p.Parsers.Reasoning != "":
 		return p.Reject("parsers.reasoning", "%s; leave the field out", draws)
 	case p.Parsers.ToolCall != "":

@@ -8,6 +8,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/models"
 	"vapp.dev/schema"
 )
 
@@ -72,7 +73,6 @@ type planOnlyField struct {
 func planOnlyFields(p *schema.Profile) []planOnlyField {
 	return []planOnlyField{
 		{"multimodal", vision(p), "images and video"},
-		{"lora", p.LoRA != nil, "LoRA adapters"},
 		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},
 		{"parallel.pipeline", p.Parallel.Pipeline > 1, "pipeline parallelism"},
 		{"reload.structural", p.Reload.Structural == "swap", "swapping engines on a structural change"},
@@ -101,6 +101,7 @@ func LocateBuildError(p *schema.Profile, s engine.Source, err error, try func(en
 		{"quantization", func(s *engine.Source) { s.Build.Quantize = 0 }},
 		{"speculative.method", func(s *engine.Source) { s.Build.Draft, s.Build.Verify = 0, 0 }},
 		{"multimodal.limits", func(s *engine.Source) { s.Build.Vision = false }},
+		{"lora", func(s *engine.Source) { s.Build.LoRA = models.LoRA{} }},
 		{"memory.kvRebuild", func(s *engine.Source) { s.Build.Rebuild = false }},
 	} {
 		less := s

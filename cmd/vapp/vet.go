@@ -64,7 +64,7 @@ func vetProfile(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(appliance.CheckTarget(p), appliance.CheckParsers(p)); err != nil {
+	if err := errors.Join(appliance.CheckTarget(p), appliance.CheckParsers(p), appliance.CheckAdapters(p)); err != nil {
 		return err
 	}
 	return vetLatencies(p)

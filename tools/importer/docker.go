@@ -138,6 +138,16 @@ func (d *draft) relocate(mounts []mount) {
 			}
 		}
 	}
+	f := d.fields["?modules"]
+	for _, m := range mounts {
+		for _, v := range f.by.values {
+			if _, path, _ := strings.Cut(v.text, m.inner+"/"); path != "" {
+				f.remarks = append(f.remarks, short("Paths in the container, which saw "+m.outer+" as "+m.inner+"."))
+				d.fields["?modules"] = f
+				break
+			}
+		}
+	}
 }
 
 // commandOfImage returns the command of a container with the given arguments. Images of

@@ -8,13 +8,14 @@ import (
 // environs are the variables with a counterpart in a profile, and their conversion.
 var environs = map[string]func(d *draft, v variable, s setting){
 	"VLLM_API_KEY": keyVariable, "VLLM_LOGGING_LEVEL": logVariable, "VLLM_LOG_STATS_INTERVAL": statsVariable, "VLLM_CPU_KVCACHE_SPACE": cpuCacheVariable,
-	"OLLAMA_HOST":           func(d *draft, v variable, s setting) { address(d, s) },
-	"OLLAMA_NUM_PARALLEL":   func(d *draft, v variable, s setting) { positive("scheduler.maxNumSeqs")(d, s) },
-	"OLLAMA_CONTEXT_LENGTH": func(d *draft, v variable, s setting) { context(d, s) },
-	"OLLAMA_MAX_QUEUE":      func(d *draft, v variable, s setting) { integer("serve.limits.maxQueue")(d, s) },
-	"OLLAMA_KV_CACHE_TYPE":  func(d *draft, v variable, s setting) { choice("memory.kvCacheDtype", cacheTypes)(d, s) },
-	"OLLAMA_ORIGINS":        func(d *draft, v variable, s setting) { commaWords("serve.cors.allowedOrigins")(d, s) },
-	"OLLAMA_GPU_OVERHEAD":   func(d *draft, v variable, s setting) { bytesOf("memory.reserve", 1)(d, s) },
+	"VLLM_ALLOW_RUNTIME_LORA_UPDATING": runtimeAdapters,
+	"OLLAMA_HOST":                      func(d *draft, v variable, s setting) { address(d, s) },
+	"OLLAMA_NUM_PARALLEL":              func(d *draft, v variable, s setting) { positive("scheduler.maxNumSeqs")(d, s) },
+	"OLLAMA_CONTEXT_LENGTH":            func(d *draft, v variable, s setting) { context(d, s) },
+	"OLLAMA_MAX_QUEUE":                 func(d *draft, v variable, s setting) { integer("serve.limits.maxQueue")(d, s) },
+	"OLLAMA_KV_CACHE_TYPE":             func(d *draft, v variable, s setting) { choice("memory.kvCacheDtype", cacheTypes)(d, s) },
+	"OLLAMA_ORIGINS":                   func(d *draft, v variable, s setting) { commaWords("serve.cors.allowedOrigins")(d, s) },
+	"OLLAMA_GPU_OVERHEAD":              func(d *draft, v variable, s setting) { bytesOf("memory.reserve", 1)(d, s) },
 	"OLLAMA_DEBUG": func(d *draft, v variable, s setting) {
 		if on := s.value(); on != "" && on != "0" && on != "false" {
 			d.set("log.level", `"debug"`, s)

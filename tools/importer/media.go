@@ -55,29 +55,3 @@ func languageOnly(d *draft, s setting) {
 	}
 	d.notef(s, "vapp loads no vision tower where multimodal is absent")
 }
-
-// adapters keeps a LoRA setting until all of them are known.
-func adapters(key string) converter {
-	return func(d *draft, s setting) { d.fields["?"+key] = field{by: s} }
-}
-
-// settleAdapters sets the LoRA fields. Without --enable-lora vLLM ignores the numbers. Its defaults
-// are the schema's: one adapter of rank 16.
-func (d *draft) settleAdapters() {
-	on, n, rank := d.fields["?enable"].by, d.fields["?maxLoras"].by, d.fields["?maxRank"].by
-	for _, key := range []string{"?enable", "?maxLoras", "?maxRank"} {
-		delete(d.fields, key)
-	}
-	for i, s := range []setting{n, rank} {
-		switch {
-		case s.given == "":
-		case !on.on:
-			d.notef(s, "without effect without --enable-lora")
-		default:
-			integer([]string{"lora.maxLoras", "lora.maxRank"}[i])(d, s)
-		}
-	}
-	if on.on && n.given == "" {
-		d.set("lora.maxLoras", "1", on)
-	}
-}

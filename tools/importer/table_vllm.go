@@ -32,6 +32,7 @@ var vllmConverters = map[string]converter{
 	"--enable-lora":                         adapters("enable"),
 	"--max-loras":                           adapters("maxLoras"),
 	"--max-lora-rank":                       adapters("maxRank"),
+	"--lora-modules":                        adapters("modules"),
 	"--max-num-seqs":                        integer("scheduler.maxNumSeqs"),
 	"--max-num-batched-tokens":              integer("scheduler.maxNumBatchedTokens"),
 	"--enable-chunked-prefill":              yes("scheduler.chunkedPrefill"),

@@ -16,7 +16,7 @@ var order = []string{
 	"scheduler", "maxNumSeqs", "maxNumBatchedTokens", "prefixCaching", "chunkedPrefill", "policy", "overlap",
 	"cudagraph", "mode", "captureSizes",
 	"parsers", "reasoning", "toolCall", "reasoningContent", "autoToolChoice", "excludeToolsWhenNone", "chatTemplate", "trustRequestChatTemplate",
-	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "cpu", "threads", "lora", "maxLoras", "maxRank", "multimodal", "pooling", "type", "limits", "image", "video", "audio",
+	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "cpu", "threads", "lora", "maxLoras", "maxRank", "adapters", "allowRuntimeUpdating", "multimodal", "pooling", "type", "limits", "image", "video", "audio",
 	"parallel", "tensor", "pipeline",
 	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxConcurrentRequests", "maxLogprobs", "tls", "certFile", "keyFile", "drainTimeout", "cors",
 	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "logRequests", "docs", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",

@@ -35,6 +35,8 @@ var statuses = map[chat.Kind]struct {
 	chat.Overloaded:   {http.StatusServiceUnavailable, "ServiceUnavailableError"},
 	chat.Unavailable:  {http.StatusServiceUnavailable, "ServiceUnavailableError"},
 	chat.Gone:         {StatusClientClosed, "ClientClosedRequest"},
+
+	chat.InvalidUserInput: {http.StatusBadRequest, "InvalidUserInput"},
 }
 
 // StatusClientClosed is the status of a request whose client closed the connection, or

@@ -8,7 +8,7 @@ type Model struct {
 	OwnedBy     string            `json:"owned_by"`
 	Root        string            `json:"root"`
 	Parent      *string           `json:"parent"`
-	MaxModelLen int               `json:"max_model_len"`
+	MaxModelLen *int              `json:"max_model_len"`
 	Permission  []modelPermission `json:"permission"`
 }
 
@@ -37,12 +37,20 @@ type ModelFacts struct {
 // NewModel returns the entry of a served name; permission is the id of its permission.
 func NewModel(name, permission string, facts ModelFacts) Model {
 	return Model{
-		ID: name, Object: "model", Created: facts.Created, OwnedBy: "vapp", Root: facts.Root, MaxModelLen: facts.ModelLen,
+		ID: name, Object: "model", Created: facts.Created, OwnedBy: "vapp", Root: facts.Root, MaxModelLen: &facts.ModelLen,
 		Permission: []modelPermission{{
 			ID: "modelperm-" + permission, Object: "model_permission", Created: facts.Created,
 			AllowSampling: true, AllowLogprobs: true, AllowView: true, Organization: "*",
 		}},
 	}
+}
+
+// NewAdapter returns the entry of a LoRA adapter: its folder is the root, the first served name the
+// parent. As in vLLM, it has no max_model_len.
+func NewAdapter(name, parent, permission string, facts ModelFacts) Model {
+	m := NewModel(name, permission, facts)
+	m.Parent, m.MaxModelLen = &parent, nil
+	return m
 }
 
 // Body returns the entry as JSON.

@@ -47,6 +47,12 @@ func DetokenizeShape() Shape {
 	return Shape{Request: []any{detokenizeBody{}}, Reply: detokenizeReply{}}
 }
 
+// LoadAdapterShape returns the shape of POST /v1/load_lora_adapter.
+func LoadAdapterShape() Shape { return Shape{Request: []any{loadAdapterBody{}}, Reply: ""} }
+
+// UnloadAdapterShape returns the shape of POST /v1/unload_lora_adapter.
+func UnloadAdapterShape() Shape { return Shape{Request: []any{unloadAdapterBody{}}, Reply: ""} }
+
 // ModelsShape returns the shape of GET /v1/models.
 func ModelsShape() Shape { return Shape{Reply: modelList{}} }
 
@@ -99,6 +105,17 @@ type (
 		Model            *string    `json:"model"`
 		AddSpecialTokens *bool      `json:"add_special_tokens" default:"false"`
 		Strings          *bool      `json:"return_token_strs" default:"false" description:"Return the text of each token."`
+	}
+
+	loadAdapterBody struct {
+		LoraName    string `json:"lora_name" required:"true" description:"The name that requests give as model."`
+		LoraPath    string `json:"lora_path" required:"true" description:"The folder of a PEFT adapter on the server's machine, or the name of one in its Hugging Face cache."`
+		LoadInplace *bool  `json:"load_inplace" default:"false" description:"Replace a loaded adapter of that name."`
+		Stacked     *bool  `json:"is_3d_lora_weight" default:"false" enum:"false" description:"Adapters of experts, which are not served."`
+	}
+
+	unloadAdapterBody struct {
+		LoraName string `json:"lora_name" required:"true" description:"The adapter's name."`
 	}
 
 	detokenizeBody struct {

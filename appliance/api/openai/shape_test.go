@@ -49,6 +49,8 @@ func TestShapesAreWhatIsRead(t *testing.T) {
 		"tokenize":      {tokenizeBody{}, `{"prompt":"x"}`, func(f *fields) error { _, err := readTokenize(f); return err }},
 		"tokenize chat": {tokenizeChatBody{}, hello, func(f *fields) error { _, err := readTokenize(f); return err }},
 		"detokenize":    {detokenizeBody{}, `{"tokens":[1]}`, func(f *fields) error { _, err := readDetokenize(f); return err }},
+		"load adapter":  {loadAdapterBody{}, `{"lora_name":"a","lora_path":"/a"}`, func(f *fields) error { _, err := readLoadAdapter(f); return err }},
+		"unload":        {unloadAdapterBody{}, `{"lora_name":"a"}`, func(f *fields) error { _, err := readUnloadAdapter(f); return err }},
 		"embed":         {poolBody{}, `{"input":"x"}`, func(f *fields) error { _, err := readPool(f, noTask); return err }},
 		"embed chat":    {poolChatBody{}, hello, func(f *fields) error { _, err := readPool(f, noTask); return err }},
 		"pooling":       {taskBody{}, `{"input":"x"}`, func(f *fields) error { _, err := readPool(f, poolTask); return err }},

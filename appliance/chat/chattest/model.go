@@ -32,6 +32,8 @@ type Model struct {
 	Cached int                                       // cached prompt tokens of every request
 	// Pooling makes it a pooling model; nil: it generates text.
 	Pooling *chat.PoolingConfig
+	// Adapters are the model's LoRA adapters; nil: it has no slots for them.
+	Adapters *Adapters
 
 	mu        sync.Mutex
 	requests  []engine.Request

@@ -22,7 +22,7 @@ func Service(m *Model) *chat.Service { return chat.New(Config(m)) }
 
 // Config returns the configuration of Service.
 func Config(m *Model) chat.Config {
-	return chat.Config{
+	c := chat.Config{
 		Engine: m, Text: m, Vocabulary: m,
 		ModelLen: ModelLen, ModelRoot: "test/root",
 		Special: checkpoint.SpecialTokens{
@@ -38,6 +38,10 @@ func Config(m *Model) chat.Config {
 		Grammars: grammars(),
 		Now:      func() time.Time { return Now },
 	}
+	if m.Adapters != nil {
+		c.Adapters = m.Adapters
+	}
+	return c
 }
 
 // grammars returns a compiler for a vocabulary of bytes. The model ignores the grammars.

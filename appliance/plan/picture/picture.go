@@ -51,6 +51,11 @@ func Of(p *plan.Plan) Picture {
 	for _, i := range p.Ledger {
 		if i.Basis != plan.Host && i.Basis != plan.Apart {
 			counted[i.Name] = i.Bytes
+			for _, part := range i.Parts {
+				if part.Name == "lora" {
+					counted[i.Name], counted[part.Name] = i.Bytes-part.Bytes, part.Bytes
+				}
+			}
 		}
 	}
 	for _, part := range parts {
