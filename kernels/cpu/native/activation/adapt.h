@@ -2,6 +2,13 @@
  * computes mid = a·x, adapt_up adds b·mid. Rows are taken by slot, so that a matrix is read once for
  * all of its rows. Every number has a sum of its own in a fixed order: neither other rows nor the
  * number of parts change its bits. */
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/kernels.h"
+#include "../shared/linear.h"
+#include "../shared/vec.h"
+
 #ifndef VAPP_CPU_ADAPT_ROWS
 #define VAPP_CPU_ADAPT_ROWS 64 /* rows that are searched for a slot at a time */
 #endif
