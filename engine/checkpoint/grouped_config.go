@@ -78,29 +78,32 @@ type groupingJSON struct {
 	Version   string                     `json:"version"`
 	Zeros     json.RawMessage            `json:"zero_point"`
 	// compressed-tensors and modelopt:
-	Ignore []string `json:"ignore"`
-	Packed string   `json:"format"`
-	Groups map[string]struct {
-		Targets []string        `json:"targets"`
-		Format  string          `json:"format"`
-		Inputs  json.RawMessage `json:"input_activations"`
-		Outputs json.RawMessage `json:"output_activations"`
-		Weights *struct {
-			Bits      int             `json:"num_bits"`
-			Type      string          `json:"type"`
-			Strategy  string          `json:"strategy"`
-			Group     *int            `json:"group_size"`
-			Symmetric *bool           `json:"symmetric"`
-			Order     json.RawMessage `json:"actorder"`
-			Dynamic   json.RawMessage `json:"dynamic"`
-		} `json:"weights"`
-	} `json:"config_groups"`
+	Ignore   []string             `json:"ignore"`
+	Packed   string               `json:"format"`
+	Groups   map[string]groupJSON `json:"config_groups"`
 	Sparsity struct {
 		Format string `json:"format"`
 	} `json:"sparsity_config"`
 	// modelopt:
 	Algo     string   `json:"quant_algo"`
 	Excluded []string `json:"exclude_modules"`
+}
+
+// groupJSON is one of config_groups.
+type groupJSON struct {
+	Targets []string        `json:"targets"`
+	Format  string          `json:"format"`
+	Inputs  json.RawMessage `json:"input_activations"`
+	Outputs json.RawMessage `json:"output_activations"`
+	Weights *struct {
+		Bits      int             `json:"num_bits"`
+		Type      string          `json:"type"`
+		Strategy  string          `json:"strategy"`
+		Group     *int            `json:"group_size"`
+		Symmetric *bool           `json:"symmetric"`
+		Order     json.RawMessage `json:"actorder"`
+		Dynamic   json.RawMessage `json:"dynamic"`
+	} `json:"weights"`
 }
 
 // GroupingOf reads a quantization_config of GPTQ, AWQ (GEMM), compressed-tensors' packed int4, or
@@ -242,54 +245,67 @@ func (q groupingJSON) fourBits(kind string) bool {
 	return false
 }
 
-func (q groupingJSON) compressed() (Grouping, error) {
-	const int4 = "compressed-tensors int4"
-	out := Grouping{Dialect: Compressed, Bits: 4, NoZeros: true, Skip: q.Ignore}
+// only returns the group of a compressed-tensors config that has one, for all linear layers, with weights
+// packed in a format. fourBits has to hold: that group has weights.
+func (q groupingJSON) only(what, packed string) (groupJSON, error) {
+	fail := func(with, why string) (groupJSON, error) { return groupJSON{}, &GroupingError{what + with, why} }
 	if f := q.Sparsity.Format; f != "" && f != "dense" {
-		return refuse(int4+" with sparsity "+strconv.Quote(clip(f)), "only dense weights are supported")
+		return fail(" with sparsity "+strconv.Quote(clip(f)), "only dense weights are supported")
 	}
 	if len(q.Groups) != 1 {
-		return refuse(fmt.Sprintf("%s with %d config_groups", int4, len(q.Groups)), "one group is read")
+		return fail(fmt.Sprintf(" with %d config_groups", len(q.Groups)), "one group is read")
 	}
 	for _, g := range q.Groups {
-		w, format := g.Weights, g.Format
+		format := g.Format
 		if format == "" {
 			format = q.Packed
 		}
 		switch {
 		case len(g.Targets) != 1 || g.Targets[0] != "Linear":
-			return refuse(int4+" with targets "+clip(fmt.Sprintf("%q", g.Targets)), `"Linear" is read`)
-		case format != "pack-quantized":
-			return refuse(int4+" in format "+strconv.Quote(clip(format)), "pack-quantized is read")
-		case !absent(g.Inputs):
-			return refuse(int4+" with input_activations", "activations stay in float")
+			return fail(" with targets "+clip(fmt.Sprintf("%q", g.Targets)), `"Linear" is read`)
+		case format != packed:
+			return fail(" in format "+strconv.Quote(clip(format)), packed+" is read")
 		case !absent(g.Outputs):
-			return refuse(int4+" with output_activations", "outputs stay in float")
-		case !absent(w.Dynamic, "false"):
-			return refuse(int4+" with dynamic "+clip(string(w.Dynamic)), "weights with stored scales are read")
+			return fail(" with output_activations", "outputs stay in float")
+		case !absent(g.Weights.Dynamic, "false"):
+			return fail(" with dynamic "+clip(string(g.Weights.Dynamic)), "weights with stored scales are read")
 		}
-		out.NoZeros = w.Symmetric == nil || *w.Symmetric
-		switch strings.ToLower(string(bytes.TrimSpace(w.Order))) {
-		case "", "null", "false", `"weight"`, `"static"`:
-		case `"group"`, `"dynamic"`, "true":
-			out.Ordered = true
-		default:
-			return refuse(int4+" with actorder "+clip(string(w.Order)), "group, weight, static, dynamic and null are read")
-		}
-		switch w.Strategy {
-		case "channel":
-			return out, nil
-		case "group":
-			if w.Group == nil {
-				return refuse(int4+" with group_size null", "it is a number")
-			}
-			if out.Size = *w.Group; out.Size == -1 {
-				out.Size = 0
-				return out, nil
-			}
-			return out, out.checkSize(int4)
-		}
-		return refuse(int4+" with strategy "+strconv.Quote(clip(w.Strategy)), "channel and group are read")
+		return g, nil
 	}
-	return out, nil
+	return groupJSON{}, nil
+}
+
+func (q groupingJSON) compressed() (Grouping, error) {
+	const int4 = "compressed-tensors int4"
+	out := Grouping{Dialect: Compressed, Bits: 4, NoZeros: true, Skip: q.Ignore}
+	g, err := q.only(int4, "pack-quantized")
+	if err != nil {
+		return Grouping{}, err
+	}
+	if !absent(g.Inputs) {
+		return refuse(int4+" with input_activations", "activations stay in float")
+	}
+	w := g.Weights
+	out.NoZeros = w.Symmetric == nil || *w.Symmetric
+	switch strings.ToLower(string(bytes.TrimSpace(w.Order))) {
+	case "", "null", "false", `"weight"`, `"static"`:
+	case `"group"`, `"dynamic"`, "true":
+		out.Ordered = true
+	default:
+		return refuse(int4+" with actorder "+clip(string(w.Order)), "group, weight, static, dynamic and null are read")
+	}
+	switch w.Strategy {
+	case "channel":
+		return out, nil
+	case "group":
+		if w.Group == nil {
+			return refuse(int4+" with group_size null", "it is a number")
+		}
+		if out.Size = *w.Group; out.Size == -1 {
+			out.Size = 0
+			return out, nil
+		}
+		return out, out.checkSize(int4)
+	}
+	return refuse(int4+" with strategy "+strconv.Quote(clip(w.Strategy)), "channel and group are read")
 }

@@ -25,35 +25,19 @@ const (
 // where the config quantizes them.
 func (q groupingJSON) compressedFloat() (Grouping, error) {
 	const what = "compressed-tensors 4-bit floats"
-	if f := q.Sparsity.Format; f != "" && f != "dense" {
-		return refuse(what+" with sparsity "+strconv.Quote(clip(f)), "only dense weights are supported")
+	g, err := q.only(what, nvfp4Packed)
+	if err != nil {
+		return Grouping{}, err
 	}
-	if len(q.Groups) != 1 {
-		return refuse(fmt.Sprintf("%s with %d config_groups", what, len(q.Groups)), "one group is read")
-	}
-	for _, g := range q.Groups {
-		w, format := g.Weights, g.Format
-		if format == "" {
-			format = q.Packed
-		}
-		switch {
-		case len(g.Targets) != 1 || g.Targets[0] != "Linear":
-			return refuse(what+" with targets "+clip(fmt.Sprintf("%q", g.Targets)), `"Linear" is read`)
-		case format != nvfp4Packed:
-			return refuse(what+" in format "+strconv.Quote(clip(format)), nvfp4Packed+" is read")
-		case w.Strategy != "tensor_group":
-			return refuse(what+" with strategy "+strconv.Quote(clip(w.Strategy)), "tensor_group is read")
-		case w.Group == nil || *w.Group != floatElems:
-			return refuse(what+" with group_size "+sizeText(w.Group), "it is 16 in NVFP4")
-		case w.Symmetric != nil && !*w.Symmetric:
-			return refuse(what+" with symmetric false", "NVFP4 has no zero points")
-		case !absent(w.Dynamic, "false"):
-			return refuse(what+" with dynamic "+clip(string(w.Dynamic)), "weights with stored scales are read")
-		case !absent(w.Order, "false", `"weight"`, `"static"`):
-			return refuse(what+" with actorder "+clip(string(w.Order)), "weight, static and null are read")
-		case !absent(g.Outputs):
-			return refuse(what+" with output_activations", "outputs stay in float")
-		}
+	switch w := g.Weights; {
+	case w.Strategy != "tensor_group":
+		return refuse(what+" with strategy "+strconv.Quote(clip(w.Strategy)), "tensor_group is read")
+	case w.Group == nil || *w.Group != floatElems:
+		return refuse(what+" with group_size "+sizeText(w.Group), "it is 16 in NVFP4")
+	case w.Symmetric != nil && !*w.Symmetric:
+		return refuse(what+" with symmetric false", "NVFP4 has no zero points")
+	case !absent(w.Order, "false", `"weight"`, `"static"`):
+		return refuse(what+" with actorder "+clip(string(w.Order)), "weight, static and null are read")
 	}
 	return Grouping{Dialect: Compressed, Bits: 4, Size: floatElems, NoZeros: true, Float: true, Skip: q.Ignore}, nil
 }
