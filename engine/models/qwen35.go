@@ -132,11 +132,12 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	q.gated, q.biased = s.FlagOr("attn_output_gate", true), s.FlagOr("attention_bias", false)
 	q.stateDtype = s.TextOr("mamba_ssm_dtype", "float32")
 	q.types = c.LayerTypes
-	if q.types == nil {
-		q.types = qwen35Types(c.NumLayers, s.CountOr("full_attention_interval", 1, 1<<20, 4))
-	}
+	period := s.CountOr("full_attention_interval", 1, 1<<20, 4)
 	if err := s.Err(); err != nil {
 		return q, err
+	}
+	if q.types == nil {
+		q.types = qwen35Types(c.NumLayers, period)
 	}
 	rope, err := c.Rope(fullAttention)
 	if err != nil {

@@ -42,6 +42,7 @@ func TestQwen35Refusals(t *testing.T) {
 		"linear_key_head_dim":                {"linear_key_head_dim": 1 << 40},
 		"linear_num_key_heads":               {"linear_num_key_heads": -16},
 		"mtp_num_hidden_layers":              {"mtp_num_hidden_layers": "one"},
+		"full_attention_interval":            {"full_attention_interval": 0, "layer_types": nil},
 		"partial_rotary_factor":              {"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.012}},
 		"out_hidden_size 5120":               {"hidden_size": 6144},
 	} {
