@@ -16,7 +16,7 @@ func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 	specs := make([]kv.Spec, len(classes))
 	for i, c := range classes {
 		specs[i] = kv.Spec{Name: c.Name, Kind: kindOf(c), PageBytes: c.PageBytes(), BlockSize: c.BlockSize, Window: c.Window}
-		if c.Window > 0 {
+		if c.Window > 0 && !c.Chunked {
 			specs[i].Ahead = m.Source.Build.Verify
 		}
 	}
@@ -67,6 +67,8 @@ func kindOf(c backend.KVClass) kv.Kind {
 		return kv.Snapshot
 	case c.State != nil:
 		return kv.State
+	case c.Chunked:
+		return kv.Chunk
 	case c.Window > 0:
 		return kv.Window
 	}

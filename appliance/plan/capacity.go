@@ -33,10 +33,10 @@ type Capacity struct {
 // Class is a class of KV page.
 type Class struct {
 	Name          string `json:"name"`
-	Kind          string `json:"kind"` // full, window, state, checkpoint
+	Kind          string `json:"kind"` // full, window, chunk, state, checkpoint
 	Format        string `json:"format"`
 	Layers        int    `json:"layers"`
-	Window        int    `json:"window,omitempty"`          // tokens
+	Window        int    `json:"window,omitempty"`          // tokens, of a window or a chunk
 	BytesPerToken int64  `json:"bytes_per_token,omitempty"` // of all its layers
 	StateBytes    int64  `json:"state_bytes,omitempty"`     // of all its layers, one sequence
 	BlockSize     int    `json:"block_size"`                // tokens

@@ -77,6 +77,8 @@ func pagesRule(l kv.Layout, class, tokens int) string {
 	switch s.Kind {
 	case kv.State:
 		return "1 page"
+	case kv.Chunk:
+		return fmt.Sprintf("min(⌈%s / %d⌉, the blocks of a chunk of %s tokens) = %s pages: those of earlier chunks are released", Group(int64(tokens)), s.BlockSize, Group(int64(s.Window)), n)
 	case kv.Window:
 		if s.Ahead > 0 {
 			return fmt.Sprintf("min(⌈%s / %d⌉, ⌈(%d − 2 + %d) / %d⌉ + 1) = %s pages: a window may begin inside of one, and does not move past tokens that a step may take back",

@@ -210,7 +210,10 @@ func (c Class) String() string {
 		return s + fmt.Sprintf("%s of state a sequence, %d a slab", Size(c.StateBytes/int64(c.Layers)), c.PagesPerSlab)
 	}
 	s += fmt.Sprintf("%s a token, pages of %d tokens %s, %d a slab", Size(c.BytesPerToken/int64(c.Layers)), c.BlockSize, Size(c.PageBytes), c.PagesPerSlab)
-	if c.Window > 0 {
+	switch {
+	case c.Kind == kv.Chunk.String():
+		s += fmt.Sprintf(", those of the last chunk of %s", Group(int64(c.Window)))
+	case c.Window > 0:
 		s += fmt.Sprintf(", the last %s tokens", Group(int64(c.Window)))
 	}
 	return s

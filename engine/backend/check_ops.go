@@ -180,7 +180,8 @@ func (c *checker) mixture(op Op) {
 
 // scores checks how o compares and weighs experts.
 func (c *checker) scores(o Route, experts int) {
-	c.require(o.Score <= Sigmoid, "score %d", o.Score)
+	c.require(o.Score <= Logit, "score %d", o.Score)
+	c.require(o.Score != Logit || !o.Normalize, "logits divided by their sum")
 	c.require(o.Score != SelectedSoftmax || !o.Corrected && o.Groups <= 1 && !o.Normalize, "a softmax over selected experts with a correction, groups or a sum")
 	c.require(o.Factor >= 0, "a factor of %g", o.Factor)
 	if o.Corrected {
@@ -302,12 +303,14 @@ func (c *checker) attend(o Attention) {
 	c.require(o.Draft == nil || !o.Bidirectional, "draft positions see no token after them")
 	c.require(o.Softcap >= 0, "a cap of %g", o.Softcap)
 	f := c.like(o.K).Format
+	c.require(!o.Chunked || !o.Bidirectional && !o.Items, "a chunk with tokens that see later ones")
 	if !o.Bidirectional {
 		k := c.class(o.Class, o.Layer)
 		c.draftRowsOf(o.Draft, k)
 		f = k.Format
 		c.require(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
 		c.require(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
+		c.require(o.Chunked == k.Chunked && (!o.Chunked || o.Window == k.Window && o.Window > 0), "class %s keeps a chunk: %t of %d, the op sees one: %t of %d", k.Name, k.Chunked, k.Window, o.Chunked, o.Window)
 		c.require((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
 		if r := o.Rebuild; r != nil {
 			c.require(r.Rotary == k.KeyDim && r.Rotary%2 == 0 && r.Rotary <= o.HeadDim && o.HeadDim%2 == 0, "pages hold %d numbers of a key of %d, %d are rotated", k.KeyDim, o.HeadDim, r.Rotary)

@@ -18,6 +18,9 @@ type KVClass struct {
 	// Window is how many tokens a query sees, itself included; the class keeps only
 	// these. 0: all.
 	Window int
+	// Chunked means that a query sees, and the class keeps, the tokens of the query's chunk of
+	// Window tokens instead: those from the last multiple of Window on.
+	Chunked bool
 	// KeyDim is how many numbers of a head's key are stored, if the others are
 	// rebuilt from its value (Attention.Rebuild). 0: HeadDim.
 	KeyDim int
@@ -113,8 +116,11 @@ func (c KVClass) Address(page int32) int64 {
 
 // FirstBlock returns the first block that a query at position pos reads.
 func (c KVClass) FirstBlock(pos int) int {
-	if c.Window == 0 || pos < c.Window {
+	switch {
+	case c.Window == 0 || pos < c.Window:
 		return 0
+	case c.Chunked:
+		return pos / c.Window * c.Window / c.BlockSize
 	}
 	return (pos - c.Window + 1) / c.BlockSize
 }
@@ -124,7 +130,7 @@ func (c KVClass) FirstBlock(pos int) int {
 func (c KVClass) Entry(block, from int) int { return block - c.FirstBlock(from) }
 
 // StoreEntry returns the page-table entry of a block that a step stores to; to is the position
-// after the step's last. It is −1 for a block that has left the window by then. With a
+// after the step's last. It is −1 for a block that has left the window or the chunk by then. With a
 // Window, these entries are the table's second half. A step reads a layer's history before
 // it stores, so a page may be in both halves for different blocks.
 func (c KVClass) StoreEntry(block, to int) int {

@@ -88,6 +88,9 @@ type Attention struct {
 	Scale                   float32
 	// Window is how many positions a token sees, its own included; 0: all.
 	Window int
+	// Chunked limits a token to its chunk: the positions from the last multiple of Window to its own
+	// (chunked local attention, Llama 4).
+	Chunked bool
 	// Sinked adds exp(Sinks[head]) to the denominator of each head's softmax (attention
 	// sinks). Sinks [Heads].
 	Sinked bool
@@ -118,7 +121,7 @@ type Rebuild struct {
 
 // StoreKV writes K and V [T,KVHeads·HeadDim] into the pages of their sequences. In a class
 // with a KeyDim, it writes only the KeyDim rotated numbers of each head's key. It skips
-// tokens that have left the class's window by the end of the step: they have no page.
+// tokens that have left the class's window or chunk by the end of the step: they have no page.
 type StoreKV struct {
 	K, V         Value
 	Class, Layer int

@@ -80,6 +80,7 @@ const (
 	SelectedSoftmax Score = iota // softmax over the selected experts
 	Softmax                      // softmax over all experts
 	Sigmoid                      // sigmoid of the expert's logit
+	Logit                        // the logit itself
 )
 
 // Experts is the mixture of experts: Y [rows,cols] = Σ Weights[k] · MLP of expert Ids[k] of

@@ -14,6 +14,7 @@ var modelDefaults = map[string]string{
 	"glm4":         `{"head_dim": 128, "partial_rotary_factor": 0.5}`,
 	"glm4_moe":     `{"partial_rotary_factor": 0.5}`,
 	"gpt_oss":      `{"rope_theta": 150000.0, "head_dim": 64, "sliding_window": 128}`,
+	"llama4_text":  `{"rope_theta": 500000.0, "head_dim": 128}`,
 	"ministral":    `{"sliding_window": 4096}`,
 	"mistral":      `{"sliding_window": 4096}`,
 	"mixtral":      `{"rope_theta": 1000000.0}`,

@@ -211,7 +211,7 @@ func TestBadConfig(t *testing.T) {
 		{"rope_scaling.long_factor", map[string]any{"rope_scaling": map[string]any{"rope_type": "longrope", "short_factor": []int{1}, "long_factor": []any{"a"}}}},
 		{"original_max_position_embeddings", map[string]any{"original_max_position_embeddings": 1, "rope_scaling": map[string]any{"rope_type": "longrope", "short_factor": []int{1}, "long_factor": []int{1}}}},
 		{"rope_scaling.high_freq_factor", map[string]any{"rope_scaling": map[string]any{
-			"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4, "original_max_position_embeddings": 8192}}},
+			"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 3, "original_max_position_embeddings": 8192}}},
 		{"rope_parameters.rope_theta", map[string]any{"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": "big"}}},
 		{"rope_parameters.full.rope_theta", map[string]any{"rope_parameters": map[string]any{"full": map[string]any{"rope_theta": 0}}}},
 		{"tie_word_embeddings", map[string]any{"tie_word_embeddings": "yes"}},

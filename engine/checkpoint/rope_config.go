@@ -104,8 +104,8 @@ func (p *part) scaling(c *Config, f *fields) RopeScaling {
 		s.LowFreqFactor = p.real("low_freq_factor", minFactor, maxFactor)
 		s.HighFreqFactor = p.real("high_freq_factor", minFactor, maxFactor)
 		s.OriginalMaxPositionEmbeddings = p.count("original_max_position_embeddings", 1, maxPositions)
-		if p.err == nil && s.HighFreqFactor <= s.LowFreqFactor {
-			p.fail("high_freq_factor", "is %v, not above low_freq_factor %v", s.HighFreqFactor, s.LowFreqFactor)
+		if p.err == nil && s.HighFreqFactor < s.LowFreqFactor {
+			p.fail("high_freq_factor", "is %v, below low_freq_factor %v", s.HighFreqFactor, s.LowFreqFactor)
 		}
 	case s.Type == "yarn":
 		s.Factor = p.real("factor", 1, maxFactor)

@@ -63,6 +63,16 @@ func (s *Section) RealOr(key string, lo, hi, absent float64) float64 {
 // FlagOr reads a boolean, with a default for an absent key.
 func (s *Section) FlagOr(key string, absent bool) bool { return s.f.flag(key, absent) }
 
+// SwitchOr is FlagOr for a key that some configs give as a number, of which 0 means false.
+func (s *Section) SwitchOr(key string, absent bool) bool {
+	if v, ok := s.f.raw(key); ok {
+		if n, ok := whole(v); ok {
+			return n != 0
+		}
+	}
+	return s.FlagOr(key, absent)
+}
+
 // Len returns the number of keys.
 func (s *Section) Len() int { return len(s.f.m) }
 

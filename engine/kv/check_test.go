@@ -69,6 +69,8 @@ func TestAloneAlwaysFits(t *testing.T) {
 	for _, specs := range [][]Spec{
 		{fullSpec, windowSpec},
 		{fullSpec, fartherSpec},
+		{fullSpec, chunkSpec},
+		{fullSpec, {"small", Chunk, 60 << 10, 4, 21, 0}, oddSpec},
 		{fullSpec, {"small", Window, 60 << 10, 4, 21, 0}, wideSpec},
 		{{"small", Full, 60 << 10, 2, 0, 0}, {"window", Window, 130 << 10, 4, 40, 0}, stateSpec},
 		{fullSpec, stateSpec, markSpec},

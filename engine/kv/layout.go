@@ -102,28 +102,50 @@ func (l Layout) Pages(class, slabs int) int { return slabs * l.PagesPerSlab[clas
 
 // SequencePages returns how many pages of a class a sequence of that many tokens holds at
 // steady state: those of all blocks, of the blocks that a window and the tokens ahead of it can
-// overlap, or of one state.
+// overlap, of the blocks that a chunk can overlap, or of one state.
 func (l Layout) SequencePages(class, tokens int) int {
 	if tokens <= 0 {
 		return 0
 	}
 	s := l.Specs[class]
 	n := s.blocks(tokens)
-	if s.Kind == Window {
+	switch s.Kind {
+	case Window:
 		n = min(n, (max(2, s.Window)-2+s.Ahead+s.BlockSize-1)/s.BlockSize+1)
+	case Chunk:
+		n = min(n, s.blocks(s.Window+s.BlockSize-gcd(s.Window, s.BlockSize)))
+	}
+	return n
+}
+
+func gcd(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// Speculative returns how many proposed tokens a step may add at position sure, at most n. A step
+// stores nothing of a chunk that its last position has left, so that proposals end before the next
+// chunk begins: those that are rejected would take the sequence back into the old one.
+func (l Layout) Speculative(sure, n int) int {
+	for _, s := range l.Specs {
+		if s.Kind == Chunk {
+			n = min(n, s.Window-1-sure%s.Window)
+		}
 	}
 	return n
 }
 
 // SequenceSlabs returns how many slabs are enough for one sequence of that many tokens alone in
-// the arena. The pages of a sliding window move through their slabs, so they may occupy one
+// the arena. The pages of a window or a chunk move through their slabs, so they may occupy one
 // slab more than they fill.
 func (l Layout) SequenceSlabs(tokens int) int {
 	var slabs int
 	for c := range l.Specs {
 		n := l.SequencePages(c, tokens)
 		per := l.PagesPerSlab[c]
-		if l.Specs[c].Kind == Window && n > 0 && n < l.Specs[c].blocks(tokens) {
+		if l.Specs[c].bounded() && n > 0 && n < l.Specs[c].blocks(tokens) {
 			slabs += (n-1+per-1)/per + 1
 			continue
 		}

@@ -61,7 +61,7 @@ func TestSlabsStaySmall(t *testing.T) {
 
 func TestLayoutRefuses(t *testing.T) {
 	for field, s := range map[string]Spec{
-		"kind":       {Kind: 4, PageBytes: 1, BlockSize: 1},
+		"kind":       {Kind: Snapshot + 1, PageBytes: 1, BlockSize: 1},
 		"page bytes": {PageBytes: 0, BlockSize: 1},
 		"block size": {PageBytes: 1, BlockSize: 0},
 		"window":     {Kind: Window, PageBytes: 1, BlockSize: 1},
@@ -78,6 +78,7 @@ func TestLayoutRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	for _, s := range []Spec{
+		{Kind: Chunk, PageBytes: 1, BlockSize: 4}, {Kind: Chunk, PageBytes: 1, BlockSize: 4, Window: 8, Ahead: 1},
 		{Kind: State, PageBytes: 1, BlockSize: 4}, {PageBytes: 1, BlockSize: 4, Ahead: 1}, {Kind: Window, PageBytes: 1, BlockSize: 4, Window: 4, Ahead: -1}, {PageBytes: 1, BlockSize: 4, Window: 4}, {PageBytes: 1, BlockSize: 1 << 21},
 	} {
 		if _, err := NewLayout([]Spec{s}); err == nil {
@@ -133,6 +134,13 @@ func TestCapacity(t *testing.T) {
 			t.Errorf("%d tokens and those ahead take %d pages, want %d", tokens, n, want)
 		}
 	}
+	// A chunk of 32 tokens takes two blocks. One of 24 may begin and end inside of one: 8 to 56.
+	for _, c := range []struct{ chunk, tokens, want int }{{32, 31, 2}, {32, 33, 2}, {32, 1600, 2}, {24, 24, 2}, {24, 1600, 2}, {40, 1600, 3}, {20, 1600, 2}, {18, 1600, 2}, {9, 1600, 2}, {7, 7, 1}} {
+		l := layoutOf(t, Spec{"chunk", Chunk, 1 << 20, 16, c.chunk, 0})
+		if n := l.SequencePages(0, c.tokens); n != c.want {
+			t.Errorf("%d tokens in chunks of %d take %d pages, want %d", c.tokens, c.chunk, n, c.want)
+		}
+	}
 	// With four pages a slab the window's three pages may be in two slabs.
 	small := layoutOf(t, Spec{"full", Full, 1 << 18, 16, 0, 0}, Spec{"window", Window, 1 << 18, 16, 20, 0})
 	for tokens, want := range map[int]int{1: 2, 1600: 25 + 2} {
@@ -159,7 +167,7 @@ func TestCapacityIsReal(t *testing.T) {
 func FuzzLayout(f *testing.F) {
 	f.Add(int64(1000), 16, int64(3000), 8, 100, int64(1<<40), 5000)
 	f.Fuzz(func(t *testing.T, a int64, blockA int, b int64, blockB, window int, bytes int64, tokens int) {
-		l, err := NewLayout([]Spec{{"a", Full, a, blockA, 0, 0}, {"b", Window, b, blockB, window, 0}})
+		l, err := NewLayout([]Spec{{"a", Full, a, blockA, 0, 0}, {"b", Window, b, blockB, window, 0}, {"c", Chunk, b, blockA, window, 0}})
 		if err != nil {
 			return
 		}

@@ -199,7 +199,7 @@ func (s *sim) step() error {
 		}
 		to := q.done + 1 + s.rng.IntN(len(q.tokens)-q.done)
 		sure, kept := to, 0
-		if n := s.ahead(); q.done == len(q.tokens)-1 && n > 0 {
+		if n := s.pool.layout.Speculative(sure, s.ahead()); q.done == len(q.tokens)-1 && n > 0 {
 			// The newest token and proposals, of which the first few are accepted.
 			to, kept = sure+n, s.rng.IntN(n+1)
 			for range kept {
@@ -224,6 +224,8 @@ var (
 	wideSpec    = Spec{Name: "wide", Kind: Window, PageBytes: 900 << 10, BlockSize: 8, Window: 9}
 	aheadSpec   = Spec{Name: "ahead", Kind: Window, PageBytes: 600 << 10, BlockSize: 4, Window: 6, Ahead: 4}
 	fartherSpec = Spec{Name: "farther", Kind: Window, PageBytes: 600 << 10, BlockSize: 2, Window: 21, Ahead: 7}
+	chunkSpec   = Spec{Name: "chunk", Kind: Chunk, PageBytes: 450 << 10, BlockSize: 4, Window: 12}
+	oddSpec     = Spec{Name: "odd chunk", Kind: Chunk, PageBytes: 550 << 10, BlockSize: 8, Window: 10}
 	stateSpec   = Spec{Name: "state", Kind: State, PageBytes: 700 << 10}
 	markSpec    = Spec{Name: "checkpoint", Kind: Snapshot, PageBytes: 650 << 10, BlockSize: 4}
 	bigMarkSpec = Spec{Name: "checkpoint", Kind: Snapshot, PageBytes: 650 << 10, BlockSize: 8}
@@ -236,6 +238,9 @@ func TestPoolAtRandom(t *testing.T) {
 		{windowSpec},
 		{fullSpec, windowSpec, wideSpec},
 		{fullSpec, stateSpec},
+		{fullSpec, chunkSpec},
+		{oddSpec},
+		{fullSpec, oddSpec, aheadSpec, chunkSpec},
 		{fullSpec, aheadSpec},
 		{aheadSpec, fartherSpec},
 		{fullSpec, stateSpec, markSpec},

@@ -116,7 +116,7 @@ func (p *Pool) longest(t *Table, tokens []int32) int {
 }
 
 // windows returns the largest length up to n, in whole blocks of every class, whose last window
-// is cached in each window class.
+// is cached in each class of a window, or whose last chunk is in each class of a chunk.
 func (p *Pool) windows(t *Table, tokens []int32, n int) int {
 	for was := -1; n != was && n > 0; {
 		was = n
@@ -126,7 +126,7 @@ func (p *Pool) windows(t *Table, tokens []int32, n int) int {
 				continue
 			}
 			n -= n % c.spec.BlockSize
-			if c.spec.Kind == Window {
+			if c.spec.bounded() {
 				n = p.suffix(t, c, tokens, n)
 			}
 		}

@@ -159,6 +159,51 @@ func TestWindowMatch(t *testing.T) {
 	}
 }
 
+// TestChunkMatch: a sequence keeps the pages of its chunk only, and a hit needs those of the chunk that
+// the next position is in. The last block of a chunk is never whole: its last token leaves the chunk
+// with the step that computes it.
+func TestChunkMatch(t *testing.T) {
+	p := NewPool(layoutOf(t, Spec{"full", Full, 1 << 20, 4, 0, 0}, Spec{"chunk", Chunk, 1 << 20, 4, 12, 0}), 20, true)
+	tokens := ids(33, 0)
+	tab := p.NewTable("")
+	for n := range 32 {
+		if !p.Extend(tab, n, n+1, n+1) {
+			t.Fatal("no pages")
+		}
+		p.Seal(tab, tokens, n+1)
+		if held := tab.parts[1].held; held != ((n+1)%12+3)/4 {
+			t.Errorf("after %d tokens %d pages of the chunk are held", n+1, held)
+		}
+	}
+	if u := p.Usage(1); u.Used != 2 || u.Cached != 4 {
+		t.Errorf("chunk: %+v", u)
+	}
+	p.Free(tab)
+	for most, want := range map[int]int{10: 8, 12: 8, 13: 12, 17: 16, 24: 20, 25: 24, 33: 32} {
+		c := p.NewTable("")
+		if n := p.Match(c, tokens[:most]); n != want || c.parts[1].held != n%12/4 {
+			t.Errorf("of %d tokens %d matched with %d pages of the chunk, want %d", most, n, c.parts[1].held, want)
+		}
+		p.Free(c)
+	}
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSpeculative: proposals end before the next chunk.
+func TestSpeculative(t *testing.T) {
+	l := layoutOf(t, fullSpec, chunkSpec, oddSpec)
+	for sure, want := range map[int]int{1: 5, 4: 5, 5: 4, 9: 0, 10: 1, 11: 0, 12: 5, 19: 0, 23: 0} {
+		if n := l.Speculative(sure, 5); n != want {
+			t.Errorf("%d proposals from %d on, want %d", n, sure, want)
+		}
+	}
+	if n := layoutOf(t, fullSpec, aheadSpec).Speculative(11, 5); n != 5 {
+		t.Errorf("%d proposals without chunks, want 5", n)
+	}
+}
+
 // TestSlabsMove: cached pages of one class are evicted for another.
 func TestSlabsMove(t *testing.T) {
 	p := NewPool(layoutOf(t, Spec{"full", Full, 400 << 10, 4, 0, 0}, Spec{"window", Window, 700 << 10, 4, 4000, 0}), 6, true)

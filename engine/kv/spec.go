@@ -13,6 +13,7 @@ type Kind uint8
 const (
 	Full     Kind = iota // K and V of every token
 	Window               // K and V of the last Window tokens
+	Chunk                // K and V of the tokens since the last multiple of Window
 	State                // one page of recurrent state for each sequence, whatever its length
 	Snapshot             // copies of recurrent states after a prefix, for sequences that share the prefix
 )
@@ -26,7 +27,7 @@ func (k Kind) String() string {
 }
 
 // kindNames are the names in plans, where a Snapshot is called "checkpoint".
-var kindNames = [...]string{"full", "window", "state", "checkpoint"}
+var kindNames = [...]string{"full", "window", "chunk", "state", "checkpoint"}
 
 // Spec is one class of page.
 type Spec struct {
@@ -34,7 +35,8 @@ type Spec struct {
 	Kind      Kind
 	PageBytes int64
 	BlockSize int // tokens of a page; 0 for State; of a Snapshot, positions are multiples of it
-	// Window is how many tokens a query attends to, itself included; 0 unless Kind is Window.
+	// Window is how many tokens a query attends to, itself included, or the size of a Chunk; 0 for
+	// other kinds.
 	Window int
 	// Ahead is the most proposed tokens of a step. The window does not slide past them, since
 	// they may be rejected. It is 0 unless Kind is Window.
@@ -66,17 +68,17 @@ func (s Spec) check() error {
 	}
 	switch {
 	case s.Kind > Snapshot:
-		return wrong("kind", int64(s.Kind), "full, window, state or checkpoint")
+		return wrong("kind", int64(s.Kind), "full, window, chunk, state or checkpoint")
 	case s.PageBytes < 1 || s.PageBytes > maxPageBytes:
 		return wrong("page bytes", s.PageBytes, "1 to 2^42")
 	case s.Kind != State && (s.BlockSize < 1 || s.BlockSize > maxBlockSize):
 		return wrong("block size", int64(s.BlockSize), "1 to 2^20 tokens")
 	case s.Kind == State && s.BlockSize != 0:
 		return wrong("block size", int64(s.BlockSize), "0 for a state")
-	case s.Kind == Window && (s.Window < 1 || s.Window > maxWindow):
+	case s.bounded() && (s.Window < 1 || s.Window > maxWindow):
 		return wrong("window", int64(s.Window), "1 to 2^31 tokens")
-	case s.Kind != Window && s.Window != 0:
-		return wrong("window", int64(s.Window), "0 for a class that is no window")
+	case !s.bounded() && s.Window != 0:
+		return wrong("window", int64(s.Window), "0 for a class that is no window or chunk")
 	case s.Kind != Window && s.Ahead != 0:
 		return wrong("tokens ahead", int64(s.Ahead), "0 for a class that is no window")
 	case s.Ahead < 0 || s.Ahead > 0 && s.Ahead > s.Window-2:
@@ -96,10 +98,16 @@ func (s Spec) blocks(n int) int {
 	return n/s.BlockSize + (n%s.BlockSize+s.BlockSize-1)/s.BlockSize
 }
 
+// bounded reports whether a sequence keeps at most a window or a chunk of its tokens.
+func (s Spec) bounded() bool { return s.Kind == Window || s.Kind == Chunk }
+
 // firstBlock returns the first block that a query at position pos reads.
 func (s Spec) firstBlock(pos int) int {
-	if s.Kind != Window || pos < s.Window {
+	switch {
+	case !s.bounded() || pos < s.Window:
 		return 0
+	case s.Kind == Chunk:
+		return pos / s.Window * s.Window / s.BlockSize
 	}
 	return (pos - s.Window + 1) / s.BlockSize
 }

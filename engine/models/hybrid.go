@@ -13,6 +13,7 @@ import (
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
+	chunkedAttention = "chunked_attention"
 )
 
 // pageAt locates a layer's keys and values: the KV class, and the index of the layer within it.
@@ -58,7 +59,7 @@ func short(s string) string { return s[:min(len(s), 40)] }
 
 // paging maps the layers of a stage to KV classes. The full class comes first. The rank that
 // samples always has it, even if all its layers slide, because it stores the token ids. The window
-// class follows if any layer slides.
+// class follows if any layer slides or has chunks.
 type paging struct {
 	at           []pageAt // by layer of the stage
 	full, window int      // number of layers in each class
@@ -79,7 +80,7 @@ func pagingOf(types []string, source func(layer int) int, s stage, b Build) pagi
 			p.at = append(p.at, p.at[source(s.layer0+i)-s.layer0])
 			continue
 		}
-		if t == slidingAttention {
+		if t != fullAttention {
 			p.at = append(p.at, pageAt{sliding, p.window})
 			p.window++
 			continue
@@ -94,6 +95,9 @@ func pagingOf(types []string, source func(layer int) int, s stage, b Build) pagi
 func (p paging) classes(full, window backend.KVClass, blockSize int, f kernels.Format) []backend.KVClass {
 	full.Name, full.Layers, full.Plane = "full", p.full, p.tokens
 	window.Name, window.Layers = "window", p.window
+	if window.Chunked {
+		window.Name = "chunk"
+	}
 	var out []backend.KVClass
 	if p.full > 0 || p.tokens {
 		out = append(out, full)

@@ -27,6 +27,10 @@ type mixture struct {
 	// Tensors of the experts. A "*" stands for the expert's number: each has a matrix of its own. Others
 	// are stacks [experts, …]. If up is "", gate holds the rows of gate, then those of up.
 	gate, up, down string
+	transposed     bool // stacks are [experts, in, out]
+	// scalesInput means that an expert's weight, a sigmoid, multiplies its input instead of its result.
+	// There is one expert for each token then.
+	scalesInput bool
 
 	shared      string // prefix of gate_proj, up_proj and down_proj of the shared experts; "": none
 	sharedWidth int
@@ -91,6 +95,8 @@ func (m mixture) tensors(l *tensorList, layer string) {
 			for e := range m.experts {
 				l.linear(p+strings.Replace(module, "*", strconv.Itoa(e), 1), false, rows, cols)
 			}
+		case m.transposed:
+			l.add(p+name, m.experts, cols, rows)
 		default:
 			l.add(p+name, m.experts, rows, cols)
 		}
@@ -140,6 +146,9 @@ func (m mixture) load(l *loader, layer, name string) block {
 		w.correctionWeight = l.vector(name+"correction", "router", all(p+m.correction))
 	}
 	stack := func(of string, pieces ...piece) backend.WeightID {
+		for i := range pieces {
+			pieces[i].transposed = m.transposed
+		}
 		return l.matrix(matrix{name: name + of, group: "experts", experts: m.experts, linear: true}, pieces...)
 	}
 	gate := l.rows(p+m.gate, m.width, 1)
@@ -178,6 +187,16 @@ func (w mixtureBlock) record(r *backend.Recorder, x backend.Value) backend.Value
 	o := w.score
 	o.Logits, o.Top, o.Correction, o.Scale = linear("router", w.routerWeight, w.experts), w.top, w.correctionWeight, backend.NoWeight
 	o.Ids, o.Weights = r.New("expert_ids", kernels.I32, in.Rows, w.top), r.New("expert_weights", kernels.F32, in.Rows, w.top)
+	var s backend.Value
+	if w.shared != "" && w.scalesInput {
+		s = w.common.record(r, x) // of x as it is
+	}
+	if w.scalesInput {
+		o.Score = backend.Logit
+		r.Do(o)
+		r.Do(backend.Gate{X: x, Gate: o.Weights})
+		o.Score = backend.SelectedSoftmax // 1, of one expert
+	}
 	r.Do(o)
 	r.Free(o.Logits)
 	y := r.New("delta", kernels.F32, in.Rows, in.Cols)
@@ -185,7 +204,9 @@ func (w mixtureBlock) record(r *backend.Recorder, x backend.Value) backend.Value
 		GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: w.top, Width: w.width, Activation: backend.Activation{Act: w.act}})
 	r.Free(o.Ids, o.Weights)
 	if w.shared != "" {
-		s := w.common.record(r, x)
+		if !w.scalesInput {
+			s = w.common.record(r, x)
+		}
 		if w.commonGate != backend.NoWeight {
 			gate := linear("shared_gate", w.commonGate, 1)
 			r.Do(backend.Gate{X: s, Gate: gate})

@@ -113,6 +113,8 @@ func (f family) skipping(of func(checkpoint.Config) func(tensor string) bool) fa
 // families lists every architecture that the engine runs.
 var families = []family{
 	recipeFamily("LlamaForCausalLM", llama),
+	recipeFamily("Llama4ForCausalLM", llama4),
+	recipeFamily("Llama4ForConditionalGeneration", llama4Conditional).without("vision_model.", "multi_modal_projector."),
 	recipeFamily("Qwen2ForCausalLM", qwen2),
 	recipeFamily("Qwen3ForCausalLM", qwen3),
 	recipeFamily("MistralForCausalLM", mistral),

@@ -35,15 +35,17 @@ type recipe struct {
 	// parallel means that attention and MLP both read attnNorm's result and are added together.
 	parallel bool
 
-	types  []string // by layer: fullAttention or slidingAttention
-	window int      // positions that a sliding layer sees
-	ropes  []ropeKind
-	ropeOf []int // by layer, index of ropes; nil: 0
+	types   []string // by layer: fullAttention, slidingAttention or, if chunked, chunkedAttention
+	window  int      // positions that a sliding layer sees, or that are a chunk
+	chunked bool
+	ropes   []ropeKind
+	ropeOf  []int // by layer, index of ropes; nil: 0
 
 	fusedQKV         string // module of Q, K and V in one matrix; "": q_proj, k_proj and v_proj
 	qkvBias, outBias bool
 	qNorm, kNorm     string           // norms of the heads of Q and K
 	heads            backend.HeadNorm // the kind of these norms; weights and epsilon are not set
+	unweighted       bool             // heads of Q and K are normalized without weights where the first rope turns them
 	attnScale        float32          // of scores; 0: 1 / √headDim
 	attnCap          float32          // of scores
 	interleaved      bool             // rotation pairs neighbours (2i, 2i+1) instead of halves
@@ -260,8 +262,16 @@ func (d *recipe) slideAlone(window int, sliding func(layer int) bool) {
 	d.slide(window, sliding)
 }
 
-// slides reports whether a layer has a window.
-func (d recipe) slides() bool { return slices.Contains(d.types, slidingAttention) }
+// limited returns the type of layers that do not see every position.
+func (d recipe) limited() string {
+	if d.chunked {
+		return chunkedAttention
+	}
+	return slidingAttention
+}
+
+// slides reports whether a layer has a window or a chunk.
+func (d recipe) slides() bool { return slices.Contains(d.types, d.limited()) }
 
 // check refuses configs that the recorded forward pass does not implement.
 func (d recipe) check() error {
@@ -271,10 +281,10 @@ func (d recipe) check() error {
 	}
 	for i, t := range d.types {
 		switch {
-		case t != fullAttention && t != slidingAttention:
-			return &UnsupportedError{fmt.Sprintf("layer_types[%d] %q", i, short(t)), "it is " + fullAttention + " or " + slidingAttention}
-		case t == slidingAttention && d.window < 1:
-			return &UnsupportedError{"layer_types with " + slidingAttention, "the config has no sliding_window"}
+		case t != fullAttention && t != d.limited():
+			return &UnsupportedError{fmt.Sprintf("layer_types[%d] %q", i, short(t)), "it is " + fullAttention + " or " + d.limited()}
+		case t != fullAttention && d.window < 1:
+			return &UnsupportedError{"layer_types with " + t, "the config has no size for it"}
 		}
 	}
 	if !d.interleaved {

@@ -176,7 +176,7 @@ func (s *decoderPass) attention(layer int, store bool) backend.Value {
 	at := s.paging.at[layer]
 	y := r.New("attn", kernels.F32, r.Info(q).Rows, heads*d)
 	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Class: s.class + at.class, Layer: at.layer, Heads: heads, KVHeads: kv, HeadDim: d,
-		Scale: s.scores(), Softcap: s.attnCap, Window: r.Class(s.class + at.class).Window, Draft: s.ahead})
+		Scale: s.scores(), Softcap: s.attnCap, Window: r.Class(s.class + at.class).Window, Chunked: r.Class(s.class + at.class).Chunked, Draft: s.ahead})
 	if store {
 		r.Do(backend.StoreKV{K: k, V: v, Class: s.class + at.class, Layer: at.layer, Draft: s.ahead})
 	}

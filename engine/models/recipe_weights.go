@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -144,6 +145,11 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 		}
 		w.headNorm = &h
 	}
+	if d.unweighted && d.ropeAt(i) == 0 {
+		h := d.heads
+		h.Q, h.K, h.Eps = backend.NoWeight, backend.NoWeight, float32(d.cfg.RMSNormEps)
+		w.headNorm = &h
+	}
 	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.cfg.HeadDim))
 	if d.outBias {
 		w.outBias = l.outBias(n+"out_bias", "attention", attn+"o_proj.bias")
@@ -198,12 +204,12 @@ func (p piece) after(n int) piece {
 func (m *decoder) Weights() []backend.WeightSpec { return m.weights }
 func (m *decoder) Vocab() int                    { return m.size }
 
-// Classes returns the classes of the full layers and of the windows. The rank that samples stores
+// Classes returns the classes of the full layers and of the windows or chunks. The rank that samples stores
 // the token ids in the first.
 func (m *decoder) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	full := backend.KVClass{KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim}
 	window := full
-	window.Window = m.window
+	window.Window, window.Chunked = m.window, m.chunked
 	return m.paging.classes(full, window, blockSize, f)
 }
 
@@ -215,18 +221,19 @@ func (d recipe) scores() float32 {
 	return float32(1 / math.Sqrt(float64(d.cfg.HeadDim)))
 }
 
-// denseMLP is a gated MLP: mlp.gate_proj, mlp.up_proj and mlp.down_proj.
+// denseMLP is a gated MLP: gate_proj, up_proj and down_proj of a module.
 type denseMLP struct {
-	c     checkpoint.Config
-	width int
-	act   backend.Act
-	bias  bool
-	fused string // module of gate and up in one matrix; "": gate_proj and up_proj
-	keep  bool   // x is the residual, which the MLP must not overwrite
+	c      checkpoint.Config
+	width  int
+	act    backend.Act
+	bias   bool
+	module string // prefix of the names; "": "mlp."
+	fused  string // module of gate and up in one matrix; "": gate_proj and up_proj
+	keep   bool   // x is the residual, which the MLP must not overwrite
 }
 
 func (d denseMLP) tensors(l *tensorList, layer string) {
-	h, mlp := d.c.HiddenSize, layer+"mlp."
+	h, mlp := d.c.HiddenSize, layer+cmp.Or(d.module, "mlp.")
 	if d.fused != "" {
 		l.linear(mlp+d.fused, d.bias, 2*d.width, h)
 	} else {
@@ -241,7 +248,7 @@ func (d denseMLP) check(b Build) error {
 }
 
 func (d denseMLP) load(l *loader, layer, name string) block {
-	mlp := layer + "mlp."
+	mlp := layer + cmp.Or(d.module, "mlp.")
 	pieces := func(suffix string, part func(tensor string, n, size int) piece) []piece {
 		gate, up := "gate_proj", "up_proj"
 		if d.fused != "" {

@@ -38,7 +38,7 @@ func FuzzSched(f *testing.F) {
 		if !o.ChunkedPrefill {
 			o.MaxNumBatchedTokens += o.MaxModelLen
 		}
-		specs := slices.Clone([][]kv.Spec{{full}, {full, narrow}, {full, recur, mark}, {full, narrow, recur}, {full, narrow, recur, mark}}[in.next(5)])
+		specs := slices.Clone([][]kv.Spec{{full}, {full, narrow}, {full, recur, mark}, {full, narrow, recur}, {full, narrow, recur, mark}, {full, local}, {full, odd, local}}[in.next(7)])
 		if how := in.next(3); how > 0 && o.Lag == 0 {
 			o.Verify = 1 + in.next(5)
 			if how == 1 {

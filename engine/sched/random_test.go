@@ -14,6 +14,8 @@ import (
 
 var (
 	full   = kv.Spec{Name: "full", Kind: kv.Full, PageBytes: 1 << 20, BlockSize: 4}
+	local  = kv.Spec{Name: "chunk", Kind: kv.Chunk, PageBytes: 650 << 10, BlockSize: 4, Window: 12}
+	odd    = kv.Spec{Name: "odd", Kind: kv.Chunk, PageBytes: 450 << 10, BlockSize: 4, Window: 10}
 	narrow = kv.Spec{Name: "window", Kind: kv.Window, PageBytes: 700 << 10, BlockSize: 4, Window: 7}
 	// Several pages a slab: the cached pages of one sequence may block another class.
 	small   = kv.Spec{Name: "small", Kind: kv.Full, PageBytes: 200 << 10, BlockSize: 4}
@@ -45,7 +47,7 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 		w.opts.MaxNumBatchedTokens += w.opts.MaxModelLen
 	}
 	specs := []kv.Spec{full}
-	switch r.IntN(7) {
+	switch r.IntN(9) {
 	case 4:
 		specs = append(specs, recur)
 	case 5:
@@ -57,6 +59,10 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 		}
 	case 6:
 		specs = []kv.Spec{small, smaller, recur, mark}
+	case 7:
+		specs = append(specs, local)
+	case 8:
+		specs = []kv.Spec{small, odd, narrow}
 	case 0:
 		specs = append(specs, narrow)
 	case 1:

@@ -50,7 +50,7 @@ func New(o Options, pool *kv.Pool) *Scheduler {
 	l := pool.Layout()
 	s := &Scheduler{opts: o, pool: pool, need: make([]int, len(l.Specs)), maxIndexed: int(l.Tokens(pool.Slabs())), draftPages: o.Drafts > 2}
 	for _, c := range l.Specs {
-		s.draftPages = s.draftPages && c.Kind != kv.Window
+		s.draftPages = s.draftPages && c.Kind != kv.Window && c.Kind != kv.Chunk
 	}
 	return s
 }

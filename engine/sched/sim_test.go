@@ -203,8 +203,11 @@ func (d *device) read(row *Row) error {
 			continue
 		}
 		first := 0
-		if spec.Kind == kv.Window {
+		switch spec.Kind {
+		case kv.Window:
 			first = max(0, row.From-spec.Window+1)
+		case kv.Chunk:
+			first = row.From / spec.Window * spec.Window
 		}
 		for p := first; p < row.From; p++ {
 			page := q.Pages(c)[p/spec.BlockSize]
@@ -300,6 +303,9 @@ func (d *device) store(row *Row, p int, id int32) {
 		}
 		if spec.Kind == kv.Window && p/spec.BlockSize < max(0, end-spec.Window+1)/spec.BlockSize {
 			continue // its block has left the window by the end of the step, and the page has another owner
+		}
+		if spec.Kind == kv.Chunk && p/spec.BlockSize < (row.From+row.Count)/spec.Window*spec.Window/spec.BlockSize {
+			continue // its block is of an earlier chunk than the position after the step
 		}
 		if page := q.Pages(c)[p/spec.BlockSize]; page >= 0 {
 			d.over(c, page)

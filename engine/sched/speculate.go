@@ -85,7 +85,7 @@ func (s *Scheduler) verify() {
 	for i := range s.step.Rows {
 		r := &s.step.Rows[i]
 		q := r.Seq
-		k := min(len(q.proposals)-1, s.left(), s.opts.MaxSamples-s.step.Samples)
+		k := s.pool.Layout().Speculative(r.From+1, min(len(q.proposals)-1, s.left(), s.opts.MaxSamples-s.step.Samples))
 		for k > 0 && !s.pool.Extend(q.table, r.From, r.From+1, r.From+1+k) {
 			k--
 		}

@@ -37,15 +37,20 @@ func TestCurve(t *testing.T) {
 
 // TestPairs compares the count with a loop over tokens.
 func TestPairs(t *testing.T) {
-	for _, window := range []int{0, 1, 5, 16, 100} {
+	for i := range 10 {
+		window := []int{0, 1, 5, 16, 100}[i%5]
+		o := backend.Attention{Window: window, Chunked: i > 5}
 		for from := range 20 {
 			for count := 1; count < 20; count++ {
 				want := 0.0
 				for p := from; p < from+count; p++ {
-					want += float64(seen(p, window))
+					want += float64(seen(p, o))
+					if o.Chunked && (p-seen(p, o)+1)%window != 0 {
+						t.Fatalf("position %d sees %d in a chunk of %d", p, seen(p, o), window)
+					}
 				}
-				if got := pairs(Row{From: from, Count: count}, window); got != want {
-					t.Fatalf("%d+%d in a window of %d: %g pairs, want %g", from, count, window, got, want)
+				if got := pairs(Row{From: from, Count: count}, o); got != want {
+					t.Fatalf("%d+%d in a window of %d, chunked %t: %g pairs, want %g", from, count, window, o.Chunked, got, want)
 				}
 			}
 		}

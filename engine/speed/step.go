@@ -245,26 +245,32 @@ func (c *counter) attention(o backend.Attention) (term, error) {
 		for _, r := range rows {
 			if r.Count <= few {
 				decoding++
-				keys += float64(r.Count) * float64(seen(r.From, o.Window)) // each token reads its keys
+				keys += float64(r.Count) * float64(seen(r.From, o)) // each token reads its keys
 				continue
 			}
-			t += heads * (a.Row*float64(r.Count) + a.Pair*pairs(r, o.Window))
+			t += heads * (a.Row*float64(r.Count) + a.Pair*pairs(r, o))
 		}
 		return t + heads*a.Seq*float64(decoding) + kv*keys*a.Keys.Held(float64(decoding))
 	}, nil
 }
 
 // seen returns how many positions the token at position p sees.
-func seen(p, window int) int {
-	if window > 0 {
-		return min(p+1, window)
+func seen(p int, o backend.Attention) int {
+	switch {
+	case o.Chunked:
+		return p%o.Window + 1
+	case o.Window > 0:
+		return min(p+1, o.Window)
 	}
 	return p + 1
 }
 
 // pairs returns the number of pairs of a token of r and a position that it sees.
-func pairs(r Row, window int) float64 {
-	first, last := r.From+1, r.From+r.Count
+func pairs(r Row, o backend.Attention) float64 {
+	window, first, last := o.Window, r.From+1, r.From+r.Count
+	if o.Chunked {
+		return pairsBefore(last, window) - pairsBefore(r.From, window)
+	}
 	if window == 0 || last <= window {
 		return float64(first+last) / 2 * float64(r.Count)
 	}
@@ -273,4 +279,10 @@ func pairs(r Row, window int) float64 {
 	}
 	grow := window - first
 	return float64(first+window-1)/2*float64(grow) + float64(window)*float64(r.Count-grow)
+}
+
+// pairsBefore returns the pairs of the first n positions of a sequence in chunks.
+func pairsBefore(n, chunk int) float64 {
+	whole, rest := float64(n/chunk), float64(n%chunk)
+	return whole*float64(chunk)*float64(chunk+1)/2 + rest*(rest+1)/2
 }

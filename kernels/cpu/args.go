@@ -86,6 +86,7 @@ type Pages struct {
 	PerSlab, Width, Block, Format, KVHeads, HeadDim int32
 	Window                                          int32 // tokens that the class keeps; 0: all
 	KeyDim                                          int32 // stored dimensions of a head's key
+	Chunked, _                                      int32 // Chunked 1: the class keeps a chunk of Window tokens, and a token sees its chunk
 }
 
 // Tokens is the operands of OpTokens.

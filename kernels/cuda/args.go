@@ -99,7 +99,7 @@ type Pages struct {
 	Width, Block         int32
 	KVHeads, HeadDim     int32
 	KeyDim, Window       int32
-	PerSlab, _           int32
+	PerSlab, Chunked     int32 // Chunked 1: the class keeps a chunk of Window tokens
 }
 
 // StoreArgs: store_kv_8, store_kv_16, store_kv_32 (by the bits of a number), a block for 16

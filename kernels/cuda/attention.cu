@@ -231,7 +231,10 @@ struct Rows {
 
 // seen_from returns the first position that the token at a position sees. seen_until returns
 // the position after the last one: that of the token, of the sequence, or of the token's item.
-DEVICE int seen_from(const AttentionArgs &a, int at) { return a.window > 0 ? max(0, at - a.window + 1) : 0; }
+DEVICE int seen_from(const AttentionArgs &a, int at) {
+  if (a.pages.chunked) return at / a.window * a.window;
+  return a.window > 0 ? max(0, at - a.window + 1) : 0;
+}
 DEVICE int seen_until(const AttentionArgs &a, const Source &o, int token) {
   int at = o.history + token, end = o.history + o.count;
   if (a.bidirectional) return end;

@@ -19,6 +19,7 @@ type attentionCase struct {
 	dim, heads, kv int
 	history, count []int
 	window         int
+	chunked        bool
 	sinks          bool
 	softcap        float32
 	both, many     bool
@@ -49,6 +50,9 @@ func TestAttention(t *testing.T) {
 		"splits":    vary(decode, func(c *attentionCase) { c.splits, c.sinks = 3, true }),
 		"long":      {f: kernels.BF16, dim: 64, heads: 2, kv: 1, history: []int{5000}, count: []int{1}, window: 4096, splits: 4},
 		"windows":   vary(decode, func(c *attentionCase) { c.splits, c.window, c.dim = 3, 90, 72 }),
+		"chunk":     vary(decode, func(c *attentionCase) { c.window, c.chunked, c.splits, c.count = 48, true, 3, []int{5, 1, 3, 2} }),
+		"chunks":    vary(prompt, func(c *attentionCase) { c.window, c.chunked = 40, true }),
+		"f32 chunk": vary(prompt, func(c *attentionCase) { c.f, c.window, c.chunked = kernels.F32, 32, true }),
 		"groups":    {f: kernels.BF16, dim: 64, heads: 14, kv: 2, history: []int{20, 3}, count: []int{2, 3}},
 		"wide":      {f: kernels.BF16, dim: 64, heads: 40, kv: 1, history: []int{9}, count: []int{1}},
 		"f16":       vary(prompt, func(c *attentionCase) { c.f = kernels.F16 }),
@@ -120,6 +124,7 @@ func newBatch(r *rig, c attentionCase) batch {
 	}
 	tokens := len(b.positions)
 	b.cache = newCache(r, c.f, 16, c.kv, c.dim, c.window, len(c.count), longest)
+	b.cache.ref.Chunked = c.chunked
 	if c.key > 0 {
 		b.cache.ref.KeyDim, b.rebuild = c.key, r.floats(c.dim, 1)
 	}
@@ -147,7 +152,10 @@ func newBatch(r *rig, c attentionCase) batch {
 	}
 	for s, n := range c.history {
 		skip := 0
-		if c.window > 0 && n >= c.window {
+		switch {
+		case c.chunked:
+			skip = n / c.window * c.window / 16
+		case c.window > 0 && n >= c.window:
 			skip = (n - c.window + 1) / 16
 		}
 		for p := skip * 16; p < n; p++ {

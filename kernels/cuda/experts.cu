@@ -14,10 +14,10 @@ struct RouteArgs {
   float factor;
 };
 
-constexpr int kSelectedSoftmax = 0, kSoftmax = 1;
+constexpr int kSelectedSoftmax = 0, kSoftmax = 1, kLogit = 3;
 
-// RouteRow is a row of logits and what its scores have in common: exp(logit − largest) / sum, or
-// sigmoids.
+// RouteRow is a row of logits and what its scores have in common: exp(logit − largest) / sum,
+// sigmoids, or the logits.
 struct RouteRow {
   const float *logits;
   float largest, sum;
@@ -29,6 +29,7 @@ DEVICE float route_logit(const RouteRow &r, int e) { return r.logits[e] == r.log
 
 DEVICE float route_score(const RouteArgs &a, const RouteRow &r, int e) {
   float v = route_logit(r, e);
+  if (a.score == kLogit) return v;
   if (a.score == kSelectedSoftmax) return expf(v - r.largest);
   return a.score == kSoftmax ? expf(v - r.largest) / r.sum : 1.0f / (1.0f + expf(-v));
 }

@@ -25,6 +25,7 @@ func TestRoute(t *testing.T) {
 		{rows: 3, experts: 64, top: 6, corrected: true, router: ref.Router{Score: ref.Softmax, Normalize: true}},
 		{rows: 3, experts: 128, top: 8, corrected: true, scaled: true, router: ref.Router{Score: ref.Sigmoided, Normalize: true, Factor: 2.5}},
 		{rows: 5, experts: 256, top: 8, corrected: true, router: ref.Router{Score: ref.Sigmoided, Groups: 8, TopGroups: 4}},
+		{rows: 5, experts: 16, top: 1, router: ref.Router{Score: ref.Logit}},
 		{rows: 5, experts: 160, top: 6, router: ref.Router{Score: ref.Softmax, Groups: 32, TopGroups: 2, Factor: 16}},
 	} {
 		logits, router := r.floats(c.rows*c.experts, 2), c.router

@@ -13,7 +13,7 @@ import (
 type mutant struct{ file, old, new, test string }
 
 // attentionCases selects the cases of attention that find most faults.
-const attentionCases = "TestAttention/^(decode|prompt|windows|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
+const attentionCases = "TestAttention/^(decode|prompt|windows|chunk|chunks|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
 
 var mutants = []mutant{
 	{"linear_tile.cuh", "copy_wait<kStages - 2>();", "", "TestLinear"},
@@ -80,6 +80,7 @@ var mutants = []mutant{
 	{"attention.cu", "if (S::Stages > 1) __syncthreads();", "", attentionCases},
 	{"attention.cu", "__syncthreads();  // all warps are done with the keys in scratch", "", attentionCases},
 	{"attention.cu", "max(0, at - a.window + 1)", "max(0, at - a.window)", attentionCases},
+	{"attention.cu", "return at / a.window * a.window;", "return max(0, at - a.window + 1);", attentionCases},
 	{"attention.cu", "return at + 1;", "return at;", attentionCases},
 	{"attention.cu", "own == (p >= o.history)", "(!own || p >= o.history)", attentionCases},
 	{"attention.cu", "a.window > 0 ? min(until, at + a.window) : until", "until", attentionCases},

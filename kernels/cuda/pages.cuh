@@ -13,7 +13,7 @@ struct Pages {
   int key_dim;  // stored dimensions of a head's key
   int window;   // tokens that the class keeps; 0: all
   int per_slab;
-  int pad;
+  int chunked;  // the class keeps a chunk of window tokens, and a token sees its chunk
 };
 
 DEVICE unsigned char *page_at(const Pages &p, int page) {
@@ -23,11 +23,12 @@ DEVICE unsigned char *page_at(const Pages &p, int page) {
 // first_block returns the first block of a sequence's page table, for a step that begins at
 // position.
 DEVICE int first_block(const Pages &p, int position) {
-  return p.window == 0 || position < p.window ? 0 : (position - p.window + 1) / p.block;
+  if (p.window == 0 || position < p.window) return 0;
+  return (p.chunked ? position / p.window * p.window : position - p.window + 1) / p.block;
 }
 
 // store_entry returns the table entry of the page that a block is stored to; `to` is the
-// position after the step's last. It returns −1 if the block leaves the window by then.
+// position after the step's last. It returns −1 if the block leaves the window or the chunk by then.
 DEVICE int store_entry(const Pages &p, int block, int to) {
   if (p.window == 0) return block < p.width ? block : -1;
   int b = block - first_block(p, to);

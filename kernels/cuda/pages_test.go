@@ -54,7 +54,7 @@ func (c *cache) args(r *rig) cuda.Pages {
 	return cuda.Pages{
 		Arena: up(r, c.arena), Tables: up(r, c.tables), PageBytes: p.PageBytes, SlabBytes: p.SlabBytes, K: p.K, V: p.V,
 		Width: int32(c.width), Block: int32(p.BlockSize), KVHeads: int32(p.KVHeads), HeadDim: int32(p.HeadDim),
-		KeyDim: int32(key), Window: int32(p.Window), PerSlab: int32(p.PagesPerSlab),
+		KeyDim: int32(key), Window: int32(p.Window), Chunked: yes(p.Chunked), PerSlab: int32(p.PagesPerSlab),
 	}
 }
 
@@ -65,7 +65,10 @@ func (c *cache) entry(block, to int) int {
 		return block
 	}
 	first := 0
-	if to >= w {
+	switch {
+	case c.ref.Chunked:
+		first = to / w * w / c.ref.BlockSize
+	case to >= w:
 		first = (to - w + 1) / c.ref.BlockSize
 	}
 	if block < first {
@@ -77,17 +80,18 @@ func (c *cache) entry(block, to int) int {
 func TestStoreKV(t *testing.T) {
 	r := newRig(t)
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F32} {
-		for _, window := range []int{0, 20} {
-			testStoreKV(r, f, window)
-		}
+		testStoreKV(r, f, 0, false)
+		testStoreKV(r, f, 20, false)
+		testStoreKV(r, f, 20, true)
 	}
 }
 
 // testStoreKV stores chunks of three sequences, the second of which has no rows, and two rows
 // of no sequence.
-func testStoreKV(r *rig, f kernels.Format, window int) {
+func testStoreKV(r *rig, f kernels.Format, window int, chunked bool) {
 	const block, heads, dim = 16, 2, 24
 	c := newCache(r, f, block, heads, dim, window, 3, 64)
+	c.ref.Chunked = chunked
 	if window == 0 {
 		c.ref.KeyDim = 8 // the others can be computed from the value
 	}
@@ -130,6 +134,6 @@ func testStoreKV(r *rig, f kernels.Format, window int) {
 		copy(c.ref.Page(page)[plane+4*(pos%block):], cudatest.Bytes([]int32{ids[t]}))
 	}
 	if got := down[byte](r, a.Pages.Arena, len(c.arena)); string(got) != string(c.arena) {
-		r.Errorf("%v, window %d: the arena differs", f, window)
+		r.Errorf("%v, window %d, chunked %t: the arena differs", f, window, chunked)
 	}
 }

@@ -14,7 +14,7 @@ type AttentionArgs struct {
 	Pages         Pages // the history: positions before a sequence's first token
 	Heads         int
 	Scale         float32
-	Window        int       // positions a token sees, its own included; 0: all
+	Window        int       // positions a token sees, its own included; 0: all; with Pages.Chunked, the size of a chunk
 	Sinks         []float32 // [Heads]: attention sinks, one more term in each head's softmax; nil: none
 	Softcap       float32   // 0: none
 	Rebuild       []float32 // [HeadDim]: factors from values to the numbers of keys that Pages do not store; nil: they store all
@@ -50,7 +50,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 		history = 0
 	}
 	if a.Window > 0 {
-		old = max(0, history-a.Window+1)
+		old = a.seenFrom(history)
 	}
 	n := history - old + last - first
 	k, v := a.Workspace.K[:n*d], a.Workspace.V[:n*d]
@@ -74,7 +74,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 		}
 		from := 0
 		if a.Window > 0 {
-			from = max(0, end-a.Window)
+			from = a.seenFrom(old+end-1) - old
 		}
 		if a.Items != nil {
 			until := min(int(a.Items[t])-old, n)
@@ -88,6 +88,14 @@ func Attention(a AttentionArgs, seq, kv int) {
 			a.attend(h, a.Q[at:at+d], k[from*d:end*d], v[from*d:end*d], a.Y[at:at+d])
 		}
 	}
+}
+
+// seenFrom returns the first position that the token at pos sees, in a window or a chunk.
+func (a *AttentionArgs) seenFrom(pos int) int {
+	if a.Pages.Chunked {
+		return pos / a.Window * a.Window
+	}
+	return max(0, pos-a.Window+1)
 }
 
 // attend computes one query of head h over len(k)/len(q) positions.

@@ -10,6 +10,7 @@ const (
 	SelectedSoftmax Score = iota // softmax over the selected experts
 	Softmax                      // softmax over all experts
 	Sigmoided                    // sigmoid of the expert's logit
+	Logit                        // the logit itself
 )
 
 // Router selects experts and computes their weights. The zero value gives the softmax over the
@@ -89,6 +90,8 @@ func (r Router) scores(logits []float32) func(int32) float64 {
 			sum += math.Exp(float64(x) - largest)
 		}
 		return func(i int32) float64 { return math.Exp(float64(logits[i])-largest) / sum }
+	case Logit:
+		return func(i int32) float64 { return float64(logits[i]) }
 	case Sigmoided:
 		return func(i int32) float64 { return 1 / (1 + math.Exp(-float64(logits[i]))) }
 	}

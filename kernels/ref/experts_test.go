@@ -32,6 +32,7 @@ func TestRouter(t *testing.T) {
 		{"softmax over all", Router{Score: Softmax}, []float32{log(1), log(5), log(2), log(2)}, []int32{1, 2}, []float32{0.5, 0.2}},
 		{"its sum 1, times 2", Router{Score: Softmax, Normalize: true, Factor: 2}, []float32{log(1), log(5), log(2), log(2)}, []int32{1, 2}, []float32{10. / 7, 4. / 7}},
 		{"sigmoid", Router{Score: Sigmoided, Factor: 2.5}, []float32{odds(0.2), odds(0.9), odds(0.4)}, []int32{1, 2}, []float32{2.25, 1}},
+		{"logit", Router{Score: Logit}, []float32{-3, -1.5, -2}, []int32{1}, []float32{-1.5}},
 		{"the correction selects only", Router{Score: Sigmoided, Normalize: true, Correction: []float32{0.75, 0, 0}}, []float32{odds(0.2), odds(0.9), odds(0.4)},
 			[]int32{0, 1}, []float32{2. / 11, 9. / 11}},
 		{"the best pair of a group", Router{Score: Sigmoided, Groups: 3, TopGroups: 1}, []float32{odds(0.9), odds(0.1), odds(0.1), odds(0.5), odds(0.7), odds(0.5), odds(0.6), odds(0.55), odds(0.01)},

@@ -16,8 +16,9 @@ type Pages struct {
 	BlockSize    int            // tokens in a page
 	KVHeads      int
 	HeadDim      int
-	KeyDim       int // numbers of a head's key that are stored: the rotated ones; 0: all
-	Window       int // how many tokens the class keeps; 0: all
+	KeyDim       int  // numbers of a head's key that are stored: the rotated ones; 0: all
+	Window       int  // how many tokens the class keeps; 0: all
+	Chunked      bool // it keeps those of a chunk of Window tokens
 	PageBytes    int64
 	SlabBytes    int64
 	PagesPerSlab int
@@ -51,13 +52,21 @@ func (p Pages) rebuild(k, v, w []float32) {
 	}
 }
 
+// first returns the first position that a query at pos reads, in a class that keeps Window tokens.
+func (p Pages) first(pos int) int {
+	switch {
+	case p.Window == 0 || pos < p.Window:
+		return 0
+	case p.Chunked:
+		return pos / p.Window * p.Window
+	}
+	return pos - p.Window + 1
+}
+
 // firstBlock returns the first block in the page table of a sequence whose step begins at
 // pos.
 func (p Pages) firstBlock(pos int) int {
-	if p.Window == 0 || pos < p.Window {
-		return 0
-	}
-	return (pos - p.Window + 1) / p.BlockSize
+	return p.first(pos) / p.BlockSize
 }
 
 // Page returns the bytes of page n.

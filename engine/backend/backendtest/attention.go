@@ -38,6 +38,7 @@ type attentionCase struct {
 	format                kernels.Format
 	heads, kv, dim, block int
 	window, keeps         int // Window of the op and of its class
+	chunked               bool
 	sinks                 []float32
 	sink                  backend.WeightID
 	softcap               float32
@@ -86,7 +87,7 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 	k := class(c.format, c.block, 2, c.kv, c.dim, width)
 	if c.keeps > 0 {
 		width, stride = (c.keeps+c.block-1)/c.block+1, c.block
-		k.Window, k.MaxPages = c.keeps, 2*width
+		k.Window, k.Chunked, k.MaxPages = c.keeps, c.chunked, 2*width
 	}
 	if c.rebuilds {
 		k.KeyDim = c.turning
@@ -122,7 +123,7 @@ func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID
 	k, v := rec.New("k", c.format, backend.PerToken, c.kv*c.dim), rec.New("v", c.format, backend.PerToken, c.kv*c.dim)
 	rec.Do(backend.Rope{QKV: in, Angles: angles, Q: q, K: k, V: v, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Rotary: c.dim})
 	y := rec.New("y", kernels.F32, backend.PerToken, c.heads*c.dim)
-	a := backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: scale, Softcap: c.softcap, Window: c.window}
+	a := backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: scale, Softcap: c.softcap, Window: c.window, Chunked: c.chunked}
 	if len(c.sinks) > 0 {
 		a.Sinked, a.Sinks = true, c.sink
 	}
@@ -195,7 +196,7 @@ func (c attentionCase) oracle(near bool, first, n int, scale float32) (want []fl
 	}
 	a := ref.AttentionArgs{
 		Q: q, Y: make([]float32, n*width), K: encode(c.format, k), V: encode(c.format, v), First: []int32{0, int32(n)}, Positions: positions,
-		Pages: ref.Pages{Format: c.format, BlockSize: c.block, KVHeads: c.kv, HeadDim: c.dim}, Heads: c.heads, Scale: scale,
+		Pages: ref.Pages{Format: c.format, BlockSize: c.block, KVHeads: c.kv, HeadDim: c.dim, Chunked: c.chunked}, Heads: c.heads, Scale: scale,
 		Window: c.window, Softcap: c.softcap, Sinks: c.sinks, Bidirectional: c.both,
 		Workspace: ref.AttentionWorkspace{K: make([]float32, n*c.dim), V: make([]float32, n*c.dim), P: make([]float64, n), Acc: make([]float64, c.dim)},
 	}
@@ -268,7 +269,10 @@ func (c attentionCase) seen(t, n int) (int, int) {
 	if c.both {
 		to = n
 	}
-	if c.window > 0 {
+	switch {
+	case c.chunked:
+		return t - t%c.window, to
+	case c.window > 0:
 		return max(0, to-c.window), to
 	}
 	return 0, to

@@ -10,7 +10,7 @@ import (
 
 // attentionKinds tests all other features of attention: windows (smaller than a block, not a
 // multiple of one, longer than the history, in a class that keeps as much, more, or all);
-// sinks above and below all scores; softcaps; the heads of real models; pages of 8-bit
+// chunks (of a block, of several, with their end inside of one); sinks above and below all scores; softcaps; the heads of real models; pages of 8-bit
 // floats; bidirectional attention without history.
 func (s *subject) attentionKinds(t *testing.T) {
 	sinks := []float32{-90, -3, 0, 1, 2, 5, 30, 120}
@@ -27,6 +27,10 @@ func (s *subject) attentionKinds(t *testing.T) {
 		{"window in a class that keeps more", 130, attentionCase{format: kernels.F16, heads: 4, kv: 2, dim: 64, block: 16, window: 20, keeps: 49}},
 		{"window in a class that keeps all", 130, attentionCase{format: kernels.F16, heads: 4, kv: 2, dim: 64, block: 32, window: 20}},
 		{"window beyond a span", 600, attentionCase{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, window: 270, keeps: 270}},
+		{"chunk of a block", 70, attentionCase{format: kernels.F32, heads: 4, kv: 4, dim: 64, block: 16, window: 16, keeps: 16, chunked: true}},
+		{"chunk of several blocks", 300, attentionCase{format: kernels.BF16, heads: 10, kv: 2, dim: 128, block: 16, window: 64, keeps: 64, chunked: true}},
+		{"chunk that ends inside of a block", 130, attentionCase{format: kernels.F16, heads: 4, kv: 2, dim: 64, block: 32, window: 40, keeps: 40, chunked: true}},
+		{"chunk beyond a span", 600, attentionCase{format: kernels.F8E4M3, heads: 2, kv: 1, dim: 32, block: 16, window: 272, keeps: 272, chunked: true}},
 		{"gpt-oss", 300, attentionCase{format: kernels.BF16, heads: 8, kv: 1, dim: 64, block: 32, window: 128, keeps: 128, sinks: sinks}},
 		{"sinks over a whole history", 300, attentionCase{format: kernels.F32, heads: 8, kv: 2, dim: 64, block: 16, sinks: sinks}},
 		{"softcap", 300, attentionCase{format: kernels.F32, heads: 4, kv: 2, dim: 64, block: 16, softcap: 2.5}},

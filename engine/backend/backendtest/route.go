@@ -23,7 +23,7 @@ func (s *subject) route(t *testing.T) {
 		"softmax": {Score: backend.Softmax}, "softmax, sum 1": {Score: backend.Softmax, Normalize: true, Corrected: true},
 		"sigmoid": {Score: backend.Sigmoid, Factor: 2.5}, "sigmoid, corrected": {Score: backend.Sigmoid, Corrected: true, Normalize: true, Factor: 2.5},
 		"groups": {Score: backend.Sigmoid, Groups: 8, TopGroups: 4, Normalize: true}, "corrected groups": {Score: backend.Sigmoid, Corrected: true, Groups: 4, TopGroups: 1},
-		"many groups": {Score: backend.Softmax, Groups: 32, TopGroups: 3},
+		"logits": {Score: backend.Logit}, "many groups": {Score: backend.Softmax, Groups: 32, TopGroups: 3},
 	} {
 		t.Run(name, func(t *testing.T) { s.routeOf(t, 64, 6, o.Factor != 0, o) })
 	}

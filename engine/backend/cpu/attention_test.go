@@ -65,6 +65,8 @@ func TestAttentionKindsBits(t *testing.T) {
 	kinds := map[string]func(*tiny){
 		"window of 21":        func(n *tiny) { n.window = 21 },
 		"window of 300":       func(n *tiny) { n.window, n.sinked, n.kv = 300, true, 1 },
+		"chunks of 64":        func(n *tiny) { n.window, n.chunked = 64, true },
+		"chunks of bf16":      func(n *tiny) { n.format, n.window, n.chunked = kernels.BF16, 272, true },
 		"sinks and a cap":     func(n *tiny) { n.sinked, n.softcap = true, 3 },
 		"pages in f8_e4m3":    func(n *tiny) { n.format = kernels.F8E4M3 },
 		"a window of f8_e5m2": func(n *tiny) { n.format, n.window = kernels.F8E5M2, 128 },

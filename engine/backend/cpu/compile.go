@@ -172,7 +172,7 @@ func (c *compiler) pages(class, layer int) kcpu.Pages {
 		Arena: c.d.arenas[backend.KV].address(0), Table: address(c.s.Pages[class]),
 		PageBytes: k.PageBytes(), SlabBytes: k.SlabBytes, K: k.KOffset(layer), V: k.VOffset(layer),
 		PerSlab: int32(k.PagesPerSlab), Width: int32(k.MaxPages), Block: int32(k.BlockSize), Format: int32(k.Format),
-		KVHeads: int32(k.KVHeads), HeadDim: int32(k.HeadDim), KeyDim: int32(cmp.Or(k.KeyDim, k.HeadDim)), Window: int32(k.Window),
+		KVHeads: int32(k.KVHeads), HeadDim: int32(k.HeadDim), KeyDim: int32(cmp.Or(k.KeyDim, k.HeadDim)), Window: int32(k.Window), Chunked: flag(k.Chunked),
 	}
 }
 

@@ -34,6 +34,7 @@ type tiny struct {
 	heads, kv, dim, vocab, tokens, seqs, length int
 	format                                      kernels.Format
 	window                                      int // Window of the op and of the class
+	chunked                                     bool
 	block                                       int // positions of a page; 0: 16
 	sinked                                      bool
 	softcap                                     float32
@@ -66,7 +67,7 @@ func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
 	c := backend.KVClass{Name: "full", Format: n.format, BlockSize: block, Layers: 1, KVHeads: n.kv, HeadDim: n.dim, PagesPerSlab: 4, MaxPages: (n.length + block - 1) / block, Plane: true}
 	c.SlabBytes = 4 * c.PageBytes()
 	if n.window > 0 {
-		c.Window, c.MaxPages = n.window, 2*((n.window+block-1)/block+1)
+		c.Window, c.Chunked, c.MaxPages = n.window, n.chunked, 2*((n.window+block-1)/block+1)
 	}
 	p.Classes = []backend.KVClass{c}
 	wide := (n.heads + 2*n.kv) * n.dim
@@ -82,7 +83,7 @@ func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
 	q, k, v := r.New("q", kernels.F32, backend.PerToken, n.heads*n.dim), r.New("k", n.format, backend.PerToken, n.kv*n.dim), r.New("v", n.format, backend.PerToken, n.kv*n.dim)
 	r.Do(backend.Rope{QKV: x, Angles: angles, Q: q, K: k, V: v, Heads: n.heads, KVHeads: n.kv, HeadDim: n.dim, Rotary: n.dim})
 	y := r.New("y", kernels.F32, backend.PerToken, n.heads*n.dim)
-	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Heads: n.heads, KVHeads: n.kv, HeadDim: n.dim, Scale: 0.1, Window: n.window, Sinked: n.sinked, Sinks: sinks, Softcap: n.softcap})
+	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Heads: n.heads, KVHeads: n.kv, HeadDim: n.dim, Scale: 0.1, Window: n.window, Chunked: n.chunked, Sinked: n.sinked, Sinks: sinks, Softcap: n.softcap})
 	r.Do(backend.StoreKV{K: k, V: v})
 	last, logits := r.New("last", kernels.F32, backend.PerSample, n.heads*n.dim), r.New("logits", kernels.F32, backend.PerSample, n.vocab)
 	r.Do(backend.Gather{X: y, Y: last})

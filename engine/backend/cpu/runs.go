@@ -53,7 +53,7 @@ func missing(op backend.Op) string {
 		o.Draft = nil
 		return backend.RequiredFeature(o)
 	case backend.Attention:
-		o.Draft, o.Rebuild, o.Bidirectional, o.Window, o.Sinked, o.Softcap = nil, nil, false, 0, false, 0
+		o.Draft, o.Rebuild, o.Bidirectional, o.Window, o.Chunked, o.Sinked, o.Softcap = nil, nil, false, 0, false, false, 0
 		return backend.RequiredFeature(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}

@@ -66,7 +66,10 @@ func (c *lowering) choices(op backend.Op) ([]backend.KernelChoice, error) {
 			return nil, err
 		}
 		shape := fmt.Sprintf("%d/%d×%d", o.Heads, o.KVHeads, o.HeadDim)
-		if o.Window > 0 {
+		switch {
+		case o.Chunked:
+			shape += fmt.Sprintf(", chunk %d", o.Window)
+		case o.Window > 0:
 			shape += fmt.Sprintf(", window %d", o.Window)
 		}
 		return []backend.KernelChoice{{

@@ -26,7 +26,7 @@ func (c *lowering) pages(class, layer int) cuda.Pages {
 		Arena: c.at.arenas[backend.KV], Tables: c.at.step.pages[class],
 		PageBytes: k.PageBytes(), SlabBytes: k.SlabBytes, K: k.KOffset(layer), V: k.VOffset(layer),
 		PerSlab: int32(k.PagesPerSlab), Width: int32(k.MaxPages), Block: int32(max(1, k.BlockSize)),
-		KVHeads: int32(k.KVHeads), HeadDim: int32(k.HeadDim), KeyDim: int32(cmp.Or(k.KeyDim, k.HeadDim)), Window: int32(k.Window),
+		KVHeads: int32(k.KVHeads), HeadDim: int32(k.HeadDim), KeyDim: int32(cmp.Or(k.KeyDim, k.HeadDim)), Window: int32(k.Window), Chunked: flag(k.Chunked),
 	}
 }
 

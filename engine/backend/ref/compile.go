@@ -131,7 +131,7 @@ func compileDraft(o backend.Op) op {
 func (l *launch) pages(class, layer int) ref.Pages {
 	c := l.e.p.Classes[class]
 	return ref.Pages{
-		Arena: l.d.arenas[backend.KV], Format: c.Format, BlockSize: c.BlockSize, KVHeads: c.KVHeads, HeadDim: c.HeadDim, KeyDim: c.KeyDim, Window: c.Window,
+		Arena: l.d.arenas[backend.KV], Format: c.Format, BlockSize: c.BlockSize, KVHeads: c.KVHeads, HeadDim: c.HeadDim, KeyDim: c.KeyDim, Window: c.Window, Chunked: c.Chunked,
 		PageBytes: c.PageBytes(), SlabBytes: c.SlabBytes, PagesPerSlab: c.PagesPerSlab, K: c.KOffset(layer), V: c.VOffset(layer),
 	}
 }

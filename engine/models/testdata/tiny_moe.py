@@ -72,6 +72,20 @@ QWEN3_NEXT = BASE | dict(
     linear_conv_kernel_dim=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=8,
     vocab_size=264, output_router_logits=False, router_aux_loss_coef=0.001)
 
+# Layer 1 has experts, layer 2 no rope: it sees all positions, the others chunks of 32.
+LLAMA4 = dict(
+    architectures=["Llama4ForConditionalGeneration"], model_type="llama4", tie_word_embeddings=False, torch_dtype="bfloat16",
+    image_token_index=7, boi_token_index=8, eoi_token_index=9,
+    vision_config=dict(model_type="llama4_vision_model", hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
+                       vision_output_dim=32, image_size=28, patch_size=14),
+    text_config=dict(
+        model_type="llama4_text", vocab_size=160, hidden_size=64, intermediate_size=16, intermediate_size_mlp=40, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=1024, rms_norm_eps=1e-5, hidden_act="silu",
+        bos_token_id=1, eos_token_id=[2, 3], pad_token_id=0, rope_theta=500000.0, attention_bias=False, attention_dropout=0.0,
+        rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0, original_max_position_embeddings=64),
+        num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2, use_qk_norm=True, no_rope_layers=[1, 1, 0],
+        attention_chunk_size=32, attn_temperature_tuning=True, floor_scale=8, attn_scale=0.5, tie_word_embeddings=False))
+
 # name -> config.json, the class that is run, seed, prompt length
 CHECKPOINTS = {
     "tiny-mixtral": dict(config=MIXTRAL, run="MixtralForCausalLM", embed=0.5, seed=41, prompt=64),
@@ -82,6 +96,7 @@ CHECKPOINTS = {
     "tiny-ernie-moe": dict(config=ERNIE_MOE, run="Ernie4_5_MoeForCausalLM", embed=0.4, seed=47, prompt=64),
     "tiny-olmoe": dict(config=OLMOE, run="OlmoeForCausalLM", embed=0.5, seed=50, prompt=64),
     "tiny-qwen3-next": dict(config=QWEN3_NEXT, run="Qwen3NextForCausalLM", embed=0.5, seed=78, prompt=64, steps=16),
+    "tiny-llama4": dict(config=LLAMA4, run="Llama4ForCausalLM", embed=0.5, seed=79, prompt=72),
     "tiny-qwen35-moe": dict(config=QWEN35_MOE, run="Qwen3_5MoeForCausalLM", embed=0.5, seed=49, prompt=64),
 }
 
@@ -108,6 +123,8 @@ def stored(name, weight, spec):
                 return {name[:-len(ours)] + published: weight}
     if family == "ernie4_5_moe":
         name = name.replace("mlp.gate.moe_statics", "mlp.moe_statics")
+    if family == "llama4":
+        return {"language_model." + name: weight}
     if family == "qwen3_5_moe":
         return {name.replace("model.", "model.language_model.", 1): weight}
     gate, up, down = "gate_proj", "up_proj", "down_proj"
@@ -124,6 +141,9 @@ def stored(name, weight, spec):
 def beyond(spec, generator):
     """Tensors of the layers that predict further tokens; transformers does not run them."""
     config, out = spec["config"], {}
+    if config["model_type"] == "llama4":
+        for name in ("vision_model.class_embedding", "multi_modal_projector.linear_1.weight"):
+            out[name] = torch.randn(8, generator=generator)
     if config["model_type"] == "glm4_moe":
         layer = f"model.layers.{config['num_hidden_layers']}."
         for name in ("eh_proj.weight", "enorm.weight", "hnorm.weight", "input_layernorm.weight", "mlp.experts.0.up_proj.weight"):
@@ -142,7 +162,8 @@ def build(spec):
     generator = torch.Generator().manual_seed(spec["seed"])
     cls = getattr(transformers, spec["run"])
     text = spec["config"].get("text_config")
-    config = transformers.Qwen3_5MoeTextConfig(**text) if text else cls.config_class(**spec["config"])
+    settings = {"Llama4ForCausalLM": transformers.Llama4TextConfig, "Qwen3_5MoeForCausalLM": transformers.Qwen3_5MoeTextConfig}
+    config = settings[spec["run"]](**text) if text else cls.config_class(**spec["config"])
     config.architectures = spec["config"]["architectures"]
     with torch.device("meta"):
         meta = cls(config)

@@ -54,6 +54,8 @@ static int32_t high(const tile *t, int32_t row)
 static int32_t low(const tile *t, int32_t row)
 {
 	int32_t n = high(t, row) - t->a->window;
+	if (t->a->pages.chunked)
+		return (high(t, row) - 1) / t->a->window * t->a->window;
 	return t->a->window && n > 0 ? n : 0;
 }
 

@@ -22,7 +22,7 @@ void vapp_op_tokens(const void *args, const vapp_call *c)
 
 /* slot returns the page where a position of a sequence is stored (backend.KVClass.StoreEntry),
  * and sets *at to its slot. It returns NULL if the position has no page, or if its block leaves
- * the window by the end of the step. */
+ * the window or the chunk by the end of the step. */
 static uint8_t *slot(const vapp_pages *p, const int32_t *positions, const int32_t *first, int32_t seq, int32_t pos, int32_t *at)
 {
 	int32_t b = pos / p->block;
@@ -229,7 +229,8 @@ static int32_t pick(float key, int32_t id, float *keys, int32_t *ids, int32_t k,
 	return k < top ? k + 1 : top;
 }
 
-/* scoring is what the scores of a row have in common: exp(logit - largest) / sum, or sigmoids. */
+/* scoring is what the scores of a row have in common: exp(logit - largest) / sum, sigmoids, or
+ * the logits. */
 typedef struct {
 	double largest, sum;
 } scoring;
@@ -253,6 +254,8 @@ static double score(const vapp_route *a, const scoring *s, float x)
 		return exp((double)x - s->largest) / s->sum;
 	case VAPP_SIGMOID:
 		return 1 / (1 + exp(-(double)x));
+	case VAPP_LOGIT:
+		return x;
 	}
 	return exp((double)x - s->largest);
 }

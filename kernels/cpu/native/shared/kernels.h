@@ -35,6 +35,8 @@ typedef struct {
 	int32_t per_slab, width, block, format, kv_heads, head_dim;
 	int32_t window;  /* tokens that the class keeps; 0: all */
 	int32_t key_dim; /* stored dimensions of a key: the first ones of each half of the head */
+	int32_t chunked; /* the class keeps a chunk of window tokens, and a token sees its chunk */
+	int32_t pad;
 } vapp_pages;
 
 static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
@@ -45,7 +47,9 @@ static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
 /* vapp_first_block is backend.KVClass.FirstBlock: the first block that a query at pos reads. */
 static inline int32_t vapp_first_block(const vapp_pages *p, int32_t pos)
 {
-	return p->window == 0 || pos < p->window ? 0 : (pos - p->window + 1) / p->block;
+	if (p->window == 0 || pos < p->window)
+		return 0;
+	return (p->chunked ? pos / p->window * p->window : pos - p->window + 1) / p->block;
 }
 
 /* out[t] = ids[t], or sampled[-1-ids[t]] of the previous step where ids[t] < 0. */
@@ -229,7 +233,7 @@ typedef struct {
 enum { VAPP_GROUPS = 32 };
 
 /* What an expert's weight is; the numbers of backend.Score. */
-enum { VAPP_SELECTED_SOFTMAX, VAPP_SOFTMAX, VAPP_SIGMOID };
+enum { VAPP_SELECTED_SOFTMAX, VAPP_SOFTMAX, VAPP_SIGMOID, VAPP_LOGIT };
 
 /* The state of a convolution is conv_rows rows of cols inputs, in pages.format at pages.k. If
  * conv_rows is kernel − 1, the oldest row comes first. Otherwise position p is in row p mod
