@@ -6,7 +6,6 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
-	"vapp.dev/kernels"
 )
 
 // recipe describes a decoder: blocks of grouped-query attention and an MLP, all of one width. A
@@ -276,12 +275,6 @@ func (d recipe) check() error {
 		case t == slidingAttention && d.window < 1:
 			return &UnsupportedError{"layer_types with " + slidingAttention, "the config has no sliding_window"}
 		}
-	}
-	if !d.interleaved {
-		return nil
-	}
-	if q, err := quantOf(c); err != nil || q.format != kernels.Invalid {
-		return &UnsupportedError{"a quantized checkpoint of " + c.Architecture, "rows of Q and K are reordered for its rope, and their scales would not follow"}
 	}
 	return nil
 }
