@@ -259,6 +259,7 @@ func (c *checker) rope(o Rope) {
 	c.value("QKV", o.QKV, kernels.F32, rows, in*o.HeadDim)
 	c.require(o.Rotary >= 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
 	c.require(!o.Grid || o.Rotary%4 == 0, "%d rotated dimensions for two positions", o.Rotary)
+	c.require(!o.Grid || !o.Interleaved, "neighbours rotated by two positions")
 	if o.Rotary > 0 {
 		c.value("Angles", o.Angles, kernels.F32, rows, o.Rotary)
 	}

@@ -33,7 +33,7 @@ type Temperature struct {
 }
 
 // Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads if Norm is
-// set, and rotates Q and K by halves (NeoX): pair (i, i+Rotary/2). Q [T,Heads·HeadDim] is
+// set, and rotates Q and K by halves (NeoX): pair (i, i+Rotary/2), or by neighbours. Q [T,Heads·HeadDim] is
 // F32; K and V [T,KVHeads·HeadDim] are rounded to the class's format. Rows are tokens, or
 // sequences if those of Angles are. With 0 KVHeads there are queries alone: K and V are NoValue.
 type Rope struct {
@@ -51,6 +51,8 @@ type Rope struct {
 	// Grid means that Angles have two positions. The angles of Across rotate the first half
 	// of the Rotary dimensions, those of Down the second half, each by halves of its own.
 	Grid bool
+	// Interleaved means that pair i is (2i, 2i+1) (GPT-J, Command-R).
+	Interleaved bool
 	// Tempered means that the angles of Q are QueryAngles [T,Rotary], those of K Angles: with a
 	// Temperature they scale queries by their position. Whole heads are rotated then.
 	Tempered    bool

@@ -32,12 +32,6 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 	}
 	for _, t := range c.tensors {
 		fmt.Fprintf(h, "%q %v %v %d %d %d %v\n", t.Name, t.Shape, t.Format, t.Offset, t.Bytes, t.RopeHead, t.swapped)
-		if t.RopeDims > 0 {
-			fmt.Fprintf(h, "pairs in %d\n", t.RopeDims)
-		}
-		if t.RopeColumns > 0 {
-			fmt.Fprintf(h, "columns paired in %d\n", t.RopeColumns)
-		}
 		if t.tiles.each > 0 || t.negated {
 			fmt.Fprintf(h, "heads in tiles %v, negated %v\n", t.tiles, t.negated)
 		}

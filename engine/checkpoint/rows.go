@@ -44,9 +44,6 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 	default:
 		err = readHeads(f, t, int64(row0), dst)
 	}
-	if err == nil && t.RopeColumns > 0 {
-		halveColumns(dst, t)
-	}
 	if err == nil && t.negated {
 		err = logNegated(t, dst)
 	}
@@ -169,20 +166,6 @@ func readBias(f *file, t TensorInfo, dst []byte) error {
 		copy(dst[i*size:(i+1)*size], buf[at:at+size])
 	}
 	return nil
-}
-
-// halveColumns reorders the columns of whole rows from neighbouring pairs to halves.
-func halveColumns(dst []byte, t TensorInfo) {
-	_, size := t.Format.Block()
-	row, half := int(t.RowBytes()), int(t.RopeColumns/2)
-	pairs := make([]byte, 2*half*size)
-	for ; len(dst) >= row; dst = dst[row:] {
-		copy(pairs, dst)
-		for i := range half {
-			copy(dst[i*size:(i+1)*size], pairs[2*i*size:])
-			copy(dst[(half+i)*size:(half+i+1)*size], pairs[(2*i+1)*size:])
-		}
-	}
 }
 
 // View returns the mapped bytes of a tensor as stored in the file. They are read-only and valid

@@ -23,13 +23,8 @@ type TensorInfo struct {
 	Bytes  int64
 
 	// RopeHead is the number of rows of an attention head if the file stores Q or K rows as
-	// interleaved rotary pairs (GGUF, llama), else 0. RopeDims is how many of its first rows do; 0:
-	// all. See SourceRow.
-	RopeHead, RopeDims int64
-
-	// RopeColumns is how many of the first columns of each row are stored as interleaved rotary
-	// pairs: in a tensor [heads, d] of weights for each element of a head of Q or K. 0: none.
-	RopeColumns int64
+	// interleaved rotary pairs (GGUF, llama), else 0. See SourceRow.
+	RopeHead int64
 
 	// tiles is set if the file stores the value heads of a delta net in tiles (GGUF, qwen35).
 	tiles headTiles
@@ -96,35 +91,8 @@ func (t TensorInfo) SourceRow(r int64) int64 {
 	if t.RopeHead == 0 {
 		return r
 	}
-	d, in := t.RopeDims, r%t.RopeHead
-	if d == 0 {
-		d = t.RopeHead
-	}
-	if in >= d {
-		return r
-	}
+	d, in := t.RopeHead, r%t.RopeHead
 	return r - in + in%(d/2)*2 + in/(d/2)
-}
-
-// PairRows declares that the first dims rows of each head of a tensor of Q or K are rotated in
-// neighbouring pairs, in a family whose own order that is. ReadRows then returns them as if halves
-// were rotated (see SourceRow); scores do not depend on the order that Q and K share. The first call
-// for a tensor must not run at the same time as other methods; later ones change nothing.
-func (c *Checkpoint) PairRows(name string, head, dims int) {
-	i, ok := c.byName[name]
-	if !ok || c.tensors[i].Elements()%int64(head) != 0 {
-		return
-	}
-	if t := &c.tensors[i]; t.RopeHead != int64(head) || t.RopeDims != int64(dims) {
-		t.RopeHead, t.RopeDims = int64(head), int64(dims)
-	}
-}
-
-// PairColumns is PairRows for a tensor that has a row for each head.
-func (c *Checkpoint) PairColumns(name string, dims int) {
-	if i, ok := c.byName[name]; ok && c.tensors[i].RowElements() >= int64(dims) && c.tensors[i].RopeColumns != int64(dims) {
-		c.tensors[i].RopeColumns = int64(dims)
-	}
 }
 
 // measure checks a shape read from a file and returns the tensor's bytes.

@@ -58,7 +58,6 @@ type adapterModule struct {
 // adapterRows are outputs of a module: n from row on, at column at of the product's results.
 type adapterRows struct {
 	row, n, at int
-	order      checkpoint.TensorInfo // with the order of the rows, if the model has another one
 }
 
 // adapt gives a matrix slots of adapters. pieces are its parts.
@@ -76,9 +75,6 @@ func (l *loader) adapt(id backend.WeightID, pieces []piece) {
 		}
 		t := l.tensor(p.tensor)
 		rows := adapterRows{row: p.row0, n: spec.Parts[i].Rows, at: at}
-		if p.pairs > 0 {
-			rows.order = checkpoint.TensorInfo{RopeHead: int64(p.head), RopeDims: int64(p.pairs)}
-		}
 		at += rows.n
 		name := strings.TrimSuffix(p.tensor, ".weight")
 		if a.Modules == 0 || l.modules[len(l.modules)-1].name != name {
@@ -219,9 +215,8 @@ func (m adapterModule) place(of checkpoint.AdapterMatrix, A, B, down, up []float
 	}
 	for _, p := range m.rows {
 		for i := range p.n {
-			from := int(p.order.SourceRow(int64(p.row + i)))
 			for r := range of.Rank {
-				up[r*width+p.at+i] = float32(float64(B[from*of.Rank+r]) * of.Scale)
+				up[r*width+p.at+i] = float32(float64(B[(p.row+i)*of.Rank+r]) * of.Scale)
 			}
 		}
 	}

@@ -181,7 +181,7 @@ func widened(m map[string]any) map[string]any {
 	if text, ok := m["text_config"].(map[string]any); ok {
 		m["text_config"] = widened(text)
 	}
-	for _, key := range []string{"intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"} {
+	for _, key := range []string{"intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size", "hidden_size_per_layer_input"} {
 		if n, ok := m[key].(float64); ok {
 			m[key] = (int(n) + 127) / 128 * 128
 		}
@@ -194,6 +194,9 @@ func widened(m map[string]any) map[string]any {
 func (f familyForm) on(layouts map[string]backend.Layout, raw map[string]any) ([]string, error) {
 	m := maps.Clone(raw)
 	maps.Copy(m, f.change)
+	if f.change != nil {
+		m["vision_config"] = nil // towers are not quantized
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return nil, err

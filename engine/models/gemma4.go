@@ -23,6 +23,8 @@ type gemmaText struct {
 	// head is the embedding.
 	shared, tied bool
 	moe          bool
+	// apart is true if each expert has matrices of its own, as in quantized checkpoints; others have stacks.
+	apart bool
 	// perLayer is the width of the embeddings that each layer has of its own; 0: there are none.
 	perLayer int
 	// firstReuse is the first of the last layers, which read keys and values of an earlier one
@@ -99,6 +101,9 @@ func readGemmaText(c checkpoint.Config) (gemmaText, error) {
 	}
 	if g.shared {
 		g.fullKVHeads = s.CountOr("num_global_key_value_heads", 1, most, int64(c.NumKVHeads))
+	}
+	if q, err := quantOf(c); err == nil {
+		g.apart = q.format != kernels.Invalid
 	}
 	if err := checkGemmaText(s); err != nil {
 		return g, err
@@ -184,8 +189,8 @@ func checkGemma(c checkpoint.Config) error {
 	}
 	if q, err := quantOf(c); err != nil {
 		return err
-	} else if q.format != kernels.Invalid && (g.moe || q.format != kernels.F8E4M3 && q.format != kernels.I8) {
-		return &UnsupportedError{"a quantized checkpoint of Gemma 4 with experts", "its experts are read as bf16, f16 or f32, and quantized at load"}
+	} else if q.format == kernels.MXFP4 {
+		return &UnsupportedError{"an mxfp4 checkpoint of Gemma 4", "its linear layers are read in int4, int8, fp8, nvfp4, bf16, f16 or f32"}
 	}
 	_, err = readGemmaVision(c)
 	return err
@@ -290,9 +295,18 @@ func (l *tensorList) gemmaLayer(c checkpoint.Config, g gemmaText, i int) {
 		return
 	}
 	e, m := c.NumExperts, c.MoEIntermediateSize
-	l.add(p+"experts.gate_up_proj", e, 2*m, h)
-	l.add(p+"experts.down_proj", e, h, m)
-	l.add(p+"router.proj.weight", e, h)
+	if g.apart {
+		for i := range e {
+			one := fmt.Sprintf("%sexperts.%d.", p, i)
+			l.linear(one+"gate_proj", false, m, h)
+			l.linear(one+"up_proj", false, m, h)
+			l.linear(one+"down_proj", false, h, m)
+		}
+	} else {
+		l.add(p+"experts.gate_up_proj", e, 2*m, h)
+		l.add(p+"experts.down_proj", e, h, m)
+	}
+	l.linear(p+"router.proj", false, e, h)
 	l.add(p+"router.scale", h)
 	l.add(p+"router.per_expert_scale", e)
 	for _, norm := range []string{"post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"} {

@@ -365,3 +365,51 @@ func TestRoundTo(t *testing.T) {
 		}
 	}
 }
+
+// TestGemmaCheckpoints builds and plans quantized checkpoints of Gemma 4, whose experts have matrices of
+// their own.
+func TestGemmaCheckpoints(t *testing.T) {
+	configs := map[string]kernels.Format{
+		strings.Replace(awqConfig, "128", "32", 1):                                 kernels.I4,
+		gptqConfig(4, `"sym":true`):                                                kernels.I4,
+		string(int4Config(`"strategy":"group","group_size":32,"symmetric":false`)): kernels.I4,
+		string(compressed("channel", `["lm_head"]`)):                               kernels.F8E4M3,
+		nvfp4Config: kernels.NVFP4,
+	}
+	for _, name := range []string{"gemma-4-26b-a4b", "gemma-4-31b", "gemma-4-e2b"} {
+		for config, want := range configs {
+			change := quantConfig(config)
+			change["vision_config"] = nil // towers are not quantized
+			m, err := buildModel(alterConfig(t, name, change), Build{})
+			if err != nil {
+				t.Fatalf("%s with %s: %v", name, config, err)
+			}
+			stacks := 0
+			for _, w := range m.Weights() {
+				if w.Experts > 0 {
+					stacks++
+				}
+				if (w.Group == "attention" || w.Group == "mlp" || w.Group == "experts") && w.Use&backend.Multiply != 0 && w.Source != want {
+					t.Errorf("%s: %s is stored as %v, want %v", name, w.Name, w.Source, want)
+				}
+			}
+			if (stacks == 60) != (name == "gemma-4-26b-a4b") {
+				t.Errorf("%s: %d stacks of experts", name, stacks)
+			}
+			p, err := recordStep(m, kernels.BF16, bucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for on, l := range layouts(t) {
+				if _, err := dryRun(l, m, p); err != nil {
+					t.Errorf("%s with %s on %s: %v", name, config, on, err)
+				}
+			}
+		}
+	}
+	_, err := buildModel(alterConfig(t, "gemma-4-26b-a4b", quantConfig(string(int8Config("int-quantized", int8Channel, int8Token)))), Build{})
+	var refused *UnsupportedError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "int8 activations (W8A8) of experts") {
+		t.Errorf("W8A8 with experts: %v", err)
+	}
+}

@@ -238,14 +238,16 @@ func (w *gemmaLayer) mixture(c checkpoint.Config, g gemmaText, l *loader, i int)
 	w.router = l.matrix(matrix{name: n + "router", group: "router"}, all(p+"router.proj.weight"))
 	w.routerScale = l.vector(n+"router_scale", "router", all(p+"router.scale"))
 	w.expertScale = l.vector(n+"expert_scale", "router", all(p+"router.per_expert_scale"))
-	up := []piece{all(p + "experts.gate_up_proj")}
-	if l.Shard.World > 1 { // the columns of gate, then those of up
+	up, down := []piece{all(p + "experts.gate_up_proj")}, "experts.down_proj"
+	switch {
+	case g.apart:
+		up, down = []piece{l.rows(p+"experts.*.gate_proj.weight", inner, 1), l.rows(p+"experts.*.up_proj.weight", inner, 1)}, "experts.*.down_proj.weight"
+	case l.Shard.World > 1: // the columns of gate, then those of up
 		gate := l.rows(p+"experts.gate_up_proj", inner, 1)
-		up = []piece{gate, gate}
-		up[1].row0 += inner
+		up = []piece{gate, gate.after(inner)}
 	}
 	w.expertGateUp = l.matrix(stack("expert_gate_up"), up...)
-	w.expertDown = l.matrix(stack("expert_down"), l.cols(p+"experts.down_proj", inner, 1))
+	w.expertDown = l.matrix(stack("expert_down"), l.cols(p+down, inner, 1))
 	w.densePost = l.vector(n+"dense_post", "norm", all(p+"post_feedforward_layernorm_1.weight"))
 	w.expertNorm = l.vector(n+"expert_norm", "norm", all(p+"pre_feedforward_layernorm_2.weight"))
 	w.expertPost = l.vector(n+"expert_post", "norm", all(p+"post_feedforward_layernorm_2.weight"))

@@ -51,6 +51,7 @@ var goldens = map[string][2]int{
 	"tiny-granite":    {72, 16},
 	"tiny-smollm3":    {72, 16},
 	"tiny-glm4":       {72, 16},
+	"tiny-glm4-awq":   {72, 16},
 	"tiny-cohere":     {72, 16},
 	"tiny-cohere2":    {72, 16},
 	"tiny-ernie":      {72, 16},

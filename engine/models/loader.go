@@ -28,9 +28,6 @@ type piece struct {
 	col0, cols int // cols 0: all; for a vector, its elements
 	// transposed is true if the tensor stores the matrix, or each matrix of a stack, as [in, out].
 	transposed bool
-	// pairs is how many of the first rows of each head of size head are reordered by
-	// Checkpoint.PairRows; 0: none.
-	pairs, head int
 }
 
 // all returns the whole tensor: every rank holds a copy.
@@ -107,6 +104,9 @@ func (l *loader) int8(spec *backend.WeightSpec) {
 		return
 	}
 	spec.RoundInputs = l.quant.round
+	if spec.Experts > 0 && spec.RoundInputs {
+		l.fail(&UnsupportedError{"a checkpoint with int8 activations (W8A8) of experts", "experts take activations in float; take one in fp8, or with int8 weights alone (W8A16)"})
+	}
 	if spec.Scaling == backend.PerGroup {
 		spec.GroupSize = l.quant.group
 	}

@@ -6,7 +6,6 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
-	"vapp.dev/kernels"
 )
 
 // recipe describes a decoder: blocks of grouped-query attention and an MLP, all of one width. A
@@ -286,12 +285,6 @@ func (d recipe) check() error {
 		case t != fullAttention && d.window < 1:
 			return &UnsupportedError{"layer_types with " + t, "the config has no size for it"}
 		}
-	}
-	if !d.interleaved {
-		return nil
-	}
-	if q, err := quantOf(c); err != nil || q.format != kernels.Invalid {
-		return &UnsupportedError{"a quantized checkpoint of " + c.Architecture, "rows of Q and K are reordered for its rope, and their scales would not follow"}
 	}
 	return nil
 }

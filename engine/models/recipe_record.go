@@ -162,7 +162,7 @@ func (s *decoderPass) projectQKV(layer int) (q, k, v backend.Value) {
 	k = r.New("k", f, rows, kv*d)
 	v = r.New("v", f, rows, kv*d)
 	rope := s.ropeAt(s.stage.layer0 + layer)
-	r.Do(backend.Rope{QKV: qkv, Angles: s.angles[rope], Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d, Rotary: s.rotary(rope), Norm: w.headNorm,
+	r.Do(backend.Rope{QKV: qkv, Angles: s.angles[rope], Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d, Rotary: s.rotary(rope), Norm: w.headNorm, Interleaved: s.interleaved,
 		Tempered: s.ofQ[rope] != backend.NoValue, QueryAngles: s.ofQ[rope]})
 	r.Free(qkv)
 	return q, k, v

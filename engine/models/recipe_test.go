@@ -1,7 +1,6 @@
 package models
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"slices"
@@ -129,31 +128,17 @@ func TestNoRope(t *testing.T) {
 	}
 }
 
-// TestPairedRows checks that families that rotate neighbouring pairs read Q and K in the order of
-// halves, and nothing else.
-func TestPairedRows(t *testing.T) {
-	cfg := alterConfig(t, "glm-4-9b-0414", nil)
-	tensors, err := Tensors(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ck, err := checkpoint.Dummy(cfg, tensors, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(ck, Build{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, x := range ck.Tensors() {
-		paired := strings.Contains(x.Name, ".q_proj.") || strings.Contains(x.Name, ".k_proj.")
-		if (x.RopeHead == 128 && x.RopeDims == 64) != paired || (x.RopeHead == 0) == paired {
-			t.Errorf("%s: pairs in %d of %d rows", x.Name, x.RopeDims, x.RopeHead)
+// TestInterleaved checks which families rotate neighbouring pairs.
+func TestInterleaved(t *testing.T) {
+	for name, want := range map[string]bool{"glm-4-9b-0414": true, "c4ai-command-r-v01": true, "baidu/ERNIE-4.5-0.3B-PT": true, "Qwen/Qwen3-4B": false} {
+		m, err := buildModel(alterConfig(t, name, nil), Build{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	q, _ := ck.Tensor("model.layers.0.self_attn.q_proj.weight")
-	for row, want := range map[int64]int64{0: 0, 1: 2, 31: 62, 32: 1, 63: 63, 64: 64, 127: 127, 128 + 33: 128 + 3} {
-		if got := q.SourceRow(row); got != want {
-			t.Errorf("row %d is row %d of the file, want %d", row, got, want)
+		for _, o := range ops[backend.Rope](t, m) {
+			if o.Interleaved != want {
+				t.Errorf("%s: interleaved %v", name, o.Interleaved)
+			}
 		}
 	}
 }
@@ -307,31 +292,14 @@ func TestSparseStep(t *testing.T) {
 	}
 }
 
-// TestPairColumns checks the order of weights of a norm that each head has of its own.
-func TestPairColumns(t *testing.T) {
+// TestEachHead checks a rank's part of a norm whose heads have weights of their own.
+func TestEachHead(t *testing.T) {
 	const name = "model.layers.0.self_attn.q_norm.weight"
 	c, err := checkpoint.Open("testdata/tiny-cohere")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	x, _ := c.Tensor(name)
-	rows, row := int(x.Rows()), int(x.RowBytes())
-	stored, got := make([]byte, rows*row), make([]byte, rows*row)
-	if err := c.ReadRows(name, 0, rows, stored); err != nil {
-		t.Fatal(err)
-	}
-	c.PairColumns(name, 6)
-	if err := c.ReadRows(name, 0, rows, got); err != nil {
-		t.Fatal(err)
-	}
-	for i := range rows {
-		for j, from := range []int{0, 2, 4, 1, 3, 5, 6, 7} {
-			if a, b := got[i*row+2*j:][:2], stored[i*row+2*from:][:2]; !bytes.Equal(a, b) {
-				t.Errorf("head %d: column %d is %x, the file's column %d is %x", i, j, a, from, b)
-			}
-		}
-	}
 	m, err := New(c, Build{Shard: backend.Shard{Rank: 1, World: 2}})
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 		err = l.checkRanks(c, c.NumKVHeads)
 	}
 	if err == nil && d.heads.Whole && l.Shard.World > 1 {
-		err = &UnsupportedError{fmt.Sprintf("tensor parallel size %d of %s", l.Shard.World, c.Architecture), "its norms of Q and K run over the heads of all ranks"}
+		err = &UnsupportedError{fmt.Sprintf("tensor parallel size %d of %s", l.Shard.World, c.Architecture), "its norms of Q and K run over the heads of all ranks; take pipeline stages instead (parallel.pipeline)"}
 	}
 	for i := 0; err == nil && i < c.NumLayers; i++ {
 		err = d.feedForward(i).check(l.Build)
@@ -139,7 +139,8 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 		h := d.heads
 		h.Eps, h.Offset = float32(d.cfg.RMSNormEps), d.normOffset
 		if h.Each {
-			h.Q, h.K = d.eachHead(l, n+"q_norm", attn+d.qNorm, d.cfg.NumHeads), d.eachHead(l, n+"k_norm", attn+d.kNorm, d.cfg.NumKVHeads)
+			h.Q = l.vector(n+"q_norm", "norm", l.rows(attn+d.qNorm+".weight", d.cfg.NumHeads, 1))
+			h.K = l.vector(n+"k_norm", "norm", l.rows(attn+d.kNorm+".weight", d.cfg.NumKVHeads, 1))
 		} else {
 			h.Q, h.K = norm("q_norm", "self_attn."+d.qNorm), norm("k_norm", "self_attn."+d.kNorm)
 		}
@@ -161,15 +162,6 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 	return w
 }
 
-// eachHead adds the weights [heads, headDim] of a norm of n heads, in the order of Q's and K's rows.
-func (d recipe) eachHead(l *loader, name, module string, n int) backend.WeightID {
-	heads := l.rows(module+".weight", n, 1)
-	if d.interleaved {
-		l.src.PairColumns(heads.tensor, 2*len(d.ropes[0].angles.InvFreq))
-	}
-	return l.vector(name, "norm", heads)
-}
-
 // qkv returns the rank's pieces of Q, K and V; part selects the rows of a matrix or the elements of
 // a bias.
 func (d recipe) qkv(l *loader, attn, suffix string, part func(tensor string, n, size int) piece) []piece {
@@ -181,12 +173,6 @@ func (d recipe) qkv(l *loader, attn, suffix string, part func(tensor string, n, 
 	if d.fusedQKV != "" {
 		out[1] = out[1].after(c.NumHeads * c.HeadDim)
 		out[2] = out[2].after((c.NumHeads + c.NumKVHeads) * c.HeadDim)
-	}
-	if d.interleaved {
-		for i := range 2 {
-			out[i].head, out[i].pairs = c.HeadDim, 2*len(d.ropes[0].angles.InvFreq)
-			l.src.PairRows(out[i].tensor, out[i].head, out[i].pairs)
-		}
 	}
 	return out
 }

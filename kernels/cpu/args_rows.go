@@ -16,6 +16,7 @@ type Rope struct {
 	Heads, KVHeads, HeadDim, Rotary, Format, Symbol int32
 	Norm, Shared                                    int32 // Norm: a set of NormQK and those below
 	Eps, Offset                                     float32
+	Interleaved, _                                  int32
 }
 
 // The norm of heads of Rope: of Q and K; of V; with one mean square for all heads of a row;

@@ -59,7 +59,7 @@ type RopeArgs struct {
 	Heads, KVHeads, HeadDim, Rotary    int32
 	Shared, Norm, Parts                int32 // Norm: a set of NormQK and those below
 	Eps, Offset                        float32
-	_                                  int32
+	Interleaved                        int32
 }
 
 // The norm of heads of rope_: of Q and K; of V; with one mean square for all heads of a row; with

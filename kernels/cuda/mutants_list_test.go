@@ -99,6 +99,7 @@ var mutants = []mutant{
 	{"pages.cu", "rotary_dim(p, j)", "j", "TestStoreKV"},
 	{"norm.cu", "a.offset + a.w[i]", "a.w[i]", "TestNorm"},
 	{"rope.cu", "for (int i = a.rotary +", "for (int i = a.head_dim +", "TestRope"},
+	{"rope.cu", "a.interleaved ? i / 2 : i % half", "i % half", "TestRope"},
 	{"experts.cu", "v == *key && other < *id", "v == *key && other > *id", "TestRoute"},
 	{"experts.cu", "second = fmaxf(second, fminf(first, v));", "second = fmaxf(second, v);", "TestRoute"},
 	{"experts.cu", "a.correction ? a.correction[e] : 0.0f", "0.0f", "TestRoute"},

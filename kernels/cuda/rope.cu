@@ -56,7 +56,7 @@ struct RopeArgs {
   int norm;    // of heads: a set of kNormQK and those below
   int parts;   // 1, or 2: the two halves of the rotary dimensions are rotated separately
   float eps, offset;
-  int pad;
+  int interleaved;  // 1: pair i is (2i, 2i+1), not (i, i+rotary/2); parts is 1
 };
 
 // The norm of heads: of q and k; of v; with one mean square for all heads of a row; with weights
@@ -90,7 +90,8 @@ DEVICE void prepare(const RopeArgs &a, Turn &h) {
   for (int i = lane; i < d; i += 32) {
     float v = h.x[i] - h.mean;
     if (h.after && i < a.rotary) {  // what rotation makes of a pair's squares
-      float cosine = h.angles[i % half], sine = h.angles[half + i % half];
+      int pair = a.interleaved ? i / 2 : i % half;
+      float cosine = h.angles[pair], sine = h.angles[half + pair];
       v *= sqrtf(cosine * cosine + sine * sine);
     }
     sum = fmaf(v, v, sum);
@@ -110,10 +111,10 @@ template <class Out>
 DEVICE void rotate_head(const RopeArgs &a, const Turn &h, Out out) {
   int wide = a.rotary / a.parts, half = wide / 2, lane = threadIdx.x & 31;
   for (int j = lane; j < a.rotary / 2; j += 32) {
-    int part = j / half, i = part * wide + j % half;
-    float p = before(h, i), q = before(h, i + half), cosine = h.angles[i], sine = h.angles[i + half];
+    int angle = j / half * wide + j % half, i = a.interleaved ? 2 * j : angle, with = a.interleaved ? i + 1 : i + half;
+    float p = before(h, i), q = before(h, with), cosine = h.angles[angle], sine = h.angles[angle + half];
     out(i, behind(h, i, p * cosine - q * sine));
-    out(i + half, behind(h, i + half, q * cosine + p * sine));
+    out(with, behind(h, with, q * cosine + p * sine));
   }
   for (int i = a.rotary + lane; i < a.head_dim; i += 32) out(i, behind(h, i, before(h, i)));
 }

@@ -64,7 +64,7 @@ type ropeCase struct {
 	parts                  int
 	norm                   int32
 	gated, shared          bool
-	tempered               bool
+	tempered, interleaved  bool
 }
 
 func TestRope(t *testing.T) {
@@ -79,6 +79,9 @@ func TestRope(t *testing.T) {
 		{heads: 4, kv: 2, dim: 64, rotary: 48, parts: 1, norm: cuda.NormQK | cuda.NormAfter},
 		{heads: 4, kv: 2, dim: 64, rotary: 64, parts: 1, norm: cuda.NormQK, tempered: true},
 		{heads: 4, kv: 1, dim: 40, rotary: 0, parts: 1, norm: cuda.NormQK},
+		{heads: 4, kv: 2, dim: 64, rotary: 64, parts: 1, interleaved: true},
+		{heads: 3, kv: 2, dim: 40, rotary: 20, parts: 1, norm: cuda.NormQK | cuda.NormPlain | cuda.NormEach, interleaved: true},
+		{heads: 4, kv: 2, dim: 64, rotary: 48, parts: 1, norm: cuda.NormQK | cuda.NormAfter, interleaved: true},
 	} {
 		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2} {
 			if i > 0 && f != kernels.F32 {
@@ -120,7 +123,11 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	} else {
 		wq, wk = nil, nil
 	}
-	a.Shared, a.Norm = yes(c.shared), c.norm
+	a.Shared, a.Norm, a.Interleaved = yes(c.shared), c.norm, yes(c.interleaved)
+	rotate := ref.Rotate
+	if c.interleaved {
+		rotate = ref.RotatePairs
+	}
 	nq, nkv := rows*c.heads*c.dim, rows*c.kv*c.dim
 	a.Q, a.K, a.V = alloc[float32](r, nq), alloc[byte](r, int(f.Bytes(int64(nkv)))), alloc[byte](r, int(f.Bytes(int64(nkv))))
 	if c.gated {
@@ -154,7 +161,7 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 				if p == c.parts-1 {
 					end = len(y)
 				}
-				ref.Rotate(y[p*n:end], ang[p*n:(p+1)*n], y[p*n:end])
+				rotate(y[p*n:end], ang[p*n:(p+1)*n], y[p*n:end])
 			}
 			if c.norm&cuda.NormAfter != 0 {
 				normalize()

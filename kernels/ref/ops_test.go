@@ -92,6 +92,12 @@ func TestRotate(t *testing.T) {
 	close32(t, "rotate", y, -3, 2, 1, 4, 5, 6)
 	Rotate(x, []float32{0, 1, 1, 0}, x)
 	close32(t, "in place", x, -3, 2, 1, 4, 5, 6)
+	// The pairs are (0, 1) and (2, 3).
+	x = []float32{1, 2, 3, 4, 5, 6}
+	RotatePairs(x, []float32{0, 1, 1, 0}, y)
+	close32(t, "neighbours", y, -2, 1, 3, 4, 5, 6)
+	RotatePairs(x, []float32{0, 1, 1, 0}, x)
+	close32(t, "neighbours in place", x, -2, 1, 3, 4, 5, 6)
 }
 
 func TestSwiGLU(t *testing.T) {

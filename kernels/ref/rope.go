@@ -31,3 +31,14 @@ func Rotate(x, angles, y []float32) {
 	}
 	copy(y[2*h:], x[2*h:])
 }
+
+// RotatePairs is Rotate by neighbours (GPT-J): pair i is (2i, 2i+1).
+func RotatePairs(x, angles, y []float32) {
+	h := len(angles) / 2
+	for i := range h {
+		a, b, cos, sin := x[2*i], x[2*i+1], angles[i], angles[h+i]
+		y[2*i] = float32(a*cos) - float32(b*sin)
+		y[2*i+1] = float32(b*cos) + float32(a*sin)
+	}
+	copy(y[2*h:], x[2*h:])
+}

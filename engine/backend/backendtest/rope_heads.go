@@ -16,6 +16,7 @@ type ropeForm struct {
 	gated, shared bool
 	dim, rotary   int
 	format        kernels.Format
+	interleaved   bool
 }
 
 // ropeHeads tests every set of options, with the head sizes of all models.
@@ -25,19 +26,23 @@ func (s *subject) ropeHeads(t *testing.T) {
 	mean, eachMean := &backend.HeadNorm{Eps: 1e-5, Plain: true}, &backend.HeadNorm{Eps: 1e-5, Plain: true, Each: true}
 	behind, ones := &backend.HeadNorm{Eps: 1e-6, After: true}, &backend.HeadNorm{Eps: 1e-5, After: true, V: true, Q: backend.NoWeight, K: backend.NoWeight}
 	for _, f := range []ropeForm{
-		{"norm", norm, false, false, 64, 64, kernels.F32}, {"norm", norm, false, false, 128, 128, kernels.BF16},
-		{"norm", norm, false, false, 20, 12, kernels.F16}, {"gated", nil, true, false, 48, 16, kernels.F32},
-		{"gated with norm", centred, true, false, 256, 64, kernels.BF16}, {"norm of V", values, false, false, 256, 256, kernels.F32},
-		{"shared", nil, false, true, 64, 64, kernels.F16}, {"shared with norms", values, false, true, 512, 128, kernels.BF16},
-		{"all heads", whole, false, false, 128, 128, kernels.F32}, {"all heads", centredWhole, false, false, 20, 12, kernels.F16},
-		{"all heads, V from K", whole, false, true, 64, 64, kernels.BF16}, {"a weight each", each, false, false, 72, 72, kernels.F32},
-		{"gated with a weight each", each, true, false, 64, 32, kernels.F16}, {"mean", mean, false, false, 96, 96, kernels.F32},
-		{"mean, a weight each", eachMean, false, false, 128, 64, kernels.BF16}, {"mean", mean, false, false, 20, 12, kernels.F32},
-		{"behind", behind, false, false, 128, 128, kernels.BF16}, {"behind", behind, false, false, 80, 20, kernels.F32},
-		{"behind with V, ones", ones, true, false, 64, 64, kernels.F32}, {"no rotation", nil, false, false, 64, 0, kernels.F16},
-		{"norm without rotation", centred, false, false, 40, 0, kernels.F32}, {"all heads without rotation", whole, false, false, 64, 0, kernels.F32},
+		{"norm", norm, false, false, 64, 64, kernels.F32, false}, {"norm", norm, false, false, 128, 128, kernels.BF16, false},
+		{"norm", norm, false, false, 20, 12, kernels.F16, false}, {"gated", nil, true, false, 48, 16, kernels.F32, false},
+		{"gated with norm", centred, true, false, 256, 64, kernels.BF16, false}, {"norm of V", values, false, false, 256, 256, kernels.F32, false},
+		{"shared", nil, false, true, 64, 64, kernels.F16, false}, {"shared with norms", values, false, true, 512, 128, kernels.BF16, false},
+		{"all heads", whole, false, false, 128, 128, kernels.F32, false}, {"all heads", centredWhole, false, false, 20, 12, kernels.F16, false},
+		{"all heads, V from K", whole, false, true, 64, 64, kernels.BF16, false}, {"a weight each", each, false, false, 72, 72, kernels.F32, false},
+		{"gated with a weight each", each, true, false, 64, 32, kernels.F16, false}, {"mean", mean, false, false, 96, 96, kernels.F32, false},
+		{"mean, a weight each", eachMean, false, false, 128, 64, kernels.BF16, false}, {"mean", mean, false, false, 20, 12, kernels.F32, false},
+		{"behind", behind, false, false, 128, 128, kernels.BF16, false}, {"behind", behind, false, false, 80, 20, kernels.F32, false},
+		{"behind with V, ones", ones, true, false, 64, 64, kernels.F32, false}, {"no rotation", nil, false, false, 64, 0, kernels.F16, false},
+		{"norm without rotation", centred, false, false, 40, 0, kernels.F32, false}, {"all heads without rotation", whole, false, false, 64, 0, kernels.F32, false},
 	} {
-		t.Run(fmt.Sprintf("%s/%d of %d in %v", f.name, f.rotary, f.dim, f.format), func(t *testing.T) { f.test(t, s) })
+		name := fmt.Sprintf("%s/%d of %d in %v", f.name, f.rotary, f.dim, f.format)
+		t.Run(name, func(t *testing.T) { f.test(t, s) })
+		if f.interleaved = f.rotary > 0; f.interleaved {
+			t.Run(name+", neighbours", func(t *testing.T) { f.test(t, s) })
+		}
 	}
 }
 
@@ -86,7 +91,7 @@ func (f ropeForm) test(t *testing.T, s *subject) {
 		}
 		q, gate = rec.New("q", kernels.F32, backend.PerToken, formHeads*f.dim), rec.New("gate", kernels.F32, backend.PerToken, formHeads*f.dim)
 		k, v = rec.New("k", f.format, backend.PerToken, formKV*f.dim), rec.New("v", f.format, backend.PerToken, formKV*f.dim)
-		o := backend.Rope{QKV: in, Angles: angles, Q: q, K: k, V: v, Heads: formHeads, KVHeads: formKV, HeadDim: f.dim, Rotary: f.rotary, Gated: f.gated, Gate: gate, Shared: f.shared}
+		o := backend.Rope{QKV: in, Angles: angles, Q: q, K: k, V: v, Heads: formHeads, KVHeads: formKV, HeadDim: f.dim, Rotary: f.rotary, Gated: f.gated, Gate: gate, Shared: f.shared, Interleaved: f.interleaved}
 		if f.norm != nil {
 			n := *f.norm
 			if n.Q != backend.NoWeight {
@@ -164,10 +169,14 @@ func (f ropeForm) head(t *testing.T, x []float32, h, step int, w, angle, got []f
 	half := f.rotary / 2
 	rotate := func() {
 		for i := range half {
-			p, q, c, s := y[i], y[i+half], float64(angle[i]), float64(angle[half+i])
-			y[i], y[i+half] = p*c-q*s, q*c+p*s
-			size[i] = 1.25 * (size[i] + size[i+half])
-			size[i+half] = size[i]
+			a, b := i, i+half
+			if f.interleaved {
+				a, b = 2*i, 2*i+1
+			}
+			p, q, c, s := y[a], y[b], float64(angle[i]), float64(angle[half+i])
+			y[a], y[b] = p*c-q*s, q*c+p*s
+			size[a] = 1.25 * (size[a] + size[b])
+			size[b] = size[a]
 		}
 	}
 	if f.norm == nil {

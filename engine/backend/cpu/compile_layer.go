@@ -102,7 +102,7 @@ func (c *compiler) rope(o backend.Rope) error {
 	a := kcpu.Rope{
 		QKV: c.value(o.QKV), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
 		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary),
-		Format: int32(kernels.F32), Symbol: int32(qkv.Rows), Shared: flag(o.Shared),
+		Format: int32(kernels.F32), Symbol: int32(qkv.Rows), Shared: flag(o.Shared), Interleaved: flag(o.Interleaved),
 	}
 	if o.KVHeads > 0 {
 		a.Format = int32(c.info(o.K).Format)

@@ -195,7 +195,7 @@ func (c *lowering) rope(o backend.Rope) error {
 	x := c.info(o.QKV)
 	a := cuda.RopeArgs{
 		QKV: c.value(o.QKV), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
-		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary), Shared: flag(o.Shared), Parts: 1,
+		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary), Shared: flag(o.Shared), Parts: 1, Interleaved: flag(o.Interleaved),
 	}
 	if o.Grid {
 		a.Parts = 2

@@ -87,21 +87,30 @@ func (o rope) weightsOf(w []float32, h int) []float32 {
 	return w
 }
 
+// rotate rotates a head. y may be x.
+func (o rope) rotate(x, angles, y []float32) {
+	if o.Interleaved {
+		ref.RotatePairs(x, angles, y)
+	} else {
+		ref.Rotate(x, angles, y)
+	}
+}
+
 // turn normalises a head, unless all heads are normalised already, and rotates it, in the
 // order of o.Norm. y may be x.
 func (o rope) turn(x, w, angles, y []float32) {
 	switch n := o.Norm; {
 	case n == nil || n.Whole:
-		ref.Rotate(x, angles, y)
+		o.rotate(x, angles, y)
 	case n.After:
-		ref.Rotate(x, angles, y)
+		o.rotate(x, angles, y)
 		ref.NormOffset(y, nil, w, n.Offset, n.Eps, y)
 	case n.Plain:
 		ref.LayerNorm(x, w, nil, n.Eps, x)
-		ref.Rotate(x, angles, y)
+		o.rotate(x, angles, y)
 	default:
 		ref.NormOffset(x, nil, w, n.Offset, n.Eps, x)
-		ref.Rotate(x, angles, y)
+		o.rotate(x, angles, y)
 	}
 }
 

@@ -9,6 +9,8 @@ A row is what its config.json says besides BASE, plus, after a bar:
 A window is 24 positions; 72 prompt tokens pass it. Sizes differ from each other wherever a family lets them.
 """
 
+import grouped
+
 BASE = dict(
     vocab_size=160, hidden_size=64, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-5, rope_theta=10000.0, hidden_act="silu",
@@ -57,6 +59,9 @@ FAMILIES = {
                                                   beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3,
                                                   original_max_position_embeddings=16)),
                         dict(run="Ministral3ForCausalLM", prefix="language_model.model.", outer="mistral3", seed=73)),
+    "tiny-glm4-awq": ("Glm4ForCausalLM", "glm4",
+                      dict(attention_bias=True, partial_rotary_factor=0.5, head_dim=32, intermediate_size=64, torch_dtype="float16",
+                           quantization_config=grouped.awq(32)), dict(seed=90)),
 }
 
 

@@ -119,21 +119,36 @@ static void rotate_head(const float *x, const float *angles, int32_t rotary, int
 	}
 }
 
+/* rotate_pairs is rotate_head for pairs of neighbours. */
+static void rotate_pairs(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
+{
+	float halves[VAPP_ATTENTION_DIM], turned[VAPP_ATTENTION_DIM];
+	int32_t h = rotary / 2;
+	for (int32_t i = 0; i < h; i++)
+		halves[i] = x[2 * i], halves[h + i] = x[2 * i + 1];
+	rotate_head(halves, angles, rotary, rotary, VAPP_F32, (uint8_t *)turned);
+	for (int32_t i = 0; i < h; i++)
+		halves[2 * i] = turned[i], halves[2 * i + 1] = turned[h + i];
+	memcpy(halves + rotary, x + rotary, (size_t)(dim - rotary) * 4);
+	rotate_head(halves, angles, 0, dim, format, y);
+}
+
 /* turn_head normalizes and rotates a head x, as a->norm says, into y, which is F32 or (format)
  * narrower. inverse is that of all heads of the row. */
 static void turn_head(const vapp_rope *a, const float *x, const float *w, float inverse, const float *angles, int32_t format, uint8_t *y)
 {
 	float buffer[VAPP_ATTENTION_DIM];
 	int32_t d = a->head_dim, rotary = a->rotary;
+	void (*turn)(const float *, const float *, int32_t, int32_t, int32_t, uint8_t *) = a->interleaved ? rotate_pairs : rotate_head;
 	if (a->norm & VAPP_NORM_AFTER) {
-		rotate_head(x, angles, rotary, d, VAPP_F32, (uint8_t *)buffer);
+		turn(x, angles, rotary, d, VAPP_F32, (uint8_t *)buffer);
 		x = buffer, rotary = 0;
 	}
 	if (a->norm & VAPP_NORM_PLAIN)
 		layer_norm(x, w, NULL, d, a->eps, buffer);
 	else if (a->norm & VAPP_NORM_QK)
 		rms(x, w, d, a->offset, a->norm & VAPP_NORM_WHOLE ? inverse : inverse_rms(x, d, a->eps), buffer);
-	rotate_head(a->norm & VAPP_NORM_QK ? buffer : x, angles, rotary, d, format, y);
+	turn(a->norm & VAPP_NORM_QK ? buffer : x, angles, rotary, d, format, y);
 }
 
 /* A unit is a head of Q, with its gate, or one of K and V. A part computes the mean square of

@@ -122,6 +122,7 @@ typedef struct {
 	int32_t heads, kv_heads, head_dim, rotary, format, symbol;
 	int32_t norm, shared; /* shared: V is K before its norm and rotation */
 	float eps, offset;
+	int32_t interleaved, pad; /* interleaved: pair i is (2i, 2i+1) */
 } vapp_rope;
 
 /* Each part has work_bytes of work: AttentionWorkspace. A span is the keys that share a
