@@ -32,6 +32,10 @@ func ParsersOf(architecture, template string) Parsers {
 		p.Reasoning = "seed_oss"
 	case has("[gMASK]<sop>", "<think>"):
 		p.Reasoning = "glm45"
+	case has("<response>", "</think>"):
+		p.Reasoning = "ernie45"
+	case has("<functions>", "<function_calls>", "<think>"):
+		p.Reasoning = "olmo3"
 	case has("<minimax:tool_call>", "<think>"):
 		p.Reasoning = "minimax_m2"
 	case has("<think>", "enable_thinking"):
@@ -58,6 +62,16 @@ func ParsersOf(architecture, template string) Parsers {
 		p.ToolCall = "kimi_k2"
 	case has("<tool_call>", "<function="):
 		p.ToolCall = "qwen3_coder"
+	case has("<response>", "<tool_call>"):
+		p.ToolCall = "ernie45"
+	case has("<functions>", "<function_calls>"):
+		p.ToolCall = "olmo3"
+	case has("<|header_start|>", "[func_name1("):
+		p.ToolCall = "llama4_pythonic"
+	case has("[func_name1("):
+		p.ToolCall = "pythonic"
+	case has("<|header_start|>", "\"parameters\"", "ipython"):
+		p.ToolCall = "llama4_json"
 	case has("<tool_call>", "\"arguments\""), has("<tool_call>", "\\\"arguments\\\""):
 		p.ToolCall = "hermes"
 	case has("<|start_of_role|>", "<|tool_call|>"):

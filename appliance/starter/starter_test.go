@@ -153,6 +153,12 @@ var parserCases = []struct {
 	{"DeepseekV3ForCausalLM", "'<｜tool▁call▁begin｜>' '<｜tool▁sep｜>' '\\n```json\\n' <｜Assistant｜>", Parsers{"", "deepseek_v3"}},
 	{"DeepseekV3ForCausalLM", "{% if not thinking is defined %} '<｜Assistant｜></think>' '<｜tool▁call▁begin｜>'", Parsers{"deepseek_v3", "deepseek_v31"}},
 	{"KimiK2ForCausalLM", "<|tool_calls_section_begin|>", Parsers{"", "kimi_k2"}},
+	{"Ernie4_5_MoeForCausalLM", "'<think>\\n' content.split('</think>') '<response>\\n' '</response>\\n' '<tool_call>\\n' '{\"name\": \"' '\", \"arguments\": '", Parsers{"ernie45", "ernie45"}},
+	{"Olmo3ForCausalLM", "'<functions>' + (tools | tojson) + '</functions>' '<function_calls>' + function_calls + '</function_calls>'", Parsers{"", "olmo3"}},
+	{"Olmo3ForCausalLM", "'<functions></functions>' '<function_calls>' '<|im_start|>assistant\\n<think>'", Parsers{"olmo3", "olmo3"}},
+	{"Llama4ForConditionalGeneration", "'<|header_start|>ipython<|header_end|>' 'in the format of [func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)]'", Parsers{"", "llama4_pythonic"}},
+	{"Llama4ForConditionalGeneration", "'<|header_start|>ipython<|header_end|>' '\"parameters\": '", Parsers{"", "llama4_json"}},
+	{"LlamaForCausalLM", "'<|start_header_id|>ipython' 'in the format of [func_name1(params_name1=params_value1)]'", Parsers{"", "pythonic"}},
 	{"LlamaForCausalLM", "", Parsers{}},
 }
 

@@ -25,6 +25,7 @@ type hfConfig map[string]any
 // runs are refused by their own name later.
 var ggufArchs = map[string]ggufArch{
 	"llama":         {"LlamaForCausalLM", "llama", true, mixtralNames, llamaConfig},
+	"llama4":        {"Llama4ForCausalLM", "llama4_text", false, llama4Names, llama4Config},
 	"mistral3":      {"MistralForCausalLM", "mistral", true, nil, mistralConfig},
 	"internlm2":     {"LlamaForCausalLM", "llama", true, nil, nil}, // Llama, once Q, K and V are taken apart
 	"qwen2":         {"Qwen2ForCausalLM", "qwen2", false, nil, nil},
@@ -63,6 +64,43 @@ func llamaConfig(f *ggufFields, arch string, h hfConfig) {
 	}
 	h["architectures"], h["model_type"] = []string{"MixtralForCausalLM"}, "mixtral"
 	f.experts(arch, h)
+}
+
+// llama4Config reads Llama 4. llama.cpp has numbers of its own for what files lack: chunks of 8192, every
+// fourth layer without them and without a rope, the temperature there, and heads of Q and K that are
+// normalized unless there are 128 experts.
+func llama4Config(f *ggufFields, arch string, h hfConfig) {
+	f.experts(arch, h)
+	h["intermediate_size_mlp"], h["intermediate_size"] = h["intermediate_size"], f.count(arch+".expert_feed_forward_length", 1, maxIntermediate, -1)
+	delete(h, "moe_intermediate_size")
+	h["interleave_moe_layer_step"] = f.count(arch+".interleave_moe_layer_step", 1, maxLayers, -1)
+	h["use_qk_norm"] = h["num_experts"] != 128
+	h["attention_chunk_size"], h["floor_scale"], h["attn_scale"], h["attn_temperature_tuning"], h["no_rope_layer_interval"] = 8192, 8192, 0.1, true, 4
+	if f.count(arch+".attention.sliding_window", 0, maxPositions, 8192) == 0 {
+		f.fail(arch+".attention.sliding_window", "is 0: layers that all see every position are not read")
+	}
+	period := 4
+	if v, ok := f.g.values[arch+".attention.sliding_window_pattern"]; ok && v.kind == kindArray {
+		for i, types := 0, f.layerTypes(arch, h); i < len(types); i++ {
+			if types[i] == "sliding_attention" {
+				types[i] = "chunked_attention"
+			}
+		}
+		return
+	} else if ok {
+		period = f.count(arch+".attention.sliding_window_pattern", 1, maxLayers, 4)
+	}
+	if f.err != nil {
+		return
+	}
+	types := make([]string, h["num_hidden_layers"].(int))
+	for i := range types {
+		types[i] = "chunked_attention"
+		if (i+1)%period == 0 {
+			types[i] = "full_attention"
+		}
+	}
+	h["layer_types"] = types
 }
 
 // mistralConfig makes a Ministral 3 of a file with a temperature. llama.cpp's factor of cosines and

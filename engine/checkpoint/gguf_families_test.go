@@ -234,6 +234,13 @@ func TestFamilyGGUF(t *testing.T) {
 	if _, ok := c.Tensor("model.layers.1.mlp.gate.weight"); ok || c.Config().NumLayers != 1 || c.Config().PartialRotaryFactor != 0.5 {
 		t.Errorf("glm4moe: %+v", c.Config())
 	}
+	l := moe(familyToy("llama4", with(map[string][]uint64{"ffn_gate_shexp.weight": {16, 8}, "ffn_down.weight": {8, 16}})), "llama4").set("llama4.interleave_moe_layer_step", uint32(2)).set("llama4.expert_used_count", uint32(1))
+	c = opened(t, l, "model.layers.1.feed_forward.router.weight", "model.layers.1.feed_forward.experts.up_proj", "model.layers.0.feed_forward.shared_expert.gate_proj.weight", "model.layers.0.feed_forward.down_proj.weight")
+	if s, err := c.Config().Section(""); err != nil || s.CountOr("attention_chunk_size", 0, 1e6, 0) != 8192 || s.CountOr("intermediate_size", 0, 99, 0) != 8 || s.CountOr("interleave_moe_layer_step", 0, 99, 0) != 2 || !s.FlagOr("use_qk_norm", false) || c.Config().LayerTypes[1] != "chunked_attention" {
+		t.Errorf("llama4: %+v", c.Config())
+	}
+	_, err = openBytes("m.gguf", l.set("llama4.attention.sliding_window", uint32(0)).bytes())
+	wantError(t, err, "m.gguf", "llama4.attention.sliding_window")
 	c = opened(t, moe(familyToy("olmoe", with(map[string][]uint64{"attn_q_norm.weight": {16}})), "olmoe"), "model.layers.1.mlp.experts.up_proj", "model.layers.0.self_attn.q_norm.weight")
 	if c.Config().Architecture != "OlmoeForCausalLM" || c.Config().ExpertsPerToken != 2 {
 		t.Errorf("olmoe: %+v", c.Config())
@@ -292,6 +299,7 @@ var slidingFirst = rawValue(le(nil, uint32(kindArray), uint32(kindBool), uint64(
 
 // ggufKeys are keys that files of an architecture must have beside those of familyToy.
 var ggufKeys = map[string]map[string]any{
+	"llama4": {"interleave_moe_layer_step": uint32(1)},
 	"gemma4": {"attention.key_length_swa": uint32(8), "attention.sliding_window": uint32(4), "attention.sliding_window_pattern": slidingFirst, "rope.dimension_count_swa": uint32(8)},
 }
 

@@ -36,6 +36,18 @@ var (
 		"ffn_up_exps.weight":   "block_sparse_moe.experts.up_proj",
 		"ffn_down_exps.weight": "block_sparse_moe.experts.down_proj",
 	}
+	llama4Names = map[string]string{
+		"ffn_gate":             "feed_forward.gate_proj",
+		"ffn_up":               "feed_forward.up_proj",
+		"ffn_down":             "feed_forward.down_proj",
+		"ffn_gate_inp":         "feed_forward.router",
+		"ffn_gate_exps.weight": "feed_forward.experts.gate_proj",
+		"ffn_up_exps.weight":   "feed_forward.experts.up_proj",
+		"ffn_down_exps.weight": "feed_forward.experts.down_proj",
+		"ffn_gate_shexp":       "feed_forward.shared_expert.gate_proj",
+		"ffn_up_shexp":         "feed_forward.shared_expert.up_proj",
+		"ffn_down_shexp":       "feed_forward.shared_expert.down_proj",
+	}
 	graniteExpertNames = map[string]string{
 		"ffn_gate_inp":         "block_sparse_moe.router.layer",
 		"ffn_gate_exps.weight": "block_sparse_moe.experts.gate_proj",

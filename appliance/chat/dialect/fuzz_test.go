@@ -51,6 +51,7 @@ func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder", "seed_oss", "minima
 func FuzzGLM45(f *testing.F)      { fuzzed(f, "glm45") }
 func FuzzLlama3JSON(f *testing.F) { fuzzed(f, "llama3_json") }
 func FuzzPythonic(f *testing.F)   { fuzzed(f, "pythonic") }
+func FuzzOlmo3(f *testing.F)      { fuzzed(f, "olmo3") }
 func FuzzMistral(f *testing.F)    { fuzzed(f, "mistral") }
 func FuzzHarmony(f *testing.F)    { fuzzed(f, "openai") }
 func FuzzBlocks(f *testing.F) {

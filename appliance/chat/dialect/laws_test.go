@@ -32,7 +32,7 @@ func pairs() [][2]string {
 // and rounds test them: those of hermes, deepseek_v31, deepseek_r1 and qwen3.
 var variants = map[string]bool{
 	"granite": true, "granite-20b-fc": true, "phi4_mini_json": true, "hunyuan_a13b": true, "internlm": true, "longcat": true, "kimi_k2": true, "minimax_m2": true,
-	"deepseek_v3": true, "glm45": true, "nemotron_v3": true, "step3p5": true, "seed_oss": true,
+	"deepseek_v3": true, "glm45": true, "nemotron_v3": true, "step3p5": true, "seed_oss": true, "ernie45": true,
 }
 
 // times returns the number of messages for a combination of parsers.

@@ -41,6 +41,7 @@ func reasonings() []reasoning {
 		{Entry: Entry{Name: "qwen3", Aliases: []string{"mimo"}, Models: "Qwen3, Qwen3.5, MiMo", Example: "<think>\n2 + 2 is 4\n</think>\n\nIt is 4."}, spec: qwen3},
 		{Entry: Entry{Name: "deepseek_v3", Models: "DeepSeek-V3.1 and later, with enable_thinking or thinking", Example: "2 + 2 is 4</think>It is 4."}, spec: deepseekR1, asked: true},
 		{Entry: Entry{Name: "glm45", Aliases: []string{"glm47"}, Models: "GLM-4.5, GLM-4.6, GLM-4.7", Example: "<think>2 + 2 is 4</think>It is 4."}, spec: glmThinking},
+		{Entry: Entry{Name: "ernie45", Models: "ERNIE 4.5 Thinking", Example: "2 + 2 is 4\n</think>\n<response>\nIt is 4.\n</response>\n"}, spec: ernieThinking, always: true},
 		{Entry: Entry{Name: "nemotron_v3", Models: "Nemotron 3", Example: "2 + 2 is 4\n</think>It is 4."}, spec: nemotron},
 		{Entry: Entry{Name: "step3p5", Models: "Step 3.5", Example: "2 + 2 is 4\n</think>\nIt is 4."}, spec: nemotron, always: true},
 		{Entry: Entry{Name: "seed_oss", Models: "Seed-OSS", Example: "<seed:think>2 + 2 is 4</seed:think>It is 4."}, spec: seedThinking},
@@ -69,7 +70,7 @@ func toolList() []tools {
 			body:  seedTags.newMachine, render: seedTags.render, marks: seedTags.outer(),
 		},
 		{
-			Entry: Entry{Name: "hermes", Aliases: []string{"qwen3_json", "granite4"}, Models: "Hermes, Qwen2.5, Qwen3, Granite 4", Example: `<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>`},
+			Entry: Entry{Name: "hermes", Aliases: []string{"qwen3_json", "granite4", "ernie45"}, Models: "Hermes, Qwen2.5, Qwen3, Granite 4, ERNIE 4.5", Example: `<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>`},
 			body:  hermes.newMachine, render: hermes.render, marks: hermes.markers(),
 		},
 		{
@@ -123,6 +124,10 @@ func toolList() []tools {
 		{
 			Entry: Entry{Name: "pythonic", Aliases: []string{"llama4_pythonic"}, Models: "Llama 3.2 and 4 with pythonic templates", Example: `[add(a=2, b=3), greet(name="Ada")]`},
 			body:  newPythonic, render: renderPythonic, marks: pythonicMarkers,
+		},
+		{
+			Entry: Entry{Name: "olmo3", Models: "OLMo 3", Example: "<function_calls>add(a=2, b=3)\ngreet(name=\"Ada\")</function_calls>"},
+			body:  newOlmo3, render: renderOlmo3, marks: olmo3Markers,
 		},
 		{
 			Entry: Entry{Name: "mistral", Models: "Mistral, Ministral, Devstral, Magistral", Example: `[TOOL_CALLS]add[ARGS]{"a": 2}`},
@@ -192,6 +197,9 @@ func Markers() []string {
 	for _, r := range reasonings() {
 		if r.spec != nil {
 			out = append(out, r.spec.open, r.spec.close)
+			if r.spec.framed {
+				out = append(out, responseOpen, responseClose)
+			}
 		}
 	}
 	for _, t := range toolList() {
@@ -216,7 +224,11 @@ func Render(reasoning, tools string, m Message) (string, error) {
 	} else if ok && r.spec.inside {
 		text = r.spec.close
 	}
-	text += m.Content
+	if r, ok := findReasoning(reasoning); ok && r.spec.framed {
+		text += renderResponse(m.Content)
+	} else {
+		text += m.Content
+	}
 	if t, ok := findTool(tools); ok && len(m.Calls) > 0 {
 		text += t.render(&m)
 	}

@@ -95,6 +95,9 @@ func (p *Parser) machine(think reasoning, tool tools) machine {
 	default:
 		body = &plain{out: &p.out}
 	}
+	if think.spec != nil && think.spec.framed && p.opts.Choice != Required && p.opts.Choice != Named {
+		body = newResponseFrame(p, body)
+	}
 	if think.spec == nil || !think.thinks(&p.opts) {
 		return body
 	}

@@ -23,6 +23,18 @@ const (
 func pythonCalls(text string) ([]Call, pythonStatus) {
 	p := &pyReader{text: text}
 	calls, ok := p.calls()
+	return p.status(calls, ok)
+}
+
+// pythonLines is pythonCalls for calls without brackets around them, one a line.
+func pythonLines(text string) ([]Call, pythonStatus) {
+	p := &pyReader{text: text}
+	calls, ok := p.lines()
+	return p.status(calls, ok)
+}
+
+// status returns the calls that were read, and how.
+func (p *pyReader) status(calls []Call, ok bool) ([]Call, pythonStatus) {
 	switch {
 	case !ok && p.cut:
 		return calls, cutPython
@@ -61,13 +73,7 @@ func (p *pyReader) calls() (list []Call, ok bool) {
 		return nil, false
 	}
 	for {
-		name, ok := p.name(true)
-		if !ok || !p.take('(') {
-			return list, false
-		}
-		args, ok := p.keywords()
-		list = append(list, Call{Name: name, Arguments: args})
-		if !ok {
+		if list, ok = p.call(list); !ok {
 			return list, false
 		}
 		if p.take(']') {
@@ -82,6 +88,28 @@ func (p *pyReader) calls() (list []Call, ok bool) {
 	}
 	p.text = strings.TrimLeft(p.text, " \t\r\n")
 	return list, p.text == "" && !p.cut
+}
+
+// call adds the next call to list, as soon as its argument list has begun.
+func (p *pyReader) call(list []Call) ([]Call, bool) {
+	name, ok := p.name(true)
+	if !ok || !p.take('(') {
+		return list, false
+	}
+	args, ok := p.keywords()
+	return append(list, Call{Name: name, Arguments: args}), ok
+}
+
+// lines parses calls that white space separates.
+func (p *pyReader) lines() (list []Call, ok bool) {
+	for {
+		if p.text = strings.TrimLeft(p.text, " \t\r\n"); p.text == "" {
+			return list, true
+		}
+		if list, ok = p.call(list); !ok {
+			return list, false
+		}
+	}
 }
 
 // name parses an identifier, with dots if dotted.

@@ -97,17 +97,23 @@ func (p *pythonic) end(cut bool) {
 func renderPythonic(m *Message) string {
 	var b strings.Builder
 	for i, c := range m.Calls {
-		b.WriteString(map[bool]string{true: "[", false: ", "}[i == 0] + c.Name + "(")
-		for j, a := range members(c.Arguments) {
-			if j > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteString(a.key + "=")
-			python(&b, a.value)
-		}
-		b.WriteByte(')')
+		b.WriteString(map[bool]string{true: "[", false: ", "}[i == 0])
+		pythonCall(&b, c)
 	}
 	return b.String() + "]"
+}
+
+// pythonCall writes a call with keyword arguments.
+func pythonCall(b *strings.Builder, c Call) {
+	b.WriteString(c.Name + "(")
+	for j, a := range members(c.Arguments) {
+		if j > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(a.key + "=")
+		python(b, a.value)
+	}
+	b.WriteByte(')')
 }
 
 // python writes a JSON value as a Python literal.

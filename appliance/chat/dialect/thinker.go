@@ -14,6 +14,7 @@ type thinking struct {
 	reopens     bool     // reasoning may begin again in the content
 	swallows    bool     // a close marker in the content is dropped
 	trims       bool     // white space at the end of the reasoning is dropped
+	framed      bool     // the content may be between <response> and </response>
 }
 
 // turns holds the texts that begin a message in the prompts of the model families.

@@ -11,7 +11,7 @@ import (
 // pythonic are missing because their argument values are not JSON; other dialects that are
 // missing have no such format.
 var callFormats = map[string]func([]Function, map[string]int32) *tagFormat{
-	"hermes": hermesCalls, "qwen3_json": hermesCalls, "granite4": hermesCalls, "qwen3_coder": coderCalls, "qwen3_xml": coderCalls, "step3p5": coderCalls,
+	"hermes": hermesCalls, "qwen3_json": hermesCalls, "granite4": hermesCalls, "ernie45": hermesCalls, "qwen3_coder": coderCalls, "qwen3_xml": coderCalls, "step3p5": coderCalls,
 	"llama3_json": llama3Calls, "llama4_json": llama3Calls, "mistral": mistralCalls,
 }
 
