@@ -7,6 +7,7 @@
 # small random models of each family in each block type, once; that takes half an hour on two cores. Nothing
 # is fetched after the first build. FAMILY (tiny-qwen3) compares that one and writes no page.
 #
+# TYPES         the block types that are made, "Q8_0 IQ4_XS" (default: all)
 # TORCH_PYTHON  a Python with torch, transformers, safetensors and numpy (default: that of `make golden`)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,6 +38,7 @@ fi
 nice -n 5 "$torch" tests/peer/same/convert.py "$src" "$root/bin/llama-quantize" "$same/same" "$same" $family 2>"$same/convert.log" ||
 	fail "the files could not be made; see $same/convert.log"
 
+VAPP_VOCABULARIES=$src/models go test ./engine/checkpoint -count=1 -run TestPublishedVocabularies || fail "vapp and llama.cpp split texts into other tokens"
 VAPP_SAME_DIR=$same VAPP_SAME_ONLY=$family${family:+.} VAPP_SAME_TABLE=$same/rows.md \
 	go test ./engine/models -count=1 -timeout 3h -run TestSameAsLlamaCPP || fail "vapp and llama.cpp differ"
 if [ -n "$family" ]; then

@@ -25,3 +25,23 @@ func TokenizerGGUF(tokens int, keys map[string]any) []byte {
 
 // Pretokenizers returns the values of tokenizer.ggml.pre that are read, sorted.
 func Pretokenizers() []string { return slices.Sorted(maps.Keys(bpeKinds())) }
+
+// VocabularyJSON returns the tokenizer.json of a GGUF file that has a vocabulary and no tensors.
+func VocabularyJSON(path string, data []byte) ([]byte, error) {
+	c := &ggufCursor{path: path, data: data}
+	c.take(uint64(len("GGUF")), "magic")
+	c.u32("version")
+	c.u64("tensor_count")
+	g := &gguf{path: path, values: map[string]ggufValue{}}
+	for i, n := uint64(0), c.u64("metadata_kv_count"); i < n && c.err == nil; i++ {
+		g.readKey(c, i)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	t, err := ggufText(g, Config{VocabSize: g.values["tokenizer.ggml.tokens"].n})
+	if err != nil {
+		return nil, err
+	}
+	return t.tokenizer()
+}

@@ -378,7 +378,11 @@ func phi3Config(f *ggufFields, arch string, h hfConfig) {
 		return
 	}
 	delete(h, "rope_scaling")
-	h["rope_scaling"] = map[string]any{"rope_type": "longrope", "long_factor": l, "short_factor": s, "original_max_position_embeddings": old}
+	scaling := map[string]any{"rope_type": "longrope", "long_factor": l, "short_factor": s, "original_max_position_embeddings": old}
+	if x := f.real(arch+".rope.scaling.attn_factor", 0, maxFactor, 0); x > 0 {
+		scaling["attention_factor"] = x
+	}
+	h["rope_scaling"] = scaling
 }
 
 // partialRope reads how much of a head is rotated.

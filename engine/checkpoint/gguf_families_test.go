@@ -172,6 +172,7 @@ func TestGemma4EGGUF(t *testing.T) {
 func TestPhi3GGUF(t *testing.T) {
 	m := familyToy("phi3", map[string][]uint64{"attn_qkv.weight": {16, 32}, "ffn_up.weight": {16, 32}})
 	m.set("phi3.rope.dimension_count", uint32(6)).set("phi3.rope.scaling.original_context_length", uint32(32)).set("phi3.attention.sliding_window", uint32(0))
+	m.set("phi3.rope.scaling.attn_factor", float32(1.25))
 	m.put("rope_factors_long.weight", 3)
 	m.put("rope_factors_short.weight", 3)
 	b := m.bytes()
@@ -185,7 +186,7 @@ func TestPhi3GGUF(t *testing.T) {
 	defer c.Close()
 	r := c.Config().RopeScaling
 	if r.Type != "longrope" || !slices.Equal(r.LongFactors, []float32{1, 2, 64}) || !slices.Equal(r.ShortFactors, []float32{1, 2, 32}) ||
-		r.OriginalMaxPositionEmbeddings != 32 || c.Config().PartialRotaryFactor != 0.75 || c.Config().SlidingWindow != 0 {
+		r.OriginalMaxPositionEmbeddings != 32 || r.AttentionFactor != 1.25 || c.Config().PartialRotaryFactor != 0.75 || c.Config().SlidingWindow != 0 {
 		t.Errorf("%+v", c.Config())
 	}
 	for _, name := range []string{"self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight"} {

@@ -38,7 +38,12 @@ func (v recordedVocabulary) keys(model, pre string) map[string]any {
 
 // composes lists names of tokenizers that compose letters and marks first, or count marks to words, as
 // the models' own tokenizers do. llama.cpp does not: their last two texts are not compared.
-const composes = " qwen2 deepseek-r1-qwen kormo f2llmv2 megrez qwen35 command-r olmo gpt-4o llama4 kanana2 talkie minimax-m2 tekken "
+const composes = " qwen2 deepseek-r1-qwen kormo f2llmv2 megrez qwen35 command-r olmo gpt-4o llama4 kanana2 talkie minimax-m2 tekken kimi-k2 "
+
+// approximated lists the texts that llama.cpp splits otherwise than the expression of the model's own
+// tokenizer: it joins small letters and capitals (text 6), and of Tiny Aya's numbers it knows neither digits
+// nor word boundaries beyond ASCII (7, 10).
+var approximated = map[string][]int{"kimi-k2": {6}, "youtu": {6}, "tiny_aya": {6, 7, 10}, "cohere2moe": {6, 7, 10}}
 
 // TestVocabularies compares token ids with those of llama.cpp, for every kind of tokenizer.
 func TestVocabularies(t *testing.T) {
@@ -104,7 +109,7 @@ func sameTokens(t *testing.T, name string, texts []string, keys map[string]any, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i >= len(texts)-2 && strings.Contains(composes, " "+name+" ") {
+		if i >= len(texts)-2 && strings.Contains(composes, " "+name+" ") || slices.Contains(approximated[name], i) {
 			continue
 		}
 		if !slices.Equal(got, want[i]) {

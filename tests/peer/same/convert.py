@@ -3,13 +3,14 @@
     python convert.py LLAMA_CPP_SOURCES LLAMA_QUANTIZE SAME OUTPUT [FAMILY...]
 
 The checkpoints are those of engine/models/testdata with every matrix 256 columns wide or a multiple of it, as
-blocks of 256 weights need. Their tokenizer is a small byte-level BPE. SAME, built from same.cpp, runs each
+blocks of 256 weights need. The environment variable TYPES names the block types (default: all). Their tokenizer is a small byte-level BPE. SAME, built from same.cpp, runs each
 file greedily, and its weights in float32 over the same tokens. A file that is there is left alone. What llama.cpp refuses is written to
 OUTPUT/refused.txt, one line each.
 """
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ sys.path[:0] = [sources, sources + "/gguf-py", str(TESTDATA)]
 import gguf  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 import tiny_families  # noqa: E402
 import tiny_llama  # noqa: E402
 import tiny_moe  # noqa: E402
@@ -34,13 +36,41 @@ BLOCKS = ("Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K_S Q4_K_S Q5_K_S Q6_K IQ4_NL IQ4_XS
           "IQ1_M IQ1_S TQ1_0 TQ2_0").split()
 PROMPT, STEPS, VOCABULARY = 72, 64, 320
 MIXED = ["Q4_K_M", "IQ2_M", "MXFP4_MOE"]
+TYPES = os.environ.get("TYPES", "").split() or [*BLOCKS, *MIXED]
 
 LLAMA = dict(
     architectures=["LlamaForCausalLM"], model_type="llama", bos_token_id=256, eos_token_id=258, vocab_size=320, hidden_size=256,
     intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
     rms_norm_eps=1e-5, rope_theta=500000.0, hidden_act="silu", torch_dtype="bfloat16", tie_word_embeddings=False,
     rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64))
-FURTHER = {"tiny-llama3": dict(config=LLAMA, run="LlamaForCausalLM", embed=0.5, seed=81)}
+LINEAR = {k: v for k, v in LLAMA.items() if k != "rope_scaling"} | dict(rope_theta=10000.0)
+QWEN3 = tiny_families.CHECKPOINTS["tiny-qwen3"]["config"] | dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64))
+GEMMA = LINEAR | dict(architectures=["GemmaForCausalLM"], model_type="gemma", hidden_act="gelu_pytorch_tanh",
+                      hidden_activation="gelu_pytorch_tanh", num_key_value_heads=1, head_dim=64, tie_word_embeddings=True)
+
+
+def long_rope(original, pairs=24):
+    """Phi-4-mini: 48 of 64 dimensions of a head are rotated; factors of long texts apply beyond the original length."""
+    return tiny_families.CHECKPOINTS["tiny-phi3"]["config"] | dict(
+        head_dim=64, max_position_embeddings=4 * original, original_max_position_embeddings=original, num_key_value_heads=2,
+        rope_scaling=dict(type="longrope", short_factor=[1 + i / 50 for i in range(pairs)], long_factor=[1 + i / 3 for i in range(pairs)]))
+
+
+# Rows that the goldens do not have. "stored" writes the tensors as another architecture names them.
+FURTHER = {
+    "tiny-llama3": dict(config=LLAMA, run="LlamaForCausalLM", embed=0.5, seed=81),
+    "tiny-llama-linear": dict(config=LINEAR | dict(rope_scaling=dict(rope_type="linear", factor=2.0)), run="LlamaForCausalLM", embed=0.5, seed=82),
+    "tiny-nemo": dict(config=LINEAR | dict(architectures=["MistralForCausalLM"], model_type="mistral", head_dim=128, sliding_window=None, rope_theta=1e6),
+                      run="MistralForCausalLM", embed=0.5, seed=83),
+    "tiny-qwen3-yarn": dict(config=QWEN3, run="Qwen3ForCausalLM", embed=0.4, seed=84),
+    "tiny-gemma": dict(config=GEMMA, run="GemmaForCausalLM", embed=0.15, seed=85),
+    "tiny-phi4-mini": dict(config=long_rope(4096), run="Phi3ForCausalLM", embed=0.4, seed=86),
+    "tiny-phi4-mini-long": dict(config=long_rope(64), run="Phi3ForCausalLM", embed=0.4, seed=87),
+    "tiny-internlm2": dict(config=LINEAR | dict(architectures=["InternLM2ForCausalLM"], model_type="internlm2"), run="LlamaForCausalLM",
+                           settings="LlamaConfig", embed=0.5, seed=88, stored="internlm2"),
+}
+INTERNLM2 = {"input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1",
+             "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2", "embed_tokens": "tok_embeddings", "lm_head": "output"}
 
 # Sizes of the wide checkpoints, where a config has the key; a value for one model_type takes precedence.
 SIZES = dict(
@@ -55,7 +85,10 @@ OF_TYPE = {
     "hunyuan_v1_dense": dict(max_position_embeddings=32768), "ernie4_5": dict(use_bias=False),
     # The converter makes the width of shared experts of intermediate_size, over the K/V heads.
     "ernie4_5_moe": dict(intermediate_size=1024, moe_layer_end_index=2),
+    "qwen3_next": dict(mlp_only_layers=[]),  # llama.cpp has experts in every layer
 }
+
+BEFORE_TYPE = {"phi3": dict(original_max_position_embeddings=512)}  # where a config lacks it
 
 # llama.cpp rounds the ends of YaRN's ramp outwards, with beta 32 and 1, and ignores attention_factor. The ends of
 # gpt-oss, which transformers does not round, are whole here; the factor of OLMo 3 is that which both derive.
@@ -71,7 +104,7 @@ def widened(config):
         out = config | dict(text_config=widened(config["text_config"]))
         out.pop("vision_config", None)
         return out
-    out = config | {k: v for k, v in SIZES.items() if k in config} | OF_TYPE.get(config["model_type"], {})
+    out = BEFORE_TYPE.get(config["model_type"], {}) | config | {k: v for k, v in SIZES.items() if k in config} | OF_TYPE.get(config["model_type"], {})
     for key in ("num_nextn_predict_layers", "mtp_num_hidden_layers"):
         if key in out:
             out[key] = 0
@@ -97,9 +130,24 @@ def write_checkpoint(name, where):
     tiny_moe.beyond = lambda _spec, _generator: {}
     module.write(str(where), name)
     config = module.CHECKPOINTS[name]["config"]
+    if spec.get("stored") == "internlm2":
+        fuse_internlm2(where / name / "model.safetensors", config)
     words = {str(i): i for i in range(config.get("text_config", config)["vocab_size"])}  # some converters count them
     (where / name / "tokenizer.json").write_text(json.dumps(dict(model=dict(vocab=words), added_tokens=[])), encoding="utf-8")
     return where / name
+
+
+def fuse_internlm2(path, config):
+    """Rewrites Llama's tensors as InternLM 2 stores them: its names, and Q, K and V by group of heads in one matrix."""
+    tensors = load_file(path)
+    groups, width = config["num_key_value_heads"], config["hidden_size"]
+    for layer in range(config["num_hidden_layers"]):
+        of = f"model.layers.{layer}."
+        q, k, v = (tensors.pop(f"{of}self_attn.{x}_proj.weight").view(groups, -1, width) for x in "qkv")
+        tensors[of + "attention.wqkv.weight"] = torch.cat((q, k, v), 1).reshape(-1, width).contiguous()
+    for ours, theirs in INTERNLM2.items():
+        tensors = {n.replace(ours, theirs): t for n, t in tensors.items()}
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def convert(directory, kind, path):
@@ -177,7 +225,7 @@ def converted(name):
 def quantize(name):
     """Makes the quantized files of a family."""
     source, weights = output / f"{name}.F32.gguf", output / f"{name}.imatrix"
-    for kind in [*BLOCKS, *MIXED]:
+    for kind in TYPES:
         path = output / f"{name}.{kind}.gguf"
         if path.exists():
             continue
