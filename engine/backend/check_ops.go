@@ -239,8 +239,14 @@ func (c *checker) attention(op Op) {
 	case StoreKV:
 		k := c.class(o.Class, o.Layer)
 		rows := c.draftRowsOf(o.Draft, k)
-		c.value("K", o.K, k.Format, rows, k.KVHeads*k.HeadDim)
+		key := k.HeadDim
+		if c.like(o.K).Cols == k.KVHeads*k.keyDim() {
+			key = k.keyDim()
+		}
+		c.value("K", o.K, k.Format, rows, k.KVHeads*key)
 		c.value("V", o.V, k.Format, rows, k.KVHeads*k.HeadDim)
+	default:
+		c.latent(op)
 	}
 }
 
@@ -312,14 +318,21 @@ func (c *checker) attend(o Attention) {
 		c.require(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
 		c.require(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
 		c.require(o.Chunked == k.Chunked && (!o.Chunked || o.Window == k.Window && o.Window > 0), "class %s keeps a chunk: %t of %d, the op sees one: %t of %d", k.Name, k.Chunked, k.Window, o.Chunked, o.Window)
-		c.require((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
+		c.require(o.Latent > 0 || (k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
+		c.require(o.Latent <= 0 || k.KeyDim == o.Latent, "class %s stores %d numbers of a key, not %d behind its value", k.Name, k.keyDim(), o.Latent)
 		if r := o.Rebuild; r != nil {
 			c.require(r.Rotary == k.KeyDim && r.Rotary%2 == 0 && r.Rotary <= o.HeadDim && o.HeadDim%2 == 0, "pages hold %d numbers of a key of %d, %d are rotated", k.KeyDim, o.HeadDim, r.Rotary)
 		}
 	}
-	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
+	key := o.HeadDim
+	if o.Latent != 0 {
+		c.require(o.Latent > 0 && o.KVHeads == 1 && o.Rebuild == nil && !o.Bidirectional && !o.Items && o.Window == 0 && !o.Sinked && o.Softcap == 0,
+			"%d latent dimensions of keys with %d key/value heads, rebuilt keys, both directions, items, a window, sinks or a softcap", o.Latent, o.KVHeads)
+		key = o.Latent
+	}
+	c.value("Q", o.Q, kernels.F32, rows, o.Heads*(o.HeadDim+o.Latent))
 	c.value("Y", o.Y, kernels.F32, rows, o.Heads*o.HeadDim)
-	c.value("K", o.K, f, rows, o.KVHeads*o.HeadDim)
+	c.value("K", o.K, f, rows, o.KVHeads*key)
 	c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)
 	if o.Sinked {
 		c.weight("Sinks", o.Sinks, Vector, 1, o.Heads)

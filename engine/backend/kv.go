@@ -22,7 +22,7 @@ type KVClass struct {
 	// Window tokens instead: those from the last multiple of Window on.
 	Chunked bool
 	// KeyDim is how many numbers of a head's key are stored, if the others are
-	// rebuilt from its value (Attention.Rebuild). 0: HeadDim.
+	// computed from its value (Attention.Rebuild, Attention.Latent). 0: HeadDim.
 	KeyDim int
 	// State is the recurrent state that a page holds instead of keys and values; a sequence
 	// has one page. nil: a class of attention.

@@ -84,7 +84,7 @@ type HeadNorm struct {
 // The sums and the softmax are split at absolute positions, so a row's result does not
 // depend on chunking, batch, page numbers or threads.
 type Attention struct {
-	Q, K, V, Y              Value // Q, Y [T,Heads·HeadDim]; K, V [T,KVHeads·HeadDim]
+	Q, K, V, Y              Value // Q, Y [T,Heads·HeadDim]; K, V [T,KVHeads·HeadDim]; with Latent see there
 	Class, Layer            int   // Layer counts within the class
 	Heads, KVHeads, HeadDim int
 	Scale                   float32
@@ -101,6 +101,10 @@ type Attention struct {
 	Softcap float32
 	// Rebuild computes the part of a key that pages do not store; nil: they store all of it.
 	Rebuild *Rebuild
+	// Latent is how many dimensions a key has behind those of its value, in multi-head latent
+	// attention: keys are V [T,HeadDim], as stored, followed by K [T,Latent]. Queries have as many,
+	// Q [T,Heads·(HeadDim+Latent)], and there is one KV head. Pages store V and K. 0: none.
+	Latent int
 	// Draft makes rows sequences, each at its draft position; nil: rows are tokens.
 	Draft *DraftPosition
 	// Items lets the tokens of one multimodal item see each other, later ones too, within
@@ -122,8 +126,9 @@ type Rebuild struct {
 }
 
 // StoreKV writes K and V [T,KVHeads·HeadDim] into the pages of their sequences. In a class
-// with a KeyDim, it writes only the KeyDim rotated numbers of each head's key. It skips
-// tokens that have left the class's window or chunk by the end of the step: they have no page.
+// with a KeyDim, it writes only the KeyDim rotated numbers of each head's key, or all of K if
+// this is [T,KVHeads·KeyDim]. It skips tokens that have left the class's window or chunk by the end of
+// the step: they have no page.
 type StoreKV struct {
 	K, V         Value
 	Class, Layer int

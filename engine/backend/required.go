@@ -9,7 +9,7 @@ import "fmt"
 func RequiredFeature(op Op) string {
 	switch o := op.(type) {
 	case Add, Concat, Reorder, Softcap, Activate, Route, Experts, Conv, DeltaNet, DraftInput, Verify, GatherAccepted, Propose, Gate, GatherLast, Send, Receive, OutputRows, Adapt,
-		Patches, AvgPool, Standardize, EncoderOutput, Merge, Resample, Join:
+		LatentRope, HeadLinear, Patches, AvgPool, Standardize, EncoderOutput, Merge, Resample, Join:
 		return OpName(op)
 	case Embed:
 		return first(op, o.Row0 != 0, "a part of the table")
@@ -23,7 +23,7 @@ func RequiredFeature(op Op) string {
 		return first(op, o.Norm != nil && o.Norm.Whole, "heads normalised together", o.Norm != nil && o.Norm.Each, "weights for each head", o.Norm != nil && o.Norm.Plain, "LayerNorm of heads", o.Norm != nil && o.Norm.After, "normalised rotated heads",
 			o.Norm != nil, "normalised heads", o.Rotary == 0, "no rotation", o.Gated, "gated queries", o.Shared, "V from K", o.KVHeads == 0, "queries alone", o.Grid, "two positions", o.Tempered, "tempered queries")
 	case Attention:
-		return first(op, o.Draft != nil, "draft positions", o.Bidirectional, "both directions", o.Items, "items that see themselves", o.Chunked, "chunks", o.Window > 0, "a window", o.Sinked, "sinks", o.Softcap != 0, "a softcap", o.Rebuild != nil, "keys rebuilt from values")
+		return first(op, o.Draft != nil, "draft positions", o.Bidirectional, "both directions", o.Items, "items that see themselves", o.Chunked, "chunks", o.Window > 0, "a window", o.Sinked, "sinks", o.Softcap != 0, "a softcap", o.Rebuild != nil, "keys rebuilt from values", o.Latent > 0, "latent keys")
 	case GLU:
 		return first(op, o.Act != SiLU, o.Act.String(), o.Limit != 0 || o.Alpha != 0 || o.Shift != 0, "clamping", o.Paired, "paired columns")
 	}

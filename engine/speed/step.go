@@ -85,7 +85,9 @@ type counter struct {
 func (c *counter) op(op backend.Op) (term, error) {
 	switch o := op.(type) {
 	case backend.Linear:
-		return c.linear(o)
+		return c.linear(o.W, o.Y)
+	case backend.HeadLinear:
+		return c.linear(o.W, o.Y)
 	case backend.Attention:
 		return c.attention(o)
 	case backend.Experts:
@@ -141,12 +143,13 @@ func (c *counter) matrices(id backend.WeightID) ([]matrix, error) {
 	return out, nil
 }
 
-func (c *counter) linear(o backend.Linear) (term, error) {
-	list, err := c.matrices(o.W)
+// linear counts the product with a weight, or with all matrices of a stack.
+func (c *counter) linear(w backend.WeightID, y backend.Value) (term, error) {
+	list, err := c.matrices(w)
 	if err != nil {
 		return nil, err
 	}
-	rows := c.rows(o.Y)
+	rows := c.rows(y)
 	return func(b backend.Bucket, _ []Row) float64 {
 		n := b.Rows(rows)
 		if n == 0 {
@@ -240,6 +243,9 @@ func (c *counter) attention(o backend.Attention) (term, error) {
 		return nil, &UnknownOpError{"attention"}
 	}
 	heads, kv := float64(o.Heads), float64(o.KVHeads)
+	if n := float64(2*o.HeadDim + o.Latent); o.Latent > 0 { // the products of longer keys
+		heads, kv = heads*n/float64(2*o.HeadDim), kv*n/float64(2*o.HeadDim)
+	}
 	return func(_ backend.Bucket, rows []Row) float64 {
 		t, decoding, keys := a.Fixed, 0, 0.0
 		for _, r := range rows {

@@ -39,8 +39,10 @@ func WorkOf(p *backend.Program, op backend.Op) (w Work, ok bool) {
 		return on(o.Y, cols(o.Y))
 	case backend.Rope:
 		return on(o.QKV, (o.Heads+2*o.KVHeads)*o.HeadDim)
+	case backend.LatentRope:
+		return as("rope", o.KV, (o.Heads+1)*o.Rotary+2*o.Rank)
 	case backend.StoreKV:
-		return on(o.K, 2*cols(o.K))
+		return on(o.K, cols(o.K)+cols(o.V))
 	case backend.GLU:
 		return on(o.Y, cols(o.Y))
 	case backend.Add:

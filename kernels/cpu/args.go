@@ -37,7 +37,9 @@ const (
 	OpPropose
 	OpAdaptDown // Mid of Adapt
 	OpAdaptUp   // Y of Adapt, after OpAdaptDown
-	OpRead      // reads memory; this op and the following measure limits
+	OpLatentRope
+	OpHeadLinear
+	OpRead // reads memory; this op and the following measure limits
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
 	OpTilesBF16 // amx
@@ -133,6 +135,8 @@ type Attention struct {
 	Bidirectional                int32   // tokens see the tokens after them, and nothing is paged
 	Threads, By                  int32
 	FMA                          int32 // 1: decode steps of avx512bf16 use multiply-adds; the bits are the same
+	Latent                       int32 // dimensions of a key behind those of its value: K has as many columns; 0: none
+	_                            int32
 }
 
 // StoreKV is the operands of OpStoreKV.
@@ -140,7 +144,7 @@ type StoreKV struct {
 	Pages                                    Pages
 	K, V, Seq, Positions, First, AcceptedRow uintptr // AcceptedRow: or 0
 	By                                       int32
-	_                                        int32
+	Latent                                   int32 // 1: K has the KeyDim numbers of each head that are stored
 }
 
 // Gather is the operands of OpGather; Bytes is the size of a row.
@@ -178,6 +182,28 @@ type Linear struct {
 	_             int32
 }
 
+// HeadLinear is the operands of OpHeadLinear: those of Linear for the first head, and the distances
+// from one head to the next: Bytes of the stack, columns NextX and NextY. Parts are Stride bytes of
+// Parts, of which Shared and Work take SharedBytes and WorkBytes.
+type HeadLinear struct {
+	W, Bias, X          uintptr // Bias: 0
+	LdX                 int64
+	Y                   uintptr
+	LdY                 int64
+	Rows, In, Out       int32 // each call sets Rows
+	Format              int32
+	_                   uintptr
+	SharedBytes         int64
+	_                   uintptr
+	WorkBytes           int64
+	_                   [3]uintptr // set by each call
+	Kernel              uintptr
+	Parts               uintptr
+	Stride              int64
+	Bytes, NextX, NextY int64
+	Symbol, Heads       int32
+}
+
 // The constants of kernels.h; kernels.go checks that they are equal.
 const (
 	attentionSpan = 256
@@ -187,18 +213,17 @@ const (
 	sampleBins    = 2048
 )
 
-// MaxGroup is the largest number of query heads that may share a KV head, MaxHeadDim the
-// largest head dimension, MaxVocab the largest number of logits for OpSample.
+// MaxHeadDim is the largest head dimension, MaxVocab the largest number of logits for OpSample.
 const (
-	MaxGroup   = attentionPass
 	MaxHeadDim = attentionDim
 	MaxVocab   = sampleBins * 1024
 )
 
-// AttentionWorkspace returns the bytes that a part of OpAttention needs, a multiple of 64.
-func AttentionWorkspace(headDim int) int64 {
-	wide := roundUp(int64(headDim), 16)
-	floats := 3*attentionTile*wide + attentionSpan*wide + attentionPass*(attentionSpan+16) + 2*attentionTile
+// AttentionWorkspace returns the bytes that a part of OpAttention needs, a multiple of 64. Keys have
+// `latent` dimensions more than values.
+func AttentionWorkspace(headDim, latent int) int64 {
+	wide, key := roundUp(int64(headDim), 16), roundUp(int64(headDim+latent), 16)
+	floats := attentionTile*(2*wide+key) + attentionSpan*(wide+key)/2 + attentionPass*(attentionSpan+16) + 2*attentionTile
 	return roundUp(4*floats, 64)
 }
 

@@ -19,6 +19,14 @@ type Rope struct {
 	Interleaved, _                                  int32
 }
 
+// LatentRope is the operands of OpLatentRope. A unit is a head of Q, or K and V, of a row.
+type LatentRope struct {
+	Q, KV, Angles, Norm, Query, K, V uintptr
+	Heads, Nope, Rank, Rotary        int32
+	Format, Symbol, Interleaved      int32 // Interleaved: pairs are neighbours
+	Eps                              float32
+}
+
 // The norm of heads of Rope: of Q and K; of V; with one mean square for all heads of a row;
 // with weights of its own for each head; with the mean subtracted first; of rotated heads.
 const (

@@ -1,12 +1,16 @@
 package ref
 
-import "math"
+import (
+	"math"
+
+	"vapp.dev/kernels"
+)
 
 // AttentionArgs are the operands of Attention. T tokens of S sequences; the
 // tokens of sequence s are First[s] to First[s+1]-1 at consecutive positions.
 type AttentionArgs struct {
-	Q, Y          []float32 // [T, Heads·HeadDim]
-	K, V          []byte    // [T, KVHeads·HeadDim], stored as Pages.Format
+	Q, Y          []float32 // [T, Heads·HeadDim]; with Pages.Latent Q is [T, Heads·(HeadDim+KeyDim)]
+	K, V          []byte    // [T, KVHeads·HeadDim], stored as Pages.Format; with Pages.Latent K is [T, KVHeads·KeyDim]
 	First         []int32   // [S+1]
 	Positions     []int32   // [T]
 	Tables        []int32   // [S, Width] page numbers; in a class with a Window from its first block in use
@@ -25,7 +29,7 @@ type AttentionArgs struct {
 
 // AttentionWorkspace is scratch memory of Attention for up to N positions.
 type AttentionWorkspace struct {
-	K, V []float32 // [N, HeadDim]
+	K, V []float32 // [N, HeadDim]; with Pages.Latent K is [N, HeadDim+KeyDim]
 	P    []float64 // [N]
 	Acc  []float64 // [HeadDim]
 }
@@ -43,7 +47,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 	if first == last {
 		return
 	}
-	d, p := a.Pages.HeadDim, a.Pages
+	p, d, wide := a.Pages, a.Pages.HeadDim, a.Pages.keyWidth()
 	history := int(a.Positions[first])
 	old := 0 // the first position to read
 	if a.Bidirectional {
@@ -53,18 +57,15 @@ func Attention(a AttentionArgs, seq, kv int) {
 		old = a.seenFrom(history)
 	}
 	n := history - old + last - first
-	k, v := a.Workspace.K[:n*d], a.Workspace.V[:n*d]
+	k, v := a.Workspace.K[:n*wide], a.Workspace.V[:n*d]
 	if old < history {
 		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], p.firstBlock(history), kv, old, history, a.Rebuild, k, v)
 	}
-	size := p.Format.Bytes(int64(d))
 	for t := first; t < last; t++ {
-		at, row := int64(t*p.KVHeads+kv)*size, (history-old+t-first)*d
-		Dequantize(p.Format, a.K[at:at+size], k[row:row+d])
-		Dequantize(p.Format, a.V[at:at+size], v[row:row+d])
-		if a.Rebuild != nil {
-			p.rebuild(k[row:row+d], v[row:row+d], a.Rebuild)
-		}
+		i, at := history-old+t-first, t*p.KVHeads+kv
+		key, value := k[i*wide:(i+1)*wide], v[i*d:(i+1)*d]
+		Dequantize(p.Format, vectorAt(p.Format, a.V, at, d), value)
+		p.key(vectorAt(p.Format, a.K, at, p.givenKey()), value, a.Rebuild, key)
 	}
 	group := a.Heads / p.KVHeads
 	for t := first; t < last; t++ {
@@ -84,8 +85,8 @@ func Attention(a AttentionArgs, seq, kv int) {
 			end = max(end, until)
 		}
 		for h := kv * group; h < (kv+1)*group; h++ {
-			at := (t*a.Heads + h) * d
-			a.attend(h, a.Q[at:at+d], k[from*d:end*d], v[from*d:end*d], a.Y[at:at+d])
+			row := t*a.Heads + h
+			a.attend(h, a.Q[row*wide:(row+1)*wide], k[from*wide:end*wide], v[from*d:end*d], a.Y[row*d:(row+1)*d])
 		}
 	}
 }
@@ -100,14 +101,14 @@ func (a *AttentionArgs) seenFrom(pos int) int {
 
 // attend computes one query of head h over len(k)/len(q) positions.
 func (a *AttentionArgs) attend(h int, q, k, v, y []float32) {
-	d := len(q)
-	p, acc := a.Workspace.P[:len(k)/d], a.Workspace.Acc[:d]
+	d, wide := len(y), len(q)
+	p, acc := a.Workspace.P[:len(k)/wide], a.Workspace.Acc[:d]
 	m, sum := math.Inf(-1), 0.0
 	if a.Sinks != nil {
 		m = float64(a.Sinks[h])
 	}
 	for i := range p {
-		p[i] = dot(q, k[i*d:(i+1)*d]) * float64(a.Scale)
+		p[i] = dot(q, k[i*wide:(i+1)*wide]) * float64(a.Scale)
 		if a.Softcap > 0 {
 			p[i] = float64(a.Softcap) * math.Tanh(p[i]/float64(a.Softcap))
 		}
@@ -127,4 +128,10 @@ func (a *AttentionArgs) attend(h int, q, k, v, y []float32) {
 	for j := range y {
 		y[j] = float32(acc[j] / sum)
 	}
+}
+
+// vectorAt returns the bytes of vector i of b, whose vectors have n elements of f.
+func vectorAt(f kernels.Format, b []byte, i, n int) []byte {
+	size := f.Bytes(int64(n))
+	return b[int64(i)*size : int64(i+1)*size]
 }

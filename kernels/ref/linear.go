@@ -1,6 +1,10 @@
 package ref
 
-import "vapp.dev/kernels"
+import (
+	"cmp"
+
+	"vapp.dev/kernels"
+)
 
 // LinearArgs are the operands of Linear.
 type LinearArgs struct {
@@ -12,6 +16,8 @@ type LinearArgs struct {
 	Bias          []float32      // [Out], or nil
 	Y             []float32      // [Rows, Out]
 	From, To      int            // the range of output features to compute; the others are unchanged
+	StrideX       int            // elements from a row of X to the next; 0: In
+	StrideY       int            // of Y; 0: Out
 	Row           []float32      // scratch memory for Together rows of W, of In elements each, or for one
 }
 
@@ -28,15 +34,15 @@ func Linear(a LinearArgs) {
 		}
 		return float64(a.Bias[o])
 	}
-	o := a.From
+	o, strideY := a.From, cmp.Or(a.StrideY, a.Out)
 	if len(a.Row) >= Together*a.In {
 		for ; o+Together <= a.To; o += Together {
 			for k := range Together {
 				a.weights(o+k, a.Row[k*a.In:(k+1)*a.In])
 			}
 			for r := range a.Rows {
-				for k, s := range dot4(a.X[r*a.In:(r+1)*a.In], a.Row[:Together*a.In]) {
-					a.Y[r*a.Out+o+k] = float32(s + bias(o+k))
+				for k, s := range dot4(a.row(r), a.Row[:Together*a.In]) {
+					a.Y[r*strideY+o+k] = float32(s + bias(o+k))
 				}
 			}
 		}
@@ -45,10 +51,13 @@ func Linear(a LinearArgs) {
 		w := a.Row[:a.In]
 		a.weights(o, w)
 		for r := range a.Rows {
-			a.Y[r*a.Out+o] = float32(dot(w, a.X[r*a.In:(r+1)*a.In]) + bias(o))
+			a.Y[r*strideY+o] = float32(dot(w, a.row(r)) + bias(o))
 		}
 	}
 }
+
+// row returns row r of X.
+func (a *LinearArgs) row(r int) []float32 { return a.X[r*cmp.Or(a.StrideX, a.In):][:a.In] }
 
 // weights writes the dequantized row o of W to w.
 func (a *LinearArgs) weights(o int, w []float32) {

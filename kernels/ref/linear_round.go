@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"cmp"
 	"math"
 
 	"vapp.dev/kernels"
@@ -78,7 +79,7 @@ func LinearRounded(a LinearArgs, to Rounding, work []float32) {
 	w, ends := a.Row[:a.In], to.groups(a.In)
 	codes, scales := work[:a.In], work[a.In:][:len(ends)]
 	for r := range a.Rows {
-		x, from := a.X[r*a.In:(r+1)*a.In], 0
+		x, from := a.row(r), 0
 		for g, end := range ends {
 			if to.Format == kernels.F8E4M3 {
 				scales[g] = RoundRowE4M3(x[from:end], codes[from:end])
@@ -97,7 +98,7 @@ func LinearRounded(a LinearArgs, to Rounding, work []float32) {
 			if a.Bias != nil {
 				sum += float64(a.Bias[o])
 			}
-			a.Y[r*a.Out+o] = float32(sum)
+			a.Y[r*cmp.Or(a.StrideY, a.Out)+o] = float32(sum)
 		}
 	}
 }

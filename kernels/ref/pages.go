@@ -19,6 +19,7 @@ type Pages struct {
 	KeyDim       int  // numbers of a head's key that are stored: the rotated ones; 0: all
 	Window       int  // how many tokens the class keeps; 0: all
 	Chunked      bool // it keeps those of a chunk of Window tokens
+	Latent       bool // a key is its value followed by the KeyDim stored numbers
 	PageBytes    int64
 	SlabBytes    int64
 	PagesPerSlab int
@@ -33,9 +34,28 @@ func (p Pages) stored() int {
 	return p.HeadDim
 }
 
+// keyWidth returns how many dimensions a key has.
+func (p Pages) keyWidth() int {
+	if p.Latent {
+		return p.HeadDim + p.KeyDim
+	}
+	return p.HeadDim
+}
+
+// givenKey returns how many numbers of a key Attention and Store have of a token of the step.
+func (p Pages) givenKey() int {
+	if p.Latent {
+		return p.KeyDim
+	}
+	return p.HeadDim
+}
+
 // turning returns the dimension of the i-th stored number of a key: the stored ones are the
-// first of each half of the head.
+// first of each half of the head, or those behind the value.
 func (p Pages) turning(i int) int {
+	if p.Latent {
+		return p.HeadDim + i
+	}
 	if half := p.stored() / 2; i >= half {
 		return p.HeadDim/2 + i - half
 	}
@@ -63,6 +83,19 @@ func (p Pages) first(pos int) int {
 	return pos - p.Window + 1
 }
 
+// key sets k to the key of a token of the step; given has its numbers in p.Format. w has the
+// factors for the numbers that are not stored.
+func (p Pages) key(given []byte, value, w, k []float32) {
+	if p.Latent {
+		Dequantize(p.Format, given, k[copy(k, value):])
+		return
+	}
+	Dequantize(p.Format, given, k)
+	if w != nil {
+		p.rebuild(k, value, w)
+	}
+}
+
 // firstBlock returns the first block in the page table of a sequence whose step begins at
 // pos.
 func (p Pages) firstBlock(pos int) int {
@@ -75,8 +108,8 @@ func (p Pages) Page(n int32) []byte {
 	return p.Arena[at : at+p.PageBytes]
 }
 
-// key returns the offset in a page of the d-th stored number of a head's key in a slot.
-func (p Pages) key(head, d, slot int) int64 {
+// keyAt returns the offset in a page of the d-th stored number of a head's key in a slot.
+func (p Pages) keyAt(head, d, slot int) int64 {
 	return p.K + p.Format.Bytes(int64((head*p.stored()+d)*p.BlockSize+slot))
 }
 
@@ -85,12 +118,17 @@ func (p Pages) value(head, slot int) int64 {
 	return p.V + p.Format.Bytes(int64((head*p.BlockSize+slot)*p.HeadDim))
 }
 
-// Store writes k and v, [KVHeads·HeadDim] each and stored as Format, to a slot.
+// Store writes k and v, [KVHeads·HeadDim] each and stored as Format, to a slot. With Latent k is
+// [KVHeads·KeyDim].
 func (p Pages) Store(page int32, slot int, k, v []byte) {
 	b, e := p.Page(page), p.Format.Bytes(1)
 	for h := range p.KVHeads {
 		for d := range p.stored() {
-			copy(b[p.key(h, d, slot):][:e], k[e*int64(h*p.HeadDim+p.turning(d)):])
+			from := h*p.HeadDim + p.turning(d)
+			if p.Latent {
+				from = h*p.KeyDim + d
+			}
+			copy(b[p.keyAt(h, d, slot):][:e], k[e*int64(from):])
 		}
 		n := e * int64(p.HeadDim)
 		copy(b[p.value(h, slot):][:n], v[n*int64(h):])
@@ -98,19 +136,22 @@ func (p Pages) Store(page int32, slot int, k, v []byte) {
 }
 
 // Load reads the keys and values of a head at positions from to n−1, as float32 [n−from,
-// HeadDim] each. table has the pages of the sequence, starting with block skip. w has the
+// HeadDim] each; with Latent k is [n−from, HeadDim+KeyDim]. table has the pages of the sequence, starting with block skip. w has the
 // factors for the numbers of keys that are not stored.
 func (p Pages) Load(table []int32, skip, head, from, n int, w, k, v []float32) {
 	e := p.Format.Bytes(1)
 	for pos := from; pos < n; pos++ {
 		b, slot := p.Page(table[pos/p.BlockSize-skip]), pos%p.BlockSize
-		row := k[(pos-from)*p.HeadDim:][:p.HeadDim]
-		at, step := p.key(head, 0, slot), e*int64(p.BlockSize)
+		row := k[(pos-from)*p.keyWidth():][:p.keyWidth()]
+		at, step := p.keyAt(head, 0, slot), e*int64(p.BlockSize)
 		for d := range p.stored() {
 			row[p.turning(d)] = widen(p.Format, b[at+int64(d)*step:])
 		}
 		value := v[(pos-from)*p.HeadDim:][:p.HeadDim]
 		Dequantize(p.Format, b[p.value(head, slot):], value)
+		if p.Latent {
+			copy(row, value)
+		}
 		if w != nil {
 			p.rebuild(row, value, w)
 		}

@@ -37,6 +37,7 @@ func (s *subject) attention(t *testing.T) {
 type attentionCase struct {
 	format                kernels.Format
 	heads, kv, dim, block int
+	latent                int // numbers of a key behind its value
 	window, keeps         int // Window of the op and of its class
 	chunked               bool
 	sinks                 []float32
@@ -47,7 +48,7 @@ type attentionCase struct {
 	rebuilds              bool      // pages store only the rotated numbers
 	weights               []float32 // [dim]
 	weight                backend.WeightID
-	x                     []float32 // [vocab, (heads+2·kv)·dim], the last row NaN
+	x                     []float32 // [vocab, columns of q, k and v], the last row NaN
 	cols, vocab           int
 }
 
@@ -72,7 +73,8 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 		}
 		total += lengths[i]
 	}
-	c.cols, c.vocab = (c.heads+2*c.kv)*c.dim, total+1
+	queries, keys, values := c.columns()
+	c.cols, c.vocab = queries+keys+values, total+1
 	r, m := rng(uint64(c.dim*c.heads)), &tensors{}
 	c.x = normal(r, c.vocab*c.cols, 1)
 	c.saturate()
@@ -80,7 +82,12 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 	for i := range c.cols {
 		c.x[total*c.cols+i] = float32(math.NaN())
 	}
-	table, inv := m.table("x", c.x, c.cols), m.literal("freqs", make([]float32, c.dim/2))
+	inv, tables := m.literal("freqs", make([]float32, c.dim/2)), []backend.WeightID(nil)
+	if c.latent > 0 {
+		tables = c.latentTables(m)
+	} else {
+		tables = append(tables, m.table("x", c.x, c.cols))
+	}
 	c.sink = m.literal("sinks", append(c.sinks, make([]float32, c.heads-len(c.sinks))...))
 	c.weight = m.literal("weights of keys", append(c.weights, make([]float32, c.dim-len(c.weights))...))
 	width, stride := (long+most+c.block-1)/c.block, most
@@ -89,13 +96,13 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 		width, stride = (c.keeps+c.block-1)/c.block+1, c.block
 		k.Window, k.Chunked, k.MaxPages = c.keeps, c.chunked, 2*width
 	}
-	if c.rebuilds {
-		k.KeyDim = c.turning
+	if c.rebuilds || c.latent > 0 {
+		k.KeyDim = max(c.turning, c.latent)
 		k.SlabBytes = 2*k.PageBytes() + 64
 	}
 	var y backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: c.vocab, bucket: backend.Bucket{Tokens: most, Seqs: 3, Samples: 1}, classes: []backend.KVClass{k}, pages: 3 * width,
-		record: func(rec *backend.Recorder) { y = c.record(rec, table, inv, scale) }})
+		record: func(rec *backend.Recorder) { y = c.record(rec, tables, inv, scale) }})
 	pages := make([][]int32, len(plans))
 	for i, p := range r.Perm(3 * width) {
 		pages[i%3] = append(pages[i%3], int32(p))
@@ -115,8 +122,11 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 
 // record records Rope with angles of 0, which leaves its input unchanged, then attention on
 // the second of two layers.
-func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID, scale float32) backend.Value {
-	in := input(rec, table, c.cols)
+func (c attentionCase) record(rec *backend.Recorder, tables []backend.WeightID, inv backend.WeightID, scale float32) backend.Value {
+	if c.latent > 0 {
+		return c.recordLatent(rec, tables, scale)
+	}
+	in := input(rec, tables[0], c.cols)
 	angles := rec.New("angles", kernels.F32, backend.PerToken, c.dim)
 	rec.Do(backend.Angles{InvFreq: inv, Scale: 1, Y: angles})
 	q := rec.New("q", kernels.F32, backend.PerToken, c.heads*c.dim)
@@ -183,6 +193,9 @@ func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]
 //   - a softcap adds 4·2⁻²⁴ of its own size to a score;
 //   - a score's error e moves a result by p·e·(v − y); sums over n positions are float32.
 func (c attentionCase) oracle(near bool, first, n int, scale float32) (want []float32, unit []float64) {
+	if c.latent > 0 {
+		return c.whole(near, first, n, scale)
+	}
 	width, kvWidth := c.heads*c.dim, c.kv*c.dim
 	var q, k, v []float32
 	positions := make([]int32, n)

@@ -81,7 +81,7 @@ func (c attentionCase) unpaged(t *testing.T, s *subject, lengths []int) {
 	table, inv := m.table("x", c.x, c.cols), m.literal("freqs", make([]float32, c.dim/2))
 	var y backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: total, bucket: backend.Bucket{Tokens: total, Seqs: len(lengths), Samples: 1},
-		record: func(rec *backend.Recorder) { y = c.record(rec, table, inv, scale) }})
+		record: func(rec *backend.Recorder) { y = c.record(rec, []backend.WeightID{table}, inv, scale) }})
 	var feeds []feed
 	ids := upTo(total)
 	for _, n := range lengths {

@@ -98,7 +98,7 @@ func (s *subject) benchAttention(b *testing.B, f kernels.Format, tokens int) {
 	rig := s.rig(b, plan{
 		tensors: m, vocab: 1, bucket: backend.Bucket{Tokens: 64, Seqs: 1, Samples: 1},
 		classes: []backend.KVClass{class(f, block, 2, c.kv, c.dim, width)}, pages: width,
-		record: func(rec *backend.Recorder) { c.record(rec, table, inv, 0.125) },
+		record: func(rec *backend.Recorder) { c.record(rec, []backend.WeightID{table}, inv, 0.125) },
 	})
 	for at := 0; at < history; at += 64 {
 		rig.run(feed{tokens: repeat(0, 64), at: at, pages: upTo(width)})

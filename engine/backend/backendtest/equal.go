@@ -16,7 +16,7 @@ func (s *subject) equal(t *testing.T) {
 	for i, f := range weightFormats {
 		for j, kv := range kvFormats {
 			if f == kernels.BF16 || i%len(kvFormats) == j { // one pair is enough for the rest
-				s.run(t, fmt.Sprintf("%v on %v", f, kv), func(t *testing.T) { s.equalNet(t, f, kv) })
+				s.run(t, fmt.Sprintf("%v on %v", f, kv), func(t *testing.T) { s.equalNet(t, net{weights: f, pages: kv}) })
 			}
 		}
 	}
@@ -39,9 +39,9 @@ func netSequences() [][]int32 {
 	return out
 }
 
-func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
+func (s *subject) equalNet(t *testing.T, n net) {
 	seqs := netSequences()
-	n := net{weights: f, pages: kv, block: 16, rows: 80, seqs: len(seqs)}
+	n.block, n.rows, n.seqs = 16, 80, len(seqs)
 	rig := n.rig(t, s, len(seqs))
 	inOrder := netPages(rig, len(seqs), upTo(rig.pageCount()))
 	var want [][][]float32
@@ -66,7 +66,8 @@ func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
 		s.sameLogits(t, &n, c.what, n.runs(rig, seqs, c.pages, c.chunks), want)
 	}
 	n.lastOnly(t, s, rig, seqs[3], inOrder[0], want[3])
-	other := net{weights: f, pages: kv, block: 32, rows: 80, seqs: len(seqs)}
+	other := n
+	other.block = 32
 	wide := other.rig(t, s, len(seqs))
 	s.sameLogits(t, &other, "on pages of 32", other.runs(wide, seqs, netPages(wide, len(seqs), upTo(wide.pageCount())), []int{9}), want)
 	for _, threads := range []int{1, 3} {
@@ -75,7 +76,7 @@ func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
 		layout, err := s.opener.Layout(s.facts, sub.settings)
 		check(t, err)
 		sub.layout = layout
-		again := net{weights: f, pages: kv, block: 16, rows: 80, seqs: len(seqs)}
+		again := n
 		r := again.rig(t, &sub, len(seqs))
 		s.sameLogits(t, &again, fmt.Sprintf("with %d threads", threads), again.runs(r, seqs, netPages(r, len(seqs), upTo(r.pageCount())), []int{16}), want)
 	}
@@ -150,6 +151,9 @@ func all(n int) []int {
 // products in each of two layers and of the logits, and with pages of bf16 also Q, K, V and
 // the weights of V in each layer.
 func (n *net) roundings() int {
+	if n.latent { // two more products in each layer
+		return 25
+	}
 	if n.pages == kernels.BF16 {
 		return 17
 	}

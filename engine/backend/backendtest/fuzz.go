@@ -60,7 +60,7 @@ func (s *subject) fuzzRig(f *testing.F) *rig {
 	pl.bucket.Seqs = 2
 	pl.record = func(rec *backend.Recorder) {
 		c := attentionCase{format: kernels.F32, heads: 1, kv: 1, dim: 16, cols: vocab}
-		c.record(rec, table, inv, 0.25)
+		c.record(rec, []backend.WeightID{table}, inv, 0.25)
 		rec.Do(backend.StoreTokens{Ids: 0})
 		logits := rec.New("logits", kernels.F32, backend.PerSample, vocab)
 		rec.Do(backend.Gather{X: 1, Y: logits})

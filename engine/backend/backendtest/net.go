@@ -18,6 +18,7 @@ type net struct {
 	sampled        bool
 	tops           int
 	swap           bool // Swap has as many slots as KV has pages
+	latent         bool // attention is latent
 
 	logits backend.Value
 }
@@ -42,15 +43,37 @@ func (n *net) rig(t testing.TB, s *subject, sequences int) *rig {
 	width := netMax / n.block
 	return s.rig(t, plan{
 		tensors: m, vocab: netVocab, bucket: backend.Bucket{Tokens: n.rows, Seqs: n.seqs, Samples: n.rows},
-		classes: []backend.KVClass{class(n.pages, n.block, netLayers, netKV, netDim, width)}, pages: sequences * width, bias: 4, tops: n.tops, swap: n.swap,
+		classes: []backend.KVClass{n.class(width)}, pages: sequences * width, bias: 4, tops: n.tops, swap: n.swap,
 		record: func(rec *backend.Recorder) { n.record(rec, w) },
 	})
+}
+
+// class returns the class of the net's pages.
+func (n *net) class(maxPages int) backend.KVClass {
+	if !n.latent {
+		return class(n.pages, n.block, netLayers, netKV, netDim, maxPages)
+	}
+	c := class(n.pages, n.block, netLayers, 1, netRank, maxPages)
+	c.KeyDim = netRotary
+	c.SlabBytes = 2*c.PageBytes() + 64
+	return c
+}
+
+// rotary returns how many dimensions of a head are rotated.
+func (n *net) rotary() int {
+	if n.latent {
+		return netRotary
+	}
+	return netDim
 }
 
 // netWeights are the ids of the net's weights.
 type netWeights struct {
 	table, freqs, norm backend.WeightID
-	layers             [netLayers]struct{ norm1, qkv, bias, out, norm2, up, down backend.WeightID }
+	layers             [netLayers]struct {
+		norm1, qkv, bias, out, norm2, up, down backend.WeightID
+		latent                                 latentWeights
+	}
 }
 
 func (n *net) add(m *tensors) (w netWeights) {
@@ -66,7 +89,7 @@ func (n *net) add(m *tensors) (w netWeights) {
 		return m.vector(name, kernels.BF16, x)
 	}
 	w.table = matrix("table", backend.Lookup|backend.Multiply, netVocab, netHidden)
-	freqs := make([]float32, netDim/2)
+	freqs := make([]float32, n.rotary()/2)
 	for i := range freqs {
 		freqs[i] = float32(math.Pow(10000, -float64(i)/float64(len(freqs))))
 	}
@@ -74,8 +97,12 @@ func (n *net) add(m *tensors) (w netWeights) {
 	for i := range w.layers {
 		l, p := &w.layers[i], fmt.Sprintf("%d.", i)
 		l.norm1, l.norm2 = vector(p+"norm1", netHidden), vector(p+"norm2", netHidden)
-		l.qkv = matrix(p+"qkv", backend.Multiply, (netHeads+2*netKV)*netDim, netHidden)
-		l.bias = vector(p+"bias", (netHeads+2*netKV)*netDim)
+		if n.latent {
+			l.latent = n.addLatent(m, p, matrix, vector)
+		} else {
+			l.qkv = matrix(p+"qkv", backend.Multiply, (netHeads+2*netKV)*netDim, netHidden)
+			l.bias = vector(p+"bias", (netHeads+2*netKV)*netDim)
+		}
 		l.out = matrix(p+"out", backend.Multiply, netHidden, netHeads*netDim)
 		l.up = matrix(p+"up", backend.Multiply, 2*netInner, netHidden)
 		l.down = matrix(p+"down", backend.Multiply, netHidden, netInner)
@@ -89,7 +116,7 @@ func (n *net) record(r *backend.Recorder, w netWeights) {
 	ids := r.New("ids", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.Tokens{Out: ids})
 	r.Do(backend.StoreTokens{Ids: ids})
-	x, angles := val("residual", netHidden), val("angles", netDim)
+	x, angles := val("residual", netHidden), val("angles", n.rotary())
 	r.Do(backend.Embed{Ids: ids, Table: w.table, Y: x, Scale: 1})
 	r.Do(backend.Angles{InvFreq: w.freqs, Scale: 1, Y: angles})
 	delta, normed := val("delta", netHidden), val("normed", netHidden)
@@ -102,10 +129,14 @@ func (n *net) record(r *backend.Recorder, w netWeights) {
 			first.X, first.Residual = delta, x
 		}
 		r.Do(first)
-		r.Do(backend.Linear{X: normed, W: l.qkv, Bias: l.bias, Y: qkv})
-		r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: v, Heads: netHeads, KVHeads: netKV, HeadDim: netDim, Rotary: netDim})
-		r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: i, Heads: netHeads, KVHeads: netKV, HeadDim: netDim, Scale: 0.125})
-		r.Do(backend.StoreKV{K: k, V: v, Layer: i})
+		if n.latent {
+			n.recordLatent(r, l.latent, normed, angles, y, i)
+		} else {
+			r.Do(backend.Linear{X: normed, W: l.qkv, Bias: l.bias, Y: qkv})
+			r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: v, Heads: netHeads, KVHeads: netKV, HeadDim: netDim, Rotary: netDim})
+			r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: i, Heads: netHeads, KVHeads: netKV, HeadDim: netDim, Scale: 0.125})
+			r.Do(backend.StoreKV{K: k, V: v, Layer: i})
+		}
 		r.Do(backend.Linear{X: y, W: l.out, Bias: backend.NoWeight, Y: delta})
 		r.Do(backend.Norm{X: delta, Residual: x, W: l.norm2, Eps: 1e-5, Y: normed})
 		r.Do(backend.Linear{X: normed, W: l.up, Bias: backend.NoWeight, Y: up})

@@ -18,7 +18,7 @@ type oracle struct {
 // of returns c.oracle(near, first, n, scale).
 func (o oracles) of(c *attentionCase, near bool, first, n int, scale float32) ([]float32, []float64) {
 	h := sha256.New()
-	fmt.Fprintln(h, c.format, c.heads, c.kv, c.dim, c.window, c.chunked, c.softcap, c.both, c.turning, c.rebuilds, c.cols, first, n, scale)
+	fmt.Fprintln(h, c.format, c.heads, c.kv, c.dim, c.latent, c.window, c.chunked, c.softcap, c.both, c.turning, c.rebuilds, c.cols, first, n, scale)
 	for _, list := range [][]float32{c.sinks, c.weights, c.x} {
 		h.Write(encode(kernels.F32, list))
 		fmt.Fprintln(h, len(list))

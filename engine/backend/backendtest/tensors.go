@@ -52,6 +52,20 @@ func (m *tensors) matrix(name string, use backend.Use, f kernels.Format, rows, c
 	return backend.WeightID(len(m.specs) - 1)
 }
 
+// stack adds a stack of matrices of one tensor, an expert after the other; with transposed the
+// tensor has each matrix as [cols, rows].
+func (m *tensors) stack(name string, f kernels.Format, experts, rows, cols int, b []byte, transposed bool) backend.WeightID {
+	p := backend.Part{Tensor: name, Rows: rows, Format: f, Stride: rows, Transposed: transposed}
+	if transposed {
+		p.Stride = cols
+		m.stored(name, f, experts*cols, rows, b)
+	} else {
+		m.stored(name, f, experts*rows, cols, b)
+	}
+	m.specs = append(m.specs, backend.WeightSpec{Name: name, Group: "test", Rows: rows, Cols: cols, Source: f, Use: backend.Multiply, Experts: experts, Parts: []backend.Part{p}})
+	return backend.WeightID(len(m.specs) - 1)
+}
+
 // table adds an F32 lookup table, which tests use for a program's inputs.
 func (m *tensors) table(name string, x []float32, cols int) backend.WeightID {
 	return m.matrix(name, backend.Lookup, kernels.F32, len(x)/cols, cols, encode(kernels.F32, x))

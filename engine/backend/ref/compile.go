@@ -65,6 +65,10 @@ func compile(o backend.Op) op {
 		return attention{o}
 	case backend.StoreKV:
 		return storeKV{o}
+	case backend.LatentRope:
+		return latentRope{o}
+	case backend.HeadLinear:
+		return headLinear{o}
 	case backend.Gather:
 		return gather{o}
 	case backend.GatherLast:

@@ -122,6 +122,8 @@ func (l layout) workspaceOf(p *backend.Program, op backend.Op) int64 {
 	switch o := op.(type) {
 	case backend.Linear:
 		return align(4*ref.Together*int64(p.Values[o.X].Cols)) + l.roundingSize(p, o.W)
+	case backend.HeadLinear:
+		return align(4 * ref.Together * int64(p.Weights[o.W].Cols))
 	case backend.Adapt:
 		return align(4 * int64(max(p.Values[o.X].Cols, p.Values[o.Y].Cols)))
 	case backend.Experts:
@@ -130,7 +132,7 @@ func (l layout) workspaceOf(p *backend.Program, op backend.Op) int64 {
 		return align(4*2*int64(o.Width)) + align(4*int64(o.Width)) + align(4*n) + align(4*ref.Together*max(n, int64(o.Width))) + round
 	case backend.Attention:
 		n, d := spanOf(p, o), int64(o.HeadDim)
-		return 2*align(4*n*d) + align(8*n) + align(8*d)
+		return align(4*n*d) + align(4*n*(d+int64(o.Latent))) + align(8*n) + align(8*d)
 	case backend.Sample:
 		return 3*align(4*int64(p.Vocab)) + align(4*positions(p, o.Class))
 	}

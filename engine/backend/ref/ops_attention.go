@@ -119,17 +119,19 @@ type attention struct{ backend.Attention }
 func (o attention) units(l *launch) int { return l.b.Seqs * o.KVHeads }
 func (o attention) run(l *launch, worker, i int) error {
 	work, n, d := l.workspace(worker), int(spanOf(l.e.p, o.Attention)), o.HeadDim
+	wide := d + o.Latent
 	a := ref.AttentionArgs{
 		Q: l.floats(o.Q), Y: l.floats(o.Y), K: l.bytes(o.K), V: l.bytes(o.V), First: l.s.First, Positions: l.s.Positions,
 		Heads: o.Heads, Scale: o.Scale, Window: o.Window, Softcap: o.Softcap, Bidirectional: o.Bidirectional,
 		Workspace: ref.AttentionWorkspace{
-			K: take[float32](work, n*d, 4), V: take[float32](work, n*d, 4), P: take[float64](work, n, 8), Acc: take[float64](work, d, 8),
+			K: take[float32](work, n*wide, 4), V: take[float32](work, n*d, 4), P: take[float64](work, n, 8), Acc: take[float64](work, d, 8),
 		},
 	}
 	if o.Bidirectional {
 		a.Pages = ref.Pages{Format: l.e.p.Values[o.K].Format, KVHeads: o.KVHeads, HeadDim: d}
 	} else {
 		a.Tables, a.Width, a.Pages = l.s.Pages[o.Class], l.e.p.Classes[o.Class].MaxPages, l.pages(o.Class, o.Layer)
+		a.Pages.Latent = o.Latent > 0
 	}
 	if o.Sinked {
 		a.Sinks = l.vector(o.Sinks)
@@ -172,11 +174,12 @@ type storeKV struct{ backend.StoreKV }
 func (o storeKV) units(l *launch) int { return l.rowsOf(o.K) }
 func (o storeKV) run(l *launch, _, t int) error {
 	p := l.pages(o.Class, o.Layer)
-	n := elementBytes(p.Format, p.KVHeads*p.HeadDim)
+	p.Latent = p.KeyDim > 0 && l.cols(o.K) == p.KVHeads*p.KeyDim
+	n, key := elementBytes(p.Format, p.KVHeads*p.HeadDim), elementBytes(p.Format, l.cols(o.K))
 	page, slot := l.slot(o.Class, t, o.Draft)
 	if page < 0 {
 		return nil
 	}
-	p.Store(page, slot, rowOf(l.bytes(o.K), t, n), rowOf(l.bytes(o.V), t, n))
+	p.Store(page, slot, rowOf(l.bytes(o.K), t, key), rowOf(l.bytes(o.V), t, n))
 	return nil
 }

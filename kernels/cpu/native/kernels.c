@@ -16,6 +16,7 @@ void vapp_op_verify(const void *, const vapp_call *);
 void vapp_op_gather_accepted(const void *, const vapp_call *);
 void vapp_op_linear_prepare(const void *, const vapp_call *);
 void vapp_op_linear(const void *, const vapp_call *);
+void vapp_op_head_linear(const void *, const vapp_call *);
 void vapp_dot_bf16(const void *, const vapp_call *);
 #if defined(__x86_64__)
 void vapp_attention_amx(const void *, const vapp_call *);
@@ -44,6 +45,8 @@ static vapp_fn plain(int op)
 		return vapp_op_linear_prepare;
 	case VAPP_OP_LINEAR:
 		return vapp_op_linear;
+	case VAPP_OP_HEAD_LINEAR:
+		return vapp_op_head_linear;
 	case VAPP_OP_ANGLES:
 		return vapp_op_angles;
 	case VAPP_OP_STORE_KV:
@@ -97,6 +100,8 @@ vapp_fn vapp_kernel(int op, int variant)
 		return vapp_norm_##isa; \
 	case VAPP_OP_ROPE: \
 		return vapp_rope_##isa; \
+	case VAPP_OP_LATENT_ROPE: \
+		return vapp_latent_rope_##isa; \
 	case VAPP_OP_ATTENTION: \
 		return vapp_attention_##isa; \
 	case VAPP_OP_ATTENTION_JOIN: \

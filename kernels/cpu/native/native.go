@@ -184,7 +184,7 @@ const (
 
 // StructSizes returns the bytes of the operands' structs, in the order of sizes.h, and those of
 // vapp_stack and vapp_experts.
-func StructSizes() (structs [25]int, stack, experts uintptr) {
+func StructSizes() (structs [27]int, stack, experts uintptr) {
 	for i := range structs {
 		structs[i] = int(C.vapp_size(C.int(i)))
 	}

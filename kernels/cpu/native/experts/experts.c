@@ -1,6 +1,7 @@
 /* experts.c: the phases of a mixture of experts. */
 #include "../shared/experts.h"
 #include "../linear/panel.h"
+#include "near.h"
 
 static int64_t rows_of(const vapp_experts *a, const vapp_call *c)
 {
@@ -72,19 +73,6 @@ static void prepare(const vapp_experts *a, const vapp_stack *s, const vapp_call 
 
 /* The cost of reading a panel, in rows. */
 enum { PANEL_COST = 4 };
-
-/* near limits a call to the parts of its node, and the panels to those in the node's memory, if
- * every thread has a part. */
-static void near(vapp_call *c, int64_t *first, int64_t *panels)
-{
-	const vapp_nodes *d = &c->nodes;
-	if (d->nodes < 2 || c->parts != d->threads[d->nodes])
-		return;
-	*first = vapp_node_panel(d, *panels, d->node);
-	*panels = vapp_node_panel(d, *panels, d->node + 1) - *first;
-	c->part -= d->threads[d->node];
-	c->parts = d->threads[d->node + 1] - d->threads[d->node];
-}
 
 /* multiply distributes the panels of all experts that are in one node's memory by their cost: a
  * part computes the panels that begin within its share. */

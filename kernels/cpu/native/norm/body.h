@@ -192,3 +192,32 @@ void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 		}
 	}
 }
+
+/* rotate_pairs is rotate_head; interleaved: of the pairs of neighbours of x, by halves. */
+static void rotate_pairs(const float *x, const float *angles, int32_t n, int32_t interleaved, int32_t format, uint8_t *y)
+{
+	float halves[VAPP_ATTENTION_DIM];
+	for (int32_t i = 0; interleaved && i < n / 2; i++)
+		halves[i] = x[2 * i], halves[n / 2 + i] = x[2 * i + 1];
+	rotate_head(interleaved ? halves : x, angles, n, n, format, y);
+}
+
+void VAPP_NAME(latent_rope)(const void *args, const vapp_call *c)
+{
+	const vapp_latent_rope *a = args;
+	int64_t from, to, e = vapp_element(a->format), heads = a->heads, rank = a->rank, turned = a->rotary;
+	float latent[VAPP_ATTENTION_DIM];
+	vapp_share(c->rows[a->symbol] * (heads + 1), c, &from, &to);
+	for (int64_t u = from; u < to; u++) {
+		int64_t t = u / (heads + 1), h = u % (heads + 1), row = t * heads + h;
+		const float *angles = a->angles + t * turned, *kv = a->kv + t * (rank + turned);
+		if (h < heads) {
+			rotate_pairs(a->q + row * (a->nope + turned) + a->nope, angles, a->rotary, a->interleaved, VAPP_F32, (uint8_t *)(a->query + row * (rank + turned) + rank));
+			continue;
+		}
+		rotate_pairs(kv + rank, angles, a->rotary, a->interleaved, a->format, (uint8_t *)a->k + t * turned * e);
+		rms(kv, a->norm, rank, 0, inverse_rms(kv, rank, a->eps), latent);
+		for (int64_t i = 0; i < rank; i += VW)
+			vf_narrow(a->format, (uint8_t *)a->v + (t * rank + i) * e, vf_head(latent + i, rank - i), rank - i < VW ? (int)(rank - i) : VW);
+	}
+}

@@ -136,10 +136,11 @@ static void store_part(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
 			memcpy(dst, src + (i < half ? i : p->head_dim / 2 + i - half) * e, (size_t)e);
 }
 
-static void store_key(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
+/* store_key stores a key of all heads; whole: all numbers of src. */
+static void store_key(uint8_t *dst, const uint8_t *src, const vapp_pages *p, int whole)
 {
-	int64_t n = (int64_t)p->kv_heads * p->head_dim;
-	if (p->key_dim < p->head_dim) {
+	int64_t n = (int64_t)p->kv_heads * p->key_dim;
+	if (!whole) {
 		store_part(dst, src, p);
 		return;
 	}
@@ -163,13 +164,14 @@ void vapp_op_store_kv(const void *args, const vapp_call *c)
 	const vapp_store_kv *a = args;
 	const vapp_pages *p = &a->pages;
 	int64_t from, to, e = vapp_element(p->format), d = e * p->head_dim, n = d * p->kv_heads;
+	int64_t key = a->latent ? e * p->key_dim * p->kv_heads : n;
 	vapp_share(c->rows[a->accepted_row ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		int32_t at, pos = vapp_at(a->positions, a->accepted_row, a->by, t), seq = a->accepted_row ? (int32_t)t : a->seq[t];
 		uint8_t *page = pos < 0 ? NULL : slot(p, a->positions, a->first, seq, pos, &at);
 		if (!page)
 			continue;
-		store_key(page + p->k + at * e, (const uint8_t *)a->k + t * n, p);
+		store_key(page + p->k + at * e, (const uint8_t *)a->k + t * key, p, a->latent || p->key_dim == p->head_dim);
 		for (int32_t h = 0; h < p->kv_heads; h++)
 			memcpy(page + p->v + ((int64_t)h * p->block + at) * d, (const uint8_t *)a->v + t * n + h * d, (size_t)d);
 	}

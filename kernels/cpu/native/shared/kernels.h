@@ -34,7 +34,7 @@ typedef struct {
 	int64_t k, v; /* offsets of the layer's K and V in a page; k is the offset of the token plane for token ops */
 	int32_t per_slab, width, block, format, kv_heads, head_dim;
 	int32_t window;  /* tokens that the class keeps; 0: all */
-	int32_t key_dim; /* stored dimensions of a key: the first ones of each half of the head */
+	int32_t key_dim; /* stored dimensions of a key: the first ones of each half of the head, or those behind its value */
 	int32_t chunked; /* the class keeps a chunk of window tokens, and a token sees its chunk */
 	int32_t pad;
 } vapp_pages;
@@ -125,6 +125,16 @@ typedef struct {
 	int32_t interleaved, pad; /* interleaved: pair i is (2i, 2i+1) */
 } vapp_rope;
 
+/* Latent attention: query [rows, heads·(rank+rotary)], of which the last columns of a head are
+ * written, k and v. interleaved: pairs are neighbours in q and kv. A unit is a head, or k and v. */
+typedef struct {
+	const float *q, *kv, *angles, *norm; /* [rows, heads·(nope+rotary)], [rows, rank+rotary], [rows, rotary], [rank] */
+	float *query;
+	void *k, *v;
+	int32_t heads, nope, rank, rotary, format, symbol, interleaved;
+	float eps;
+} vapp_latent_rope;
+
 /* Each part has work_bytes of work: AttentionWorkspace. A span is the keys that share a
  * softmax, a tile the (token, head) rows that share packed keys and values, a pass those of
  * its rows whose scores are kept at a time. */
@@ -132,7 +142,7 @@ enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 192, VAPP_ATTENTION_PASS
 typedef struct {
 	vapp_pages pages;
 	const float *q;
-	const void *k, *v;
+	const void *k, *v;      /* with latent k has as many columns */
 	float *y;
 	const int32_t *positions, *first;
 	const int32_t *accepted_row;    /* or NULL: rows are tokens; else a row is a sequence, see vapp_at */
@@ -147,13 +157,15 @@ typedef struct {
 	int32_t threads;      /* of the pool; a call may have more or fewer parts */
 	int32_t by;
 	int32_t fma;          /* decode steps of avx512bf16 use multiply-adds: as VDPBF16PS, faster on Intel's processors */
+	int32_t latent;       /* dimensions of a key behind those of its value; 0: keys have as many as values */
+	int32_t pad;
 } vapp_attention;
 
 typedef struct {
 	vapp_pages pages;
 	const void *k, *v;
 	const int32_t *seq, *positions, *first, *accepted_row; /* accepted_row: or NULL */
-	int32_t by, pad;
+	int32_t by, latent; /* latent: k has the key_dim numbers of each head that are stored */
 } vapp_store_kv;
 
 /* The input of a draft head: the successor of each token. map holds a number for each token
@@ -317,6 +329,16 @@ typedef struct {
 	int32_t symbol, pad;
 } vapp_linear_op;
 
+/* A product of each head with a matrix of a stack. Parts take panels of all heads. */
+typedef struct {
+	vapp_linear a; /* of the first head; rows, shared and work are set at each call */
+	const vapp_linear_kernel *kernel;
+	uint8_t *work;       /* of all parts, stride bytes each: a.shared_bytes, then a.work_bytes */
+	int64_t stride;
+	int64_t bytes, x, y; /* from one head to the next: of the stack, and columns of x and y */
+	int32_t symbol, heads;
+} vapp_head_linear;
+
 /* The operands of the ops that measure limits: sink has 16 floats for each part. */
 typedef struct {
 	const float *buffer;
@@ -355,6 +377,8 @@ enum {
 	VAPP_OP_PROPOSE,
 	VAPP_OP_ADAPT_DOWN,
 	VAPP_OP_ADAPT_UP,
+	VAPP_OP_LATENT_ROPE,
+	VAPP_OP_HEAD_LINEAR,
 	VAPP_OP_READ,      /* from here on: limits */
 	VAPP_OP_FMA,
 	VAPP_OP_DOT_BF16,
@@ -434,7 +458,7 @@ static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int6
 }
 
 /* The functions that each instruction set has its own version of. */
-#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(glu) X(add) X(gate) X(activate) X(softcap) X(conv) X(delta) \
+#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(latent_rope) X(glu) X(add) X(gate) X(activate) X(softcap) X(conv) X(delta) \
 	X(attention) X(attention_join) X(sample) X(propose) X(adapt_down) X(adapt_up) X(read) X(fma)
 #define VAPP_DECLARE(name) \
 	void vapp_##name##_generic(const void *, const vapp_call *); \
