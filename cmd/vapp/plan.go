@@ -69,7 +69,7 @@ the plan, with the answer to one of these, to a page in place of the text.
 	c.Flags().StringVar(&show.whyNot, "why-not", "", "show what would make this many sequences of a length fit, such as 16x32K")
 	c.Flags().StringVar(&show.explain, "explain", "", "show how an item of the plan was computed, such as kv or weights.attention")
 	c.Flags().BoolVar(&show.speed, "speed", false, "predict the speed: decode, prefill, 16 and 64 streams")
-	c.Flags().StringVar(&show.compat, "compat", "", "also print what a vLLM release would log: vllm-0.7, vllm-2025-08, vllm-0.17, vllm-0.19")
+	c.Flags().StringVar(&show.compat, "compat", "", "also print what a vLLM release would log: vllm-0.7, vllm-2025-08, vllm-0.17, vllm-0.19, vllm-0.33")
 	target.flags(c)
 	target.configFlag(c)
 	backendFlag(c, &target.backend)

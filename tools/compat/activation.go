@@ -75,6 +75,10 @@ func (in *run) activation() activation {
 		w = cublasHopper
 	}
 	a.kept = append(a.kept, piece{"cublas", w})
+	if in.rel.atLeast(V033) {
+		v := s.vocab
+		a.kept = append(a.kept, piece{"penalty counts", int64(r.MaxNumSeqs) * (v*4 + ceilDiv(v, 32)*4)})
+	}
 	return a
 }
 
@@ -86,18 +90,30 @@ func (in *run) samplerBytes(rows int64) int64 {
 		return rows * v * (e + 4 + 4 + 8 + 8 + 4 + 8)
 	case V2025Aug:
 		return rows * v * (e + 4 + 4 + 4)
+	case V033: // logits, their copy in float32, probabilities
+		return rows * v * (e + 4 + 4)
 	}
 	sms := int64(in.d.SMs)
 	p := min(int64(1)<<bits.Len64(uint64(min(sms, rows)-1)), sms)
 	return rows*v*(e+4+4+4) + p*v*4
 }
 
+// largestItem returns the tokens of the largest image or video, 0 where a batch need not hold one
+// whole.
+func (in *run) largestItem() int64 {
+	v := in.shape.vision
+	if v == nil || in.shape.family != gemma4 {
+		return 0
+	}
+	return v.frames * (v.itemTokens + 2 + 6)
+}
+
 // encoderBudget returns the size of the encoder cache in tokens: the larger of the batch and the
 // largest item with its begin, end and timestamp tokens.
 func (in *run) encoderBudget() int64 {
-	v := in.shape.vision
-	if v == nil || in.r.TextOnly || in.shape.family != gemma4 {
+	n := in.largestItem()
+	if n == 0 || in.r.TextOnly {
 		return 0
 	}
-	return max(int64(in.r.MaxNumBatchedTokens), v.frames*(v.itemTokens+2+6))
+	return max(int64(in.r.MaxNumBatchedTokens), n)
 }

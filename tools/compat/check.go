@@ -1,6 +1,9 @@
 package compat
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // checkDevice checks that the release has an engine for the device.
 func (in *run) checkDevice() error {
@@ -93,8 +96,15 @@ func (in *run) checkCache() error {
 	} else if !slices.Contains(allowed, b) {
 		return fault("memory.blockSize", "is %d, %v allows %v", b, in.rel, allowed)
 	}
-	if !slices.Contains([]string{"", "none", "align", "all"}, in.r.MambaCacheMode) {
-		return fault("memory.mambaCacheMode", "is %q, allowed are none, align, all", clip(in.r.MambaCacheMode))
+	modes := []string{"none", "align", "all"}
+	if in.rel.atLeast(V033) {
+		modes = modes[:2]
+	}
+	if m := in.r.MambaCacheMode; m != "" && !slices.Contains(modes, m) {
+		return fault("memory.mambaCacheMode", "is %q, allowed are %s", clip(m), strings.Join(modes, ", "))
+	}
+	if m := in.r.MambaCacheMode; in.rel.atLeast(V033) && m != "" && (m == "none") != (in.r.PrefixCaching == "off") {
+		return fault("memory.mambaCacheMode", "is %s: in %v it is align with prefix caching and none without", m, in.rel)
 	}
 	if in.rel.Reconstructed() && !slices.Contains(in.shape.kinds, linear) {
 		return fault("compat", "%v is known for models with linear-attention layers alone", in.rel)

@@ -40,6 +40,9 @@ func (in *run) captureSizes() ([]int, error) {
 	if in.shape.family == gptOSS {
 		largest = 1024
 	}
+	if rel.atLeast(V033) && in.d.Major == 10 {
+		largest = 1024
+	}
 	top := min(seqs*q*2, largest, tokens)
 	if in.shape.family == gptOSS {
 		top = min(largest, tokens)
@@ -47,20 +50,77 @@ func (in *run) captureSizes() ([]int, error) {
 	if rel == V2025Aug {
 		top = min(seqs*2, 512, tokens)
 	}
+	out := steps(top)
+	if rel == V2025Aug {
+		out = eights(top)
+	}
+	if rel.atLeast(V033) {
+		out = in.decodeSizes(out, top, largest)
+	}
+	return out, nil
+}
+
+// decodeSizes adds what vllm-0.33 captures besides the steps: the largest batch, and the batches of
+// decoding sequences with their drafts. top is the largest of the steps.
+func (in *run) decodeSizes(sizes []int, top, largest int) []int {
+	seqs, tokens, q := in.r.MaxNumSeqs, in.r.MaxNumBatchedTokens, 1+in.r.Speculative.Tokens
+	add := func(n int) {
+		if n <= min(tokens, largest) {
+			sizes = append(sizes, n)
+		}
+	}
+	if tokens <= top {
+		add(tokens)
+	}
+	limit := min(seqs*q*2, largest)
+	switch {
+	case in.shape.family == gptOSS: // its largest size is given
+	case q > 1:
+		most := min(seqs, largest)
+		for _, n := range append(steps(most), most) {
+			if n*q <= limit {
+				add(n * q)
+			}
+		}
+	case seqs <= limit:
+		add(seqs)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// steps returns 1, 2, 4, the multiples of 8 below 256 and those of 16 from there, up to top.
+func steps(top int) []int {
+	out := eights(min(top, 255))
+	for n := 256; n <= top; n += 16 {
+		out = append(out, n)
+	}
+	return out
+}
+
+// eights returns 1, 2, 4 and the multiples of 8, up to top.
+func eights(top int) []int {
 	var out []int
 	for _, n := range []int{1, 2, 4} {
 		if n <= top {
 			out = append(out, n)
 		}
 	}
-	step := 8
-	for n := 8; n <= top; n += step {
-		if n >= 256 && rel != V2025Aug {
-			step = 16
-		}
+	for n := 8; n <= top; n += 8 {
 		out = append(out, n)
 	}
-	return out, nil
+	return out
+}
+
+// wholeDrafts rounds sizes up to sequences with q tokens each; sizes above the largest are left out.
+func wholeDrafts(sizes []int, q int) []int {
+	var out []int
+	for _, n := range sizes {
+		if up := (n + q - 1) / q * q; int64(up) <= most(sizes) {
+			out = append(out, up)
+		}
+	}
+	return slices.Compact(out)
 }
 
 func (in *run) givenSizes() ([]int, error) {
@@ -101,20 +161,17 @@ func (in *run) graphs(stateBlocks int64) (graphPlan, error) {
 	p := graphPlan{sizes: sizes, profiled: most(sizes)}
 	q := 1 + in.r.Speculative.Tokens
 	use := sizes
-	if in.rel.atLeast(V017) && q > 1 {
-		use = nil
-		for _, n := range sizes {
-			if up := (n + q - 1) / q * q; int64(up) <= most(sizes) {
-				use = append(use, up)
-			}
-		}
-		use = slices.Compact(use)
+	if in.rel.atLeast(V017) {
+		use = wholeDrafts(sizes, q)
 	}
-	if stateBlocks > 0 {
+	if stateBlocks > 0 && !in.rel.atLeast(V033) {
 		use = slices.DeleteFunc(slices.Clone(use), func(n int) bool { return int64(n) > stateBlocks })
 	}
 	m := modes[in.mode]
-	if m.piecewise {
+	switch {
+	case m.piecewise && in.rel.atLeast(V033):
+		p.piecewise = sizes
+	case m.piecewise:
 		p.piecewise = use
 	}
 	for _, n := range use {
@@ -168,8 +225,16 @@ func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 	if in.shape.family == qwen2 || in.shape.family == qwen3 {
 		by *= 2 // no log of these graphs
 	}
-	if unlogged {
+	if unlogged || in.rel.atLeast(V033) { // no log of model runner V2 shows what its graphs take
 		by = n
 	}
 	return n, max(by, 50<<20)
+}
+
+// estimateError returns the bound of the error of the engine's own estimate of graph memory.
+func (in *run) estimateError(estimate int64) int64 {
+	if in.rel.atLeast(V033) {
+		return max(estimate, 256<<20)
+	}
+	return estimate * 2 / 5
 }

@@ -6,8 +6,8 @@ import "slices"
 const maxPage = 1 << 40
 
 // layout groups the layers and gives their pages one size: memory-planning sections 6 and 7.
-func layout(rel Release, layers []kvLayer, r Request, stages int64) (*cache, error) {
-	c := &cache{spec: int64(r.Speculative.Tokens), flight: int64(r.MaxNumBatchedTokens), mode: r.mambaMode(), block: int64(r.BlockSize)}
+func layout(p paging, layers []kvLayer) (*cache, error) {
+	c := &cache{paging: p}
 	for _, l := range layers {
 		if l.token > maxPage/maxBlock || l.state() > maxPage/4 {
 			return nil, fault("config", "describes a KV cache of %d bytes a token and layer", max(l.token, l.state()))
@@ -19,10 +19,10 @@ func layout(rel Release, layers []kvLayer, r Request, stages int64) (*cache, err
 			c.attn++
 		}
 	}
-	if c.states > 0 && r.NoHybridManager {
+	if c.states > 0 && p.whole {
 		return nil, fault("memory.hybridKVCacheManager", "cannot be off: states and attention have no common page without it")
 	}
-	if r.NoHybridManager || rel == V07 {
+	if p.whole || p.rel == V07 {
 		layers = slices.Clone(layers)
 		for i := range layers {
 			if layers[i].kind == sliding {
@@ -40,10 +40,10 @@ func layout(rel Release, layers []kvLayer, r Request, stages int64) (*cache, err
 		}
 	}
 	if len(kinds) > 1 && !slices.ContainsFunc(layers, func(l kvLayer) bool { return l.kind != full }) {
-		c.ownPages(layers, stages)
+		c.ownPages(layers)
 		return c, nil
 	}
-	return c, c.cut(layers, kinds, stages)
+	return c, c.cut(layers, kinds)
 }
 
 // gather groups layers of equal spec, in order of first appearance.
@@ -68,10 +68,7 @@ func (c *cache) bump(layers []kvLayer) error {
 			token = max(token, l.token)
 		}
 	}
-	step := int64(16)
-	if c.mode == "all" {
-		step = 64 // least common multiple of the delta net's chunk and 16
-	}
+	step := c.step()
 	need := step * ceilDiv(c.state, step*token)
 	if need > maxPage/token {
 		return fault("memory.blockSize", "a state of %d bytes and %d bytes a token need blocks of %d tokens", c.state, token, need)
@@ -84,9 +81,9 @@ func (c *cache) bump(layers []kvLayer) error {
 }
 
 // ownPages makes one group of full attention layers whose pages differ in size.
-func (c *cache) ownPages(layers []kvLayer, stages int64) {
+func (c *cache) ownPages(layers []kvLayer) {
 	g := kvGroup{kind: full, block: c.block}
-	sums := make([]int64, stages)
+	sums := make([]int64, c.stages)
 	for i, l := range layers {
 		g.layers = append(g.layers, i)
 		sums[l.stage] += c.block * l.token
@@ -94,8 +91,9 @@ func (c *cache) ownPages(layers []kvLayer, stages int64) {
 	c.groups, c.slabs, c.size = []kvGroup{g}, sums, int64(len(layers))
 }
 
-// cut makes groups of equal size, with padding for missing layers.
-func (c *cache) cut(layers []kvLayer, kinds [][]int, stages int64) error {
+// cut makes groups of equal size, with padding for missing layers. Pages have one size: a kind with
+// smaller pages gets larger blocks, or since vllm-0.33 padding where its page does not divide the size.
+func (c *cache) cut(layers []kvLayer, kinds [][]int) error {
 	for _, k := range kinds {
 		if l := layers[k[0]]; l.kind != linear {
 			c.page = max(c.page, l.token*c.block)
@@ -113,10 +111,12 @@ func (c *cache) cut(layers []kvLayer, kinds [][]int, stages int64) error {
 		l := layers[k[0]]
 		block := c.block
 		if l.kind != linear {
-			if c.page%(l.token*c.block) != 0 {
+			switch divides := c.page%(l.token*c.block) == 0; {
+			case divides:
+				block = c.page / l.token
+			case !c.rel.atLeast(V033):
 				return fault("memory.kvCacheDtype", "pages of %d and %d bytes: the smaller does not divide the larger, and this release refuses to unify them", l.token*c.block, c.page)
 			}
-			block = c.page / l.token
 		}
 		n := (len(k) + size - 1) / size
 		groups := make([]kvGroup, n)
@@ -131,9 +131,9 @@ func (c *cache) cut(layers []kvLayer, kinds [][]int, stages int64) error {
 			c.padding = append(c.padding, padding{int64(p), int64(len(k))})
 		}
 	}
-	c.slabs = make([]int64, stages)
+	c.slabs = make([]int64, c.stages)
 	for _, g := range c.groups {
-		on := make([]int64, stages)
+		on := make([]int64, c.stages)
 		for _, i := range g.layers {
 			on[layers[i].stage]++
 		}
@@ -143,15 +143,4 @@ func (c *cache) cut(layers []kvLayer, kinds [][]int, stages int64) error {
 		c.size = max(c.size, slices.Max(on))
 	}
 	return nil
-}
-
-// mambaMode returns mamba_cache_mode: align with prefix caching, otherwise none.
-func (r Request) mambaMode() string {
-	if r.MambaCacheMode != "" {
-		return r.MambaCacheMode
-	}
-	if r.PrefixCaching == "off" {
-		return "none"
-	}
-	return "align"
 }

@@ -70,22 +70,19 @@ type kvGroup struct {
 	page   int64 // bytes per page of a layer
 }
 
-// cache is the geometry of the KV cache.
+// cache is the geometry of the KV cache. Its block is the smallest one, in tokens.
 type cache struct {
+	paging
 	groups  []kvGroup
 	page    int64   // bytes per page, where all layers have one size
 	size    int64   // layers of the largest group on any one stage
 	slabs   []int64 // bytes per block id, by pipeline stage: page x size, or the sum of the pages
-	block   int64   // smallest block size in tokens
 	bumped  int64   // block size raised for a state, 0 where it was not
 	padded  float64
 	padding []padding
 	attn    int64 // attention layers, including the drafter's
 	states  int64 // state layers
 	state   int64 // bytes of a state before padding
-	mode    string
-	spec    int64
-	flight  int64 // tokens in flight: max_num_batched_tokens
 	newer   bool  // use the formulas of mid 2026 for windows and states
 }
 
@@ -118,7 +115,7 @@ func (g kvGroup) need(n int64, c *cache) int64 {
 			return blocks
 		}
 		if c.mode == "align" {
-			return 2 + c.spec
+			return 2 + c.spec + c.checkpoints
 		}
 		return 1 + c.spec
 	}

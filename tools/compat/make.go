@@ -68,7 +68,7 @@ func work(i Inputs) (*outcome, error) {
 
 // layout returns the geometry of the KV cache.
 func (in *run) layout() (*cache, error) {
-	return layout(in.rel, in.kvLayers(KeepKV), in.r, int64(in.r.PipelineParallel))
+	return layout(in.paging(), in.kvLayers(KeepKV))
 }
 
 // fund computes the bytes for the KV cache: memory-planning section 3.
@@ -84,9 +84,9 @@ func (o *outcome) fund() {
 	}
 	o.unknown = append(outside, inside...)
 	o.nonTorchBy += total(o.unknown)
-	if o.rel.atLeast(V017) && r.Cudagraph.Estimate && len(o.graphs.sizes) > 0 {
+	if o.estimates() && len(o.graphs.sizes) > 0 {
 		o.estimate, o.estimateBy = o.graphBytes(o.graphs)
-		o.estimateBy = o.estimate * 2 / 5 // the engine's own estimate has this error
+		o.estimateBy = o.estimateError(o.estimate)
 		if n := r.Cudagraph.EstimateBytes; n > 0 {
 			o.estimate, o.estimateBy = n, 5<<20
 		}
@@ -139,12 +139,13 @@ func (o *outcome) least() (stage int, blocks int64) {
 func (o *outcome) fit() error {
 	stage, blocks := o.least()
 	o.blocks = blocks
+	usable := blocks - o.rel.reserved()
 	if o.auto {
-		o.length = o.cache.longest(blocks, o.length)
+		o.length = o.cache.longest(usable, o.length)
 	}
 	need := o.cache.need(o.length)
-	if blocks == 0 || o.length == 0 || need > blocks {
-		longest := o.cache.longest(blocks, o.length)
+	if usable <= 0 || o.length == 0 || need > usable {
+		longest := o.cache.longest(usable, o.length)
 		if need := times(need, o.cache.slabs[stage]); o.length > 0 {
 			return &DoesNotFitError{o.rel, int(o.length), need, o.available[stage], int(longest)}
 		}
@@ -153,13 +154,20 @@ func (o *outcome) fit() error {
 	if o.rel.Reconstructed() {
 		return o.splitStates(o.available[stage])
 	}
+	if graphs := o.graphs.full; o.rel.atLeast(V033) && o.cache.states > 0 && len(graphs) > 0 && int64(o.r.MaxNumSeqs) > blocks {
+		return fault("scheduler.maxNumSeqs", "%d sequences need a state block each to capture graphs, there are %d blocks: lower maxNumSeqs to %d", o.r.MaxNumSeqs, blocks, blocks)
+	}
 	return nil
 }
 
-// tokens returns the logged "GPU KV cache size", which for hybrid models is not the capacity.
+// tokens returns the logged "GPU KV cache size", which for hybrid models is not the capacity before
+// vllm-0.33.
 func (o *outcome) tokens() int64 {
 	if o.pool != nil {
 		return o.pool.attention * o.cache.block
+	}
+	if o.rel.atLeast(V033) {
+		return int64(o.concurrency(o.length) * float64(o.length))
 	}
 	return o.blocks / int64(len(o.cache.groups)) * o.cache.block
 }

@@ -17,12 +17,13 @@ const (
 	V2025Aug  Release = "vllm-2025-08" // the V1 engine of 1 August 2025
 	V017      Release = "vllm-0.17"    // 0.17.1 development, March 2026
 	V019      Release = "vllm-0.19"    // v0.19.0
+	V033      Release = "vllm-0.33"    // v0.33.0, the newest on PyPI in November 2026
 	V017PullA Release = "vllm-0.17-pr-a"
 	V017PullB Release = "vllm-0.17-pr-b"
 )
 
 // Releases returns all releases.
-func Releases() []Release { return []Release{V07, V2025Aug, V017, V019, V017PullA, V017PullB} }
+func Releases() []Release { return []Release{V07, V2025Aug, V017, V019, V033, V017PullA, V017PullB} }
 
 // Reconstructed reports whether r is a state of a pull request without available code. Its formulas
 // were derived from its text and the figures that it printed.
@@ -37,8 +38,10 @@ func (r Release) era() int {
 		return 1
 	case V017, V017PullA, V017PullB:
 		return 2
+	case V019:
+		return 3
 	}
-	return 3
+	return 4
 }
 
 // atLeast reports whether r is as new as o or newer.

@@ -27,7 +27,7 @@ type Cudagraph struct {
 	EnforceEager bool
 	Mode         string // cudagraph_mode: "" (the release's default), none, piecewise, full, full_decode_only, full_and_piecewise
 	Sizes        []int  // cudagraph_capture_sizes, nil for the release's default
-	// Estimate is VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=1.
+	// Estimate is VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=1, vllm-0.33's default.
 	Estimate bool
 	// EstimateBytes is the measured value of that estimate; 0: fitted.
 	EstimateBytes int64
@@ -38,7 +38,7 @@ type Request struct {
 	Dtype               string  // auto, bfloat16, float16, float32
 	Quantization        string  // "" (the checkpoint's), fp8, mxfp4
 	KVCacheDtype        string  // auto, fp8, fp8_e4m3, fp8_e5m2, bfloat16, float16
-	Utilization         float64 // gpu_memory_utilization, 0: 0.9
+	Utilization         float64 // gpu_memory_utilization, 0: 0.92 in vllm-0.33, 0.9 before
 	KVBytes             int64   // given KV cache bytes per GPU; 0: computed
 	MaxModelLen         int     // 0: the config's, -1: the longest that fits
 	MaxNumSeqs          int
@@ -68,9 +68,9 @@ const (
 )
 
 // check checks the bounds of every field and sets defaults that do not depend on the model.
-func (r *Request) check(d Device) error {
+func (r *Request) check(rel Release, d Device) error {
 	if r.Utilization == 0 {
-		r.Utilization = 0.9
+		r.Utilization = rel.utilization()
 	}
 	if math.IsNaN(r.Utilization) || r.Utilization <= 0 || r.Utilization > 1 {
 		return fault("memory.utilization", "is %v, allowed is above 0 to 1", r.Utilization)
@@ -115,12 +115,18 @@ func (r *Request) check(d Device) error {
 	return nil
 }
 
-// batch sets the batch limits of the release: memory-planning section 1.
-func (r *Request) batch(rel Release, d Device, length int64, chunked bool) {
+// batch sets the batch limits of the release: memory-planning section 1. item is the number of tokens
+// of the largest image or video that a batch holds whole.
+func (r *Request) batch(rel Release, d Device, length, item int64, chunked bool) {
 	big := d.TotalBytes >= 70<<30 && !strings.Contains(strings.ToLower(d.Name), "a100")
 	tokens, seqs := 2048, 256
+	if rel.atLeast(V033) {
+		big = big && d.capability() != 121 // a GB10 has the memory of a large GPU, not its speed
+	}
 	switch {
 	case rel == V07:
+	case rel.atLeast(V033) && d.TotalBytes >= 160<<30:
+		tokens, seqs = 16384, 1024
 	case big && r.LibraryUse:
 		tokens, seqs = 16384, 1024
 	case big:
@@ -133,8 +139,20 @@ func (r *Request) batch(rel Release, d Device, length int64, chunked bool) {
 	}
 	if r.MaxNumBatchedTokens == 0 {
 		r.MaxNumBatchedTokens = max(tokens, r.MaxNumSeqs)
+		if rel.atLeast(V033) {
+			r.MaxNumBatchedTokens = r.batch033(max(tokens, int(item)), seqs, length)
+		}
 	}
 	if r.MaxNumSeqs == 0 {
 		r.MaxNumSeqs = min(seqs, r.MaxNumBatchedTokens)
 	}
+}
+
+// batch033 returns max_num_batched_tokens of vllm-0.33 for a device's defaults: no more than
+// max_num_seqs sequences have.
+func (r *Request) batch033(tokens, seqs int, length int64) int {
+	if r.MaxNumSeqs > 0 {
+		seqs = r.MaxNumSeqs
+	}
+	return max(1, int(min(int64(tokens), int64(seqs)*length)))
 }

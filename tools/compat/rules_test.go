@@ -69,7 +69,7 @@ func TestGroupSizes(t *testing.T) {
 			}
 			layers = append(layers, l)
 		}
-		got, err := layout(V019, layers, Request{BlockSize: 16, MaxNumBatchedTokens: 2048}, 1)
+		got, err := layout(paging{rel: V019, block: 16, flight: 2048, stages: 1}, layers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestGroupSizes(t *testing.T) {
 // TestOwnPages checks that full attention layers of different sizes form one group.
 func TestOwnPages(t *testing.T) {
 	layers := []kvLayer{{token: 1024}, {token: 3000}, {token: 1024}}
-	c, err := layout(V019, layers, Request{BlockSize: 16}, 1)
+	c, err := layout(paging{rel: V019, block: 16, stages: 1}, layers)
 	if err != nil || len(c.groups) != 1 || c.blocks(16*5048*10, 0) != 10 || c.need(33) != 3 {
 		t.Errorf("%+v, %v", c, err)
 	}

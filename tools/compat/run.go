@@ -24,9 +24,11 @@ type run struct {
 	dtype  int64
 	elem   int64 // bytes per element of K or V
 	length int64 // max_model_len
-	auto   bool
-	mode   string // cudagraph_mode
-	warned []string
+	// modelLength is the longest length of the model.
+	modelLength int64
+	auto        bool
+	mode        string // cudagraph_mode
+	warned      []string
 }
 
 // start checks the inputs.
@@ -36,7 +38,7 @@ func start(i Inputs) (*run, error) {
 		return nil, err
 	}
 	in := &run{rel: i.Release, d: i.Device, r: i.Request}
-	if err := in.r.check(i.Device); err != nil {
+	if err := in.r.check(in.rel, i.Device); err != nil {
 		return nil, err
 	}
 	var err error
@@ -66,6 +68,7 @@ func (in *run) setLength() error {
 			in.length = max(in.length, r.positions)
 		}
 	}
+	in.modelLength = in.length
 	switch {
 	case in.r.MaxModelLen == -1:
 		if !in.rel.atLeast(V017) {
@@ -83,7 +86,7 @@ func (in *run) setLength() error {
 			return fault(o.field, "is %q, allowed are on and off", clip(o.v))
 		}
 	}
-	in.r.batch(in.rel, in.d, in.length, chunked)
+	in.r.batch(in.rel, in.d, in.length, in.largestItem(), chunked)
 	if in.r.MaxNumBatchedTokens > maxBatch<<4 {
 		return fault("scheduler.chunkedPrefill", "is off, and a step of %d tokens is absurd", in.r.MaxNumBatchedTokens)
 	}

@@ -98,10 +98,10 @@ func (w *rank) as(p part, f func()) {
 	w.part = was
 }
 
-// scales allocates the scalars of an attention layer: 4 in vllm-0.7, 7 in later releases.
+// scales allocates the scalars of an attention layer: 4 in vllm-0.7 and vllm-0.33, 7 between them.
 func (w *rank) scales() {
 	n := 7
-	if w.rel == V07 {
+	if w.rel == V07 || w.rel == V033 {
 		n = 4
 	}
 	w.as(scalars, func() {

@@ -49,7 +49,7 @@ func deviceOf(f backend.Facts) (compat.Device, bool) {
 // requestOf returns the arguments of vLLM's command line for a profile.
 func requestOf(p *schema.Profile) compat.Request {
 	r := compat.Request{
-		Dtype: p.Model.Dtype, KVCacheDtype: p.Memory.KVCacheDtype, Utilization: p.Memory.Utilization, KVBytes: int64(p.Memory.KVCache),
+		Dtype: p.Model.Dtype, KVCacheDtype: p.Memory.KVCacheDtype, KVBytes: int64(p.Memory.KVCache),
 		MaxModelLen: -1, TensorParallel: p.Parallel.Tensor, PipelineParallel: p.Parallel.Pipeline,
 		PrefixCaching:  onOff(p, "scheduler.prefixCaching", p.Scheduler.PrefixCaching),
 		ChunkedPrefill: onOff(p, "scheduler.chunkedPrefill", p.Scheduler.ChunkedPrefill),
@@ -62,6 +62,7 @@ func requestOf(p *schema.Profile) compat.Request {
 		r.Quantization = p.Quantization
 	}
 	for path, set := range map[string]func(){
+		"memory.utilization":            func() { r.Utilization = p.Memory.Utilization },
 		"scheduler.maxNumSeqs":          func() { r.MaxNumSeqs = p.Scheduler.MaxNumSeqs },
 		"scheduler.maxNumBatchedTokens": func() { r.MaxNumBatchedTokens = p.Scheduler.MaxNumBatchedTokens },
 		"memory.blockSize":              func() { r.BlockSize = p.Memory.BlockSize },
