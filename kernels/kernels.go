@@ -50,7 +50,7 @@ const (
 	IQ1_M          // 256: groups of 8 from a grid of 2048, 16 three-bit scales, 32 shifts of ±1/8
 	TQ1_0          // 256 ternary digits, five in a byte, one binary16 d
 	TQ2_0          // 256 × 2 bit, one binary16 d: x = d·(q−1)
-	NVFP4          // 16 × 4-bit float E2M1, a binary32 scale s first: x = s·q
+	NVFP4          // 16 × 4-bit float E2M1, a scale s in E4M3 last: x = s·q, times a scale of the matrix that is stored apart
 	numFormats
 )
 
@@ -95,7 +95,7 @@ var shapes = [numFormats]shape{
 	IQ1_M:   {"iq1_m", 256, 56},
 	TQ1_0:   {"tq1_0", 256, 54},
 	TQ2_0:   {"tq2_0", 256, 66},
-	NVFP4:   {"nvfp4", 16, 12},
+	NVFP4:   {"nvfp4", 16, 9},
 }
 
 // String returns the short lower-case name used in plans and logs: "q4_1".
@@ -121,7 +121,7 @@ func (f Format) Quantized() bool {
 }
 
 // Scaled reports whether the format's scales, if a weight has some, are a separate tensor.
-func (f Format) Scaled() bool { return f == F8E4M3 || f == F8E5M2 || f == I8 }
+func (f Format) Scaled() bool { return f == F8E4M3 || f == F8E5M2 || f == I8 || f == NVFP4 }
 
 // Bytes returns the storage of n elements, n a multiple of the block.
 func (f Format) Bytes(n int64) int64 {

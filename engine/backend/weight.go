@@ -34,7 +34,8 @@ type WeightSpec struct {
 	// Target is the format that the weight is quantized to while it is packed (the profile's
 	// quantization); Invalid: it is stored as in the checkpoint.
 	Target kernels.Format
-	// Scaling applies to an 8-bit float format (in the checkpoint or in Target) and to I8.
+	// Scaling applies to an 8-bit float format (in the checkpoint or in Target), to I8 and to NVFP4,
+	// whose blocks have scales besides.
 	Scaling Scaling
 	// GroupSize is how many neighbours in a row share a scale if Scaling is PerGroup.
 	GroupSize int
@@ -178,7 +179,7 @@ type Part struct {
 	Fold int
 	// Offset means that Tensor stores I8 as bytes plus 128 (pack-quantized).
 	Offset bool
-	// Scale names the tensor of the scales; "": none. For 8-bit floats and I8 it has the
+	// Scale names the tensor of the scales; "": none. For 8-bit floats, I8 and NVFP4 it has the
 	// spec's Scaling and format ScaleFormat; for MXFP4 one byte for each 32 weights.
 	Scale       string
 	ScaleFormat kernels.Format

@@ -57,10 +57,7 @@ func blockScale(f kernels.Format) func(block []byte) {
 		scale := math.Float32bits(dummyDeviation/4.61) &^ ref.ZeroBits
 		return func(b []byte) { binary.LittleEndian.PutUint32(b, scale|uint32(7+b[0]&1)) }
 	case kernels.NVFP4:
-		return func(b []byte) {
-			scale := dummyDeviation / 2.93 * (0.85 + 0.1*float32(b[0]&3))
-			binary.LittleEndian.PutUint32(b, math.Float32bits(scale))
-		}
+		return func(b []byte) { b[8] = 0x64 + b[8]&3 } // 48 to 60, times scaleOfF8
 	case kernels.MXFP4:
 		return func(b []byte) { b[16] = 127 - 8 + b[16]&1 }
 	}

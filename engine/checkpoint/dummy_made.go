@@ -59,5 +59,5 @@ func isOrder(t TensorInfo) bool {
 }
 
 func isScales(t TensorInfo) bool {
-	return strings.HasSuffix(t.Name, ".weight_scale") || strings.HasSuffix(t.Name, ".weight_scale_inv")
+	return strings.HasSuffix(t.Name, ".weight_scale") || strings.HasSuffix(t.Name, ".weight_scale_inv") || strings.HasSuffix(t.Name, ".weight"+GlobalScaleSuffix)
 }

@@ -10,7 +10,7 @@ import (
 
 // Dummy weights with scales in separate tensors. 8-bit floats have a standard deviation of
 // dummyDeviation/scaleOfF8 and codes of MXFP4 are random bytes; the scales bring both to
-// dummyDeviation. Codes of int8 are random bytes with a standard deviation of 74; the same scales
+// dummyDeviation. Blocks of NVFP4 have a deviation of dummyDeviation/scaleOfF8 too. Codes of int8 are random bytes with a standard deviation of 74; the same scales
 // bring them to less than half of dummyDeviation.
 const scaleOfF8 = 1.0 / (1 << 13)
 

@@ -11,7 +11,7 @@ import (
 )
 
 // joined is a weight of which codes, scales and zero points are stored apart. ReadRows returns
-// blocks of 32 inputs, each with its group's scale and zero point.
+// blocks of 32 inputs, each with its group's scale and zero point, or of 16 inputs for NVFP4.
 type joined struct {
 	grouping             Grouping
 	codes, zeros, scales TensorInfo // zeros without a name: the middle code
@@ -35,6 +35,10 @@ type groupedNames struct{ codes, zeros, scales, order, shape, matrix, input stri
 // OrderSuffix ends the name of the tensor that Open adds for a joined weight of Grouping.Ordered:
 // its inputs, an F32 each, in the order in which the weight has them.
 const OrderSuffix = ".order"
+
+// GlobalScaleSuffix ends the name of the tensor that Open adds for a weight of NVFP4: the F32 that the
+// numbers of its blocks are multiplied with. compressed-tensors stores its reciprocal.
+const GlobalScaleSuffix = "_global_scale"
 
 // join replaces the tensors of weights in groups by one for each module. It does nothing
 // for a quantization_config that is refused or of another dialect: package models says so.
@@ -69,7 +73,7 @@ func (c *Checkpoint) join() error {
 		}
 		c.tensors = append(c.tensors, weight...)
 	}
-	c.tensors = slices.DeleteFunc(c.tensors, func(t TensorInfo) bool { return gone[t.Name] })
+	c.tensors = slices.DeleteFunc(c.tensors, func(t TensorInfo) bool { return gone[t.Name] && t.joined == nil })
 	c.byName = make(map[string]int, len(c.tensors))
 	for i, t := range c.tensors {
 		if at, twice := c.byName[t.Name]; twice {
@@ -116,6 +120,10 @@ func (c *Checkpoint) joinModule(g Grouping, names groupedNames, module string, l
 	}
 	w := TensorInfo{Name: module + ".weight", Shape: []int64{out, in}, Format: g.Format(), File: j.codes.File, Offset: j.codes.Offset, joined: j}
 	w.Bytes = w.Format.Bytes(out * in)
+	if g.Float {
+		global := TensorInfo{Name: w.Name + GlobalScaleSuffix, Format: kernels.F32, File: j.matrix.File, Offset: j.matrix.Offset, Bytes: 4, joined: j}
+		return []TensorInfo{w, global}, nil
+	}
 	if !g.Ordered {
 		return []TensorInfo{w}, nil
 	}
@@ -240,6 +248,9 @@ func (c *Checkpoint) readJoined(t TensorInfo, row0, rows int, dst []byte) error 
 		}
 		return nil
 	}
+	if strings.HasSuffix(t.Name, GlobalScaleSuffix) {
+		return c.readGlobalScale(j, dst)
+	}
 	if j.grouping.Float {
 		return c.readFloat(t, row0, rows, dst)
 	}
@@ -269,9 +280,10 @@ func (c *Checkpoint) bytesOf(t TensorInfo) ([]byte, error) {
 	return f.data[t.Offset : t.Offset+t.Bytes], nil
 }
 
-// releaseJoined is Release for a joined tensor. The order of its inputs has no pages.
+// releaseJoined is Release for a joined tensor. The order of its inputs has no pages, and its global
+// scale is released with it.
 func (c *Checkpoint) releaseJoined(t TensorInfo) error {
-	if strings.HasSuffix(t.Name, OrderSuffix) {
+	if strings.HasSuffix(t.Name, OrderSuffix) || strings.HasSuffix(t.Name, GlobalScaleSuffix) {
 		return nil
 	}
 	for _, one := range []TensorInfo{t.joined.codes, t.joined.scales, t.joined.zeros, t.joined.matrix} {

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/ref"
@@ -14,7 +13,8 @@ import (
 
 // nvfp4 is ModelOpt's quant_algo, and nvfp4Packed the format of compressed-tensors, for NVFP4: codes are
 // E2M1, two in a byte, and 16 inputs share a scale in E4M3. A matrix has one more scale in float32. A weight
-// is code · scale · matrix scale in ModelOpt, code · (scale / matrix scale) in compressed-tensors.
+// is code · scale · global scale in ModelOpt, code · scale / global scale in compressed-tensors. The float32
+// reciprocal of the latter is taken, so that both are a factor.
 const (
 	nvfp4       = "NVFP4"
 	nvfp4Packed = "nvfp4-pack-quantized"
@@ -96,37 +96,42 @@ func (j *joined) checkFloat(out, in int64) error {
 // readFloat is readJoined for NVFP4.
 func (c *Checkpoint) readFloat(t TensorInfo, row0, rows int, dst []byte) error {
 	j := t.joined
-	var from [3][]byte
-	for i, one := range []TensorInfo{j.codes, j.scales, j.matrix} {
-		b, err := c.bytesOf(one)
-		if err != nil {
-			return err
-		}
-		from[i] = b
+	codes, err := c.bytesOf(j.codes)
+	if err != nil {
+		return err
+	}
+	scales, err := c.bytesOf(j.scales)
+	if err != nil {
+		return err
 	}
 	return catchFault(j.codes.File, func() error {
-		matrix := math.Float32frombits(binary.LittleEndian.Uint32(from[2]))
-		groups := int64(rows) * t.Shape[1] / floatElems
-		first := int64(row0) * t.Shape[1] / floatElems
-		codes, scales := from[0][first*floatElems/2:], from[1][first:]
-		values := make([]float32, t.Shape[1]/floatElems)
-		for g := range groups {
-			at := g % int64(len(values))
-			if at == 0 {
-				ref.Dequantize(kernels.F8E4M3, scales[g:g+int64(len(values))], values)
+		first, groups := int64(row0)*t.Shape[1]/floatElems, int64(rows)*t.Shape[1]/floatElems
+		scales = scales[first : first+groups]
+		for _, s := range scales {
+			if s&0x7f == 0x7f {
+				return fault(j.scales.File, j.scales.Name, "has a NaN: the checkpoint is damaged")
 			}
-			scale := values[at]
-			if j.grouping.Dialect == ModelOpt {
-				scale *= matrix
-			} else {
-				scale /= matrix
-			}
-			if largest := 6 * scale; largest-largest != 0 {
-				return fault(j.scales.File, j.scales.Name, "and %s make a NaN or an infinity: the checkpoint is damaged", strings.TrimPrefix(j.matrix.Name, strings.TrimSuffix(t.Name, "weight")))
-			}
-			binary.LittleEndian.PutUint32(dst[12*g:], math.Float32bits(scale))
-			copy(dst[12*g+4:12*g+12], codes[8*g:8*g+8])
 		}
+		ref.JoinNVFP4(codes[first*floatElems/2:], scales, dst)
+		return nil
+	})
+}
+
+// readGlobalScale writes the factor of all numbers of an NVFP4 matrix.
+func (c *Checkpoint) readGlobalScale(j *joined, dst []byte) error {
+	b, err := c.bytesOf(j.matrix)
+	if err != nil {
+		return err
+	}
+	return catchFault(j.matrix.File, func() error {
+		scale := math.Float32frombits(binary.LittleEndian.Uint32(b))
+		if j.grouping.Dialect != ModelOpt {
+			scale = 1 / scale
+		}
+		if largest := 6 * 448 * scale; largest-largest != 0 {
+			return fault(j.matrix.File, j.matrix.Name, "makes weights a NaN or an infinity: the checkpoint is damaged")
+		}
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(scale))
 		return nil
 	})
 }

@@ -56,6 +56,9 @@ func TestGrouped(t *testing.T) {
 				names = append(names, x.Name)
 			}
 			slices.Sort(names)
+			if g.Float {
+				want = []string{"m.weight", "m.weight_global_scale", "values"}
+			}
 			if !slices.Equal(names, want) {
 				t.Errorf("tensors %v, want %v", names, want)
 			}
@@ -74,8 +77,14 @@ func TestGrouped(t *testing.T) {
 			values, got := make([]float32, 32*128), make([]float32, 32*128)
 			ref.Dequantize(kernels.F32, readAll(t, c, "values"), values)
 			ref.Dequantize(w.Format, whole, got)
+			global, within := []float32{1}, 0.0
+			if g.Float {
+				ref.Dequantize(kernels.F32, readAll(t, c, "m.weight_global_scale"), global)
+				within = 0x1p-22 // the recorder rounds the product or quotient of the two scales first
+			}
 			for i := range values {
-				if want := values[i/128*128+int(order[i%128])]; got[i] != want {
+				got[i] *= global[0]
+				if want := float64(values[i/128*128+int(order[i%128])]); math.Abs(float64(got[i])-want) > within*math.Abs(want) {
 					t.Fatalf("row %d input %d is %v, want %v", i/128, i%128, got[i], want)
 				}
 			}
@@ -208,8 +217,8 @@ func TestGroupedDamage(t *testing.T) {
 	}{
 		{"gptq-4", "m.scales", 0x7e00, "has a NaN"},
 		{"int4", "m.weight_scale", 0x7f80, "has a NaN"},
-		{"nvfp4", "m.weight_scale", 0x7f7f, "m.weight_scale: and weight_global_scale make a NaN or an infinity"},
-		{"nvfp4-modelopt", "m.weight_scale", 0x00ff, "m.weight_scale: and weight_scale_2 make a NaN or an infinity"},
+		{"nvfp4", "m.weight_scale", 0x7f7f, "m.weight_scale: has a NaN"},
+		{"nvfp4-modelopt", "m.weight_scale", 0x00ff, "m.weight_scale: has a NaN"},
 		{"gptq-8", "m.qzeros", 5, "has a zero point of 6"},
 		{"gptq-4-order", "m.g_idx", 4, "puts input 0 in group 4"},
 		{"int4-order", "m.weight_g_idx", 0xffff, "in group 65535"},
@@ -224,6 +233,31 @@ func TestGroupedDamage(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestGlobalScaleDamage checks that a global scale that makes weights infinite or NaN is found.
+func TestGlobalScaleDamage(t *testing.T) {
+	const infinite, nan, huge, tiny, zero = 0x7f800000, 0x7fc00000, 0x7f000000, 0x00000001, 0
+	for _, c := range []struct {
+		name, tensor string
+		bits         []uint32
+	}{
+		{"nvfp4", "m.weight_global_scale", []uint32{nan, tiny, zero}},
+		{"nvfp4-modelopt", "m.weight_scale_2", []uint32{nan, infinite, huge}},
+	} {
+		for _, bits := range c.bits {
+			x, err := Open(changed(t, c.name, same, same, func(data []byte, offset func(string) int) {
+				binary.LittleEndian.PutUint32(data[offset(c.tensor):], bits)
+			}))
+			if err == nil {
+				err = x.ReadRows("m.weight_global_scale", 0, 1, make([]byte, 4))
+				x.Close()
+			}
+			if want := c.tensor + ": makes weights a NaN or an infinity"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %#x: %v, want %q", c.name, bits, err, want)
+			}
 		}
 	}
 }

@@ -77,11 +77,11 @@ func mismatch(w, t checkpoint.TensorInfo, there bool) string {
 	return ""
 }
 
-// packed reports whether a format needs other tensors to be decoded: bytes of packed codes, or
-// 8-bit floats with scales.
+// packed reports whether a format needs other tensors to be decoded: bytes of packed codes, 8-bit
+// floats with scales, or NVFP4.
 func packed(f kernels.Format) bool {
 	switch f {
-	case kernels.U8, kernels.I8, kernels.I64, kernels.I32, kernels.U32, kernels.F8E4M3, kernels.F8E5M2:
+	case kernels.U8, kernels.I8, kernels.I64, kernels.I32, kernels.U32, kernels.F8E4M3, kernels.F8E5M2, kernels.NVFP4:
 		return true
 	}
 	return false

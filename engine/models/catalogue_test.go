@@ -115,7 +115,7 @@ func checkEntry(t *testing.T, e Entry) {
 func countTrained(tensors []checkpoint.TensorInfo) (n int64) {
 	for _, t := range tensors {
 		switch {
-		case strings.HasSuffix(t.Name, "_scale_inv") || strings.HasSuffix(t.Name, "_scales"):
+		case strings.HasSuffix(t.Name, "_scale_inv") || strings.HasSuffix(t.Name, "_scales") || strings.HasSuffix(t.Name, checkpoint.GlobalScaleSuffix):
 		case strings.HasSuffix(t.Name, "_blocks"):
 			n += 2 * t.Elements() // two 4-bit weights per byte
 		default:

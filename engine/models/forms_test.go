@@ -38,7 +38,7 @@ func familyForms() []familyForm {
 		{name: "int4", change: quantConfig(string(int4Config(`"strategy":"group","group_size":32,"symmetric":false`))), stored: kernels.I4},
 		{name: "int8", change: quantConfig(string(int8Config("int-quantized", int8Channel, int8Token))), stored: kernels.I8},
 		{name: "fp8", change: quantConfig(string(compressed("channel", `["lm_head"]`))), stored: kernels.F8E4M3},
-		{name: "nvfp4", change: quantConfig(`{"quant_method":"modelopt","quant_algo":"NVFP4","group_size":16,"ignore":["lm_head"]}`)},
+		{name: "nvfp4", change: quantConfig(`{"quant_method":"modelopt","quant_algo":"NVFP4","group_size":16,"ignore":["lm_head"]}`), stored: kernels.NVFP4},
 		{name: "fp8-at-load", build: Build{Quantize: kernels.F8E4M3}, stored: kernels.F8E4M3},
 		{name: "tp2", build: Build{Shard: backend.Shard{Rank: 1, World: 2}}, ranks: true},
 		{name: "pp2", build: Build{Pipe: backend.Shard{Rank: 1, World: 2}}, ranks: true},

@@ -9,7 +9,6 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/enginetest"
-	"vapp.dev/kernels"
 )
 
 // TestGoldenCPU checks every variant of the cpu backend against its bound: the bound of float32
@@ -44,17 +43,7 @@ func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)
 			if testing.Short() && v.name != facts.Variants[0] {
 				t.Skip("not run: -short takes the best variant alone, make test all of them")
 			}
-			test(t, backend.Settings{Variant: v.name}, converted(v.limit), v.slow)
+			test(t, backend.Settings{Variant: v.name}, v.limit, v.slow)
 		})
-	}
-}
-
-// converted returns a bound that allows for weights of NVFP4, which become bf16.
-func converted(limit bound) bound {
-	return func(golden string, kv kernels.Format) enginetest.GoldenBound {
-		if golden == "tiny-nvfp4" {
-			return enginetest.BoundBF16(golden, kv)
-		}
-		return limit(golden, kv)
 	}
 }

@@ -124,8 +124,8 @@ var quantizations = []struct {
 	{"gptq", quantConfig(gptqConfig(4, `"sym":true`)), Build{Dtype: kernels.F16}, kernels.I4, kernels.I4, backend.NoScale},
 	{"gptq of 8 bits", quantConfig(gptqConfig(8, `"sym":true`)), Build{}, kernels.Q8_0, kernels.Q8_0, backend.NoScale},
 	{"awq", quantConfig(awqConfig), Build{}, kernels.I4, kernels.I4, backend.NoScale},
-	{"nvfp4", quantConfig(nvfp4Config), Build{}, kernels.NVFP4, kernels.NVFP4, backend.NoScale},
-	{"nvfp4 of modelopt", quantConfig(modelOptConfig), Build{}, kernels.NVFP4, kernels.NVFP4, backend.NoScale},
+	{"nvfp4", quantConfig(nvfp4Config), Build{}, kernels.NVFP4, kernels.NVFP4, backend.PerTensor},
+	{"nvfp4 of modelopt", quantConfig(modelOptConfig), Build{}, kernels.NVFP4, kernels.NVFP4, backend.PerTensor},
 	{"fbgemm", quantConfig(`{"quant_method":"fbgemm_fp8","modules_to_not_convert":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
 }
 

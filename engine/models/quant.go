@@ -22,7 +22,7 @@ type quant struct {
 	packed  bool     // I8: four codes, each plus 128, in an I32
 	ordered bool     // I4, Q8_0: each matrix has an order of inputs
 	round   bool     // I8: activations are rounded to int8 too (W8A8)
-	suffix  string   // of the tensor of scales: "_scale_inv"
+	suffix  string   // of the tensor of scales: "_scale_inv"; of NVFP4, of a matrix's scale
 	skip    patterns // modules stored in torch_dtype
 }
 
@@ -90,7 +90,11 @@ func groupedQuant(g checkpoint.Grouping, err error) (quant, error) {
 		return quant{}, &UnsupportedError{refused.What, refused.Why}
 	}
 	skip, err := patternsOf(g.Skip)
-	return quant{format: g.Format(), ordered: g.Ordered, skip: skip}, err
+	out := quant{format: g.Format(), ordered: g.Ordered, skip: skip}
+	if g.Float {
+		out.scaling, out.suffix = backend.PerTensor, checkpoint.GlobalScaleSuffix
+	}
+	return out, err
 }
 
 func (out quant) fp8(q quantization) (quant, error) {

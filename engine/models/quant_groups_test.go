@@ -21,8 +21,8 @@ const (
 	modelOptConfig = `{"quant_method":"modelopt","quant_algo":"NVFP4","ignore":["lm_head"],"config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"float","group_size":16}}}}`
 )
 
-// TestNVFP4Bytes checks that layouts say that they convert NVFP4, in dense matrices and in experts, and
-// count the bytes of what it becomes.
+// TestNVFP4Bytes checks that ref and cpu keep NVFP4, in dense matrices and in experts, with a scale for
+// each output, and that cuda says that it converts it; and the bytes of both.
 func TestNVFP4Bytes(t *testing.T) {
 	for _, name := range []string{"Qwen/Qwen2-7B", "Qwen/Qwen3-30B-A3B"} {
 		for _, config := range []string{nvfp4Config, modelOptConfig} {
@@ -30,7 +30,9 @@ func TestNVFP4Bytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for on, l := range layouts(t) {
+			on := layouts(t)
+			on["cuda"] = onDevice(t, "h100")
+			for on, l := range on {
 				seen := 0
 				for _, w := range m.Weights() {
 					if w.Source != kernels.NVFP4 {
@@ -41,8 +43,14 @@ func TestNVFP4Bytes(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%s on %s: %s: %v", name, on, w.Name, err)
 					}
-					if p.Bytes != p.Format.Bytes(w.Elems()) || (p.Format != kernels.NVFP4) != strings.Contains(p.Note, "no kernel multiplies nvfp4: converted to "+p.Format.String()) {
-						t.Errorf("%s on %s: %s becomes %v of %d bytes, %q", name, on, w.Name, p.Format, p.Bytes, p.Note)
+					format, note := kernels.NVFP4, ""
+					want := format.Bytes(w.Elems()) + 4*int64(w.Rows)*int64(max(1, w.Experts))
+					if on == "cuda" {
+						format, note = kernels.BF16, "no kernel multiplies nvfp4: converted to bf16"
+						want = format.Bytes(w.Elems())
+					}
+					if p.Format != format || p.Bytes != want || p.Note != note {
+						t.Errorf("%s on %s: %s becomes %v of %d bytes, %q; want %v of %d, %q", name, on, w.Name, p.Format, p.Bytes, p.Note, format, want, note)
 					}
 				}
 				if seen == 0 {
@@ -50,6 +58,34 @@ func TestNVFP4Bytes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNVFP4Shards divides the inputs of experts into odd numbers of groups, which panels pad, and refuses
+// parts of groups.
+func TestNVFP4Shards(t *testing.T) {
+	c := alterConfig(t, "Qwen/Qwen3-30B-A3B", quantConfig(modelOptConfig))
+	m, err := buildModel(c, Build{Shard: backend.Shard{Rank: 3, World: 16}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for on, l := range layouts(t) {
+		for _, w := range m.Weights() {
+			if !strings.HasSuffix(w.Name, ".down") {
+				continue
+			}
+			p, err := l.Weight(w)
+			want := kernels.NVFP4.Bytes(w.Elems()/48*64) + 4*int64(w.Rows)*int64(w.Experts)
+			if strings.HasPrefix(on, "ref") {
+				want = kernels.NVFP4.Bytes(w.Elems()) + 4*int64(w.Rows)*int64(w.Experts)
+			}
+			if err != nil || w.Cols != 48 || w.Parts[0].Col0 != 3*48 || p.Bytes != want {
+				t.Fatalf("%s: %s has %d columns from %d on, %d bytes, %v; want %d", on, w.Name, w.Cols, w.Parts[0].Col0, p.Bytes, err, want)
+			}
+		}
+	}
+	if _, err = buildModel(c, Build{Shard: backend.Shard{Rank: 3, World: 32}}); err == nil || !strings.Contains(err.Error(), "are no whole blocks of 16") {
+		t.Errorf("24 inputs for a rank: %v", err)
 	}
 }
 

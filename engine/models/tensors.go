@@ -46,6 +46,9 @@ func (l *tensorList) weight(module string, rows, cols int) {
 	q := l.quant
 	if q.joins() && q.converts(module) {
 		l.put(q.format, module+".weight", rows, cols)
+		if q.format == kernels.NVFP4 {
+			l.put(kernels.F32, module+".weight"+checkpoint.GlobalScaleSuffix)
+		}
 		if q.ordered {
 			l.put(kernels.F32, module+".weight"+checkpoint.OrderSuffix, cols)
 		}

@@ -50,6 +50,7 @@ var (
 	_ [native.GroupScales]struct{}   = [GroupScales]struct{}{}
 	_ [native.ScaleK]struct{}        = [scaleK]struct{}{}
 	_ [native.MXK]struct{}           = [mxK]struct{}{}
+	_ [native.NVBytes]struct{}       = [nvBytes]struct{}{}
 
 	_ [native.Panel]struct{}                 = [panelRows]struct{}{}
 	_ [native.KBlock]struct{}                = [kBlock]struct{}{}

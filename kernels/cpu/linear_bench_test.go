@@ -79,6 +79,11 @@ func likely(m Matrix, weights []byte) {
 			stored[i] = byte(118 + rng.IntN(6))
 		}
 	}
+	if m.Format == kernels.NVFP4 {
+		for i := 8; i < len(stored); i += 9 {
+			stored[i] = byte(0x60 + rng.IntN(16))
+		}
+	}
 	panel, _, _ := one.Layout()
 	one.PackRows(weights[:panel], 0, stored)
 	if m.Scales != NoScales {

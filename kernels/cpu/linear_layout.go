@@ -27,6 +27,7 @@ const (
 	pairWorkBytes = 384 + pairRun*panelRows*2 + 2*pairRun/16*panelRows*4
 	scaleK        = 128 // inputs that share a scale of an 8-bit float
 	mxK           = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
+	nvBytes       = 576 // of 32 inputs of NVFP4 in a panel, with the scales of their two groups
 )
 
 // TilesRows is the most rows that read a weight in BF16 once on AMX.
@@ -54,10 +55,10 @@ func SupportedFormats(variant string) []kernels.Format {
 		kernels.Q4_K, kernels.Q6_K, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4, kernels.Q5_0, kernels.Q5_1,
 		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8, kernels.I4,
 		kernels.IQ4_XS, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ1_S, kernels.IQ1_M,
-		kernels.TQ1_0, kernels.TQ2_0}
+		kernels.TQ1_0, kernels.TQ2_0, kernels.NVFP4}
 }
 
-// Scales lists which elements of a packed 8-bit float or I8 share a scale, an F32.
+// Scales lists which elements of a packed 8-bit float, I8 or NVFP4 share a scale, an F32.
 type Scales int32
 
 // The kinds of Scales.
@@ -75,8 +76,8 @@ const (
 	ScaleInputs = scaleK
 )
 
-// Matrix is a weight [Rows,Cols] packed for a variant and stored as Format; 8-bit floats and I8
-// have Scales. For W8A8 these are ChannelScales. Other I8 has Cols in whole groups of 32.
+// Matrix is a weight [Rows,Cols] packed for a variant and stored as Format; 8-bit floats, I8 and
+// NVFP4 have Scales. For W8A8 and NVFP4 these are ChannelScales. Other I8 has Cols in whole groups of 32.
 type Matrix struct {
 	Variant    string
 	Format     kernels.Format
@@ -112,6 +113,8 @@ func (m Matrix) scalable() bool {
 		return m.Scales != PanelScales && m.Cols%mxK == 0
 	case float8(m.Format):
 		return m.Scales != GroupScales
+	case m.Format == kernels.NVFP4:
+		return m.Scales <= ChannelScales
 	}
 	return m.Scales == NoScales
 }
@@ -133,6 +136,8 @@ func (m Matrix) elements() int64 {
 	switch {
 	case m.Format == kernels.MXFP4:
 		return panelRows * cols / 2
+	case m.Format == kernels.NVFP4:
+		return roundUp(cols, mxK) / mxK * nvBytes
 	case m.Format == kernels.I8:
 		return panelRows * cols
 	case m.Format == kernels.BF16, float8(m.Format):

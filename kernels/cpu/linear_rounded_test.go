@@ -18,7 +18,7 @@ import (
 func roundedWeights(m Matrix, stored []byte, weights []float32) []float32 {
 	out := append([]float32(nil), weights...)
 	switch {
-	case m.Format == kernels.MXFP4, (float8(m.Format) || m.Format == kernels.I8) && m.Scales <= ChannelScales:
+	case m.Format == kernels.MXFP4, m.Format == kernels.NVFP4, (float8(m.Format) || m.Format == kernels.I8) && m.Scales <= ChannelScales:
 	case slices.Contains(storedFormats, m.Format):
 		storedOnGrid(m.Format, stored, out)
 	case gridded(m.Format):

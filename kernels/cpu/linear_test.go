@@ -73,7 +73,7 @@ func testedVariants() []string {
 	return all
 }
 
-// linearMatrices returns all formats, and 8-bit floats and I8 with each kind of scales.
+// linearMatrices returns all formats, and 8-bit floats, I8 and NVFP4 with each kind of scales.
 func linearMatrices() (all []Matrix) {
 	for _, f := range SupportedFormats("generic") {
 		all = append(all, Matrix{Format: f})
@@ -84,7 +84,7 @@ func linearMatrices() (all []Matrix) {
 	for _, s := range []Scales{ChannelScales, BlockScales, GroupScales} {
 		all = append(all, Matrix{Format: kernels.I8, Scales: s})
 	}
-	return append(all, Matrix{Format: kernels.F8E5M2, Scales: BlockScales})
+	return append(all, Matrix{Format: kernels.F8E5M2, Scales: BlockScales}, Matrix{Format: kernels.NVFP4, Scales: ChannelScales})
 }
 
 // String returns the format and its scales.
@@ -169,6 +169,14 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 		for i := range stored {
 			if stored[i] = byte(rng.Uint32()); i%17 == 16 {
 				stored[i] = byte(100 + rng.IntN(40))
+			}
+		}
+		return stored
+	}
+	if f == kernels.NVFP4 {
+		for i := range stored {
+			if stored[i] = byte(rng.Uint32()); i%9 == 8 && stored[i]&0x7f == 0x7f {
+				stored[i] = 1 // no NaN, but a subnormal
 			}
 		}
 		return stored
@@ -304,6 +312,9 @@ func linearShapes(f kernels.Format) []shape {
 		}
 		return shapes
 	}
+	if f == kernels.NVFP4 { // an odd number of groups
+		shapes = append(shapes, shape{1, 16, 1, 0, true}, shape{1, 48, 70, 0, false}, shape{5, 144, 34, 1, true}, shape{14, 272, 66, 3, true}, shape{30, 656, 33, 0, false})
+	}
 	if f.Quantized() && !float8(f) {
 		for i := range shapes {
 			shapes[i] = shapes[i].whole(f)
@@ -316,7 +327,7 @@ func linearShapes(f kernels.Format) []shape {
 
 // TestLinear compares with float64. The rounding errors of a chain of n fused sums grow like a
 // random walk, so (8 + √n)·2⁻²⁴ of the sum of the terms' magnitudes bounds them in every
-// format. The scaled sums of 8-bit floats and MXFP4 add no error. AMX also rounds x to bf16,
+// format. The scaled sums of 8-bit floats, MXFP4 and NVFP4 add no error. AMX also rounds x to bf16,
 // and weights except 8-bit floats with one scale for each output.
 func TestLinear(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k LinearKernel) {

@@ -16,7 +16,7 @@ func PackRows(variant string, f kernels.Format, dst []byte, rows, cols, row0 int
 
 // PackRows stores rows of a weight, from row0 on, in dst, the whole packed weight of Layout
 // bytes. src holds the rows in their format as a checkpoint stores them: row after row, in
-// GGUF's blocks, or in MXFP4's blocks of 17 bytes. Rows may come in any order and any number at
+// GGUF's blocks, or in the blocks of MXFP4 (17 bytes) or NVFP4 (9). Rows may come in any order and any number at
 // a time; different rows may be packed from several goroutines at once. It panics on a length
 // that does not fit.
 func (m Matrix) PackRows(dst []byte, row0 int, src []byte) {
@@ -83,6 +83,8 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 		packPairsOf8(panel[lane*2:], src)
 	case kernels.MXFP4:
 		packMXFP4(panel[lane*4:], panel[m.elements()+int64(lane):], src)
+	case kernels.NVFP4:
+		packNVFP4(panel, lane, src)
 	default:
 		if slices.Contains(storedFormats, m.Format) {
 			packStored(panel[lane:], src)
@@ -137,6 +139,24 @@ func packMXFP4(quants, exponents, src []byte) {
 			le.PutUint32(quants[(4*b+g)*4*panelRows:], lowNibbles(x)|lowNibbles(x>>4)<<16)
 		}
 		exponents[b*panelRows] = src[16]
+	}
+}
+
+// packNVFP4 splits pairs of blocks {q [8]byte, s}, where byte i holds elements 2i and 2i+1, into two
+// scales and four dwords of eight neighbours, the even ones in the low half. An odd block has
+// zeros beside it.
+func packNVFP4(panel []byte, lane int, src []byte) {
+	le := binary.LittleEndian
+	for ; len(src) > 0; panel = panel[nvBytes:] {
+		for half := range 2 {
+			var block [9]byte
+			src = src[copy(block[:], src):]
+			panel[half*panelRows+lane] = block[8]
+			for g := range 2 {
+				x := le.Uint32(block[4*g:])
+				le.PutUint32(panel[2*panelRows+(2*half+g)*4*panelRows+4*lane:], lowNibbles(x)|lowNibbles(x>>4)<<16)
+			}
+		}
 	}
 }
 

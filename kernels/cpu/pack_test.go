@@ -42,7 +42,7 @@ func TestPackRowsInAnyOrder(t *testing.T) {
 			t.Errorf("%v: packing in pieces differs", f)
 		}
 		_, apart := blocksOf[f]
-		if got, want := histogram(whole), histogram(src); got != want && f != kernels.Q4_0 && f != kernels.Q4_1 && f != kernels.I4 && f != kernels.MXFP4 && !apart {
+		if got, want := histogram(whole), histogram(src); got != want && f != kernels.Q4_0 && f != kernels.Q4_1 && f != kernels.I4 && f != kernels.MXFP4 && f != kernels.NVFP4 && !apart {
 			t.Errorf("%v: packed bytes are not the source's and zeros", f)
 		}
 	}
@@ -87,6 +87,7 @@ func TestLinearLayout(t *testing.T) {
 		{kernels.F32, 1, 1, 128}, {kernels.F16, 33, 3, 384}, {kernels.BF16, 32, 33, 2176}, {kernels.BF16, 64, 576, 73728},
 		{kernels.Q8_0, 49152, 576, 49152 * 576 / 32 * 34}, {kernels.Q4_0, 31, 32, 576}, {kernels.Q4_1, 3072, 576, 3072 * 576 / 32 * 20},
 		{kernels.F8E4M3, 33, 129, 2 * 130 * 32}, {kernels.F8E5M2, 32, 64, 2048}, {kernels.MXFP4, 64, 2880, 64 * 2880 / 32 * 17}, {kernels.MXFP4, 32, 32, 576},
+		{kernels.NVFP4, 64, 2048, 64 * 2048 / 16 * 9}, {kernels.NVFP4, 33, 48, 2 * 2 * 576},
 		{kernels.Q4_K, 32, 256, 32 * 256 * 19 / 32}, {kernels.Q6_K, 1, 256, 2 * 3392}, {kernels.Q5_0, 32, 32, 704}, {kernels.IQ4_NL, 33, 64, 4 * 576},
 		{kernels.IQ4_XS, 32, 256, 32 * 256 * 35 / 64}, {kernels.IQ2_XXS, 64, 512, 64 * 2 * 66}, {kernels.TQ1_0, 33, 256, 64 * 54},
 	} {

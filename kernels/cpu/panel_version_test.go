@@ -59,7 +59,7 @@ func packedSum(t *testing.T, variant string, f kernels.Format) uint32 {
 	switch {
 	case f == kernels.F8E4M3 || f == kernels.F8E5M2:
 		m.Scales = BlockScales
-	case f == kernels.I8:
+	case f == kernels.I8 || f == kernels.NVFP4:
 		m.Scales = ChannelScales
 	}
 	n, _, ok := m.Layout()

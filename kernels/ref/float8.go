@@ -1,7 +1,6 @@
 package ref
 
 import (
-	"encoding/binary"
 	"math"
 
 	"vapp.dev/kernels"
@@ -107,7 +106,7 @@ func JoinMXFP4(halves, exponents, dst []byte) {
 	}
 }
 
-// Scales are the scales of a matrix [rows, cols] of 8-bit floats or I8.
+// Scales are the scales of a matrix [rows, cols] of 8-bit floats, I8 or NVFP4.
 type Scales struct {
 	Values []float32
 	// Rows and Cols are how many rows and columns share a scale.
@@ -140,10 +139,20 @@ func float8Values(f kernels.Format) *float8s {
 	return nil
 }
 
-// decodeNVFP4 reads {s float32, q [8]byte}, where byte i holds elements 2i and 2i+1: x = s·q.
+// decodeNVFP4 reads {q [8]byte, s E4M3}, where byte i holds elements 2i and 2i+1: x = s·q, which is
+// exact.
 func decodeNVFP4(src []byte, dst []float32) {
-	s := math.Float32frombits(binary.LittleEndian.Uint32(src))
-	for i, b := range src[4:12] {
+	s := e4m3[src[8]]
+	for i, b := range src[:8] {
 		dst[2*i], dst[2*i+1] = s*fp4[b&15], s*fp4[b>>4]
+	}
+}
+
+// JoinNVFP4 joins codes and scales of n groups of an NVFP4 matrix: 8 bytes of 4-bit pairs and a
+// scale in E4M3 each become n blocks of 9 bytes.
+func JoinNVFP4(codes, scales, dst []byte) {
+	for i, s := range scales {
+		copy(dst[9*i:], codes[8*i:8*i+8])
+		dst[9*i+8] = s
 	}
 }

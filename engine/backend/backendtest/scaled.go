@@ -30,6 +30,8 @@ var scaledFormats = []scaledFormat{
 	{"f8 per block", kernels.F8E4M3, 0, backend.PerBlock, false, 0, false},
 	{"f8 e5m2 per channel", kernels.F8E5M2, 0, backend.PerChannel, false, 0, false},
 	{"mxfp4", kernels.MXFP4, 0, backend.NoScale, false, 0, false},
+	{"nvfp4", kernels.NVFP4, 0, backend.NoScale, false, 0, false},
+	{"nvfp4 per tensor", kernels.NVFP4, 0, backend.PerTensor, false, 0, false},
 	{"i8 per tensor", kernels.I8, 0, backend.PerTensor, false, 0, false},
 	{"i8 per channel", kernels.I8, 0, backend.PerChannel, false, 0, false},
 	{"i8 per group of 32", kernels.I8, 0, backend.PerGroup, false, 32, false},
@@ -242,7 +244,7 @@ func (s *subject) inputs(f scaledFormat, x []float32, cols int) (exact bool) {
 // or do not begin at a block, and columns that are no whole blocks.
 func (s *subject) scaled(t *testing.T) {
 	for _, f := range s.formats(scaledFormats) {
-		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}, {40, 0, 256}, {128, 48, 384}} {
+		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}, {40, 0, 256}, {128, 48, 384}, {24, 9, 112}} {
 			if f.whole(shape[2]) {
 				s.run(t, fmt.Sprintf("%s/%v", f.name, shape), func(t *testing.T) { s.scaledShape(t, f, shape, i) })
 			}

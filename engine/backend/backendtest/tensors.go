@@ -118,7 +118,7 @@ func normal(r *rand.Rand, n int, deviation float64) []float32 {
 // has any codes, and I4 zero points in the middle of its codes.
 func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 	heads, ok := blockHeads[f]
-	if !ok && f != kernels.I8 && f != kernels.I4 {
+	if !ok && f != kernels.I8 && f != kernels.I4 && f != kernels.NVFP4 {
 		return encode(f, normal(r, n, deviation))
 	}
 	b := make([]byte, f.Bytes(int64(n)))
@@ -133,6 +133,9 @@ func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 		if f == kernels.I4 {
 			zero := 7 + r.Uint32()%2
 			binary.LittleEndian.PutUint32(b[at:], math.Float32bits(float32(deviation/4.6))&^ref.ZeroBits|zero)
+		}
+		if f == kernels.NVFP4 {
+			b[at+8] = 0x08 + byte(r.Uint32()%16) // a scale of 2⁻⁶ to 2⁻⁴·0.94
 		}
 		if f == kernels.IQ1_M { // four bits of the half are the upper bits of each of four words
 			h := ref.FloatToHalf(float32(deviation / 7.2))

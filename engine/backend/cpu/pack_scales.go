@@ -44,7 +44,8 @@ func (k *packer) spread(scales []float32) []float32 {
 	return k.repeated
 }
 
-// finite rejects values that kernels do not support: NaNs of E4M3 and of MXFP4's exponents.
+// finite rejects values that kernels do not support: NaNs of E4M3, of MXFP4's exponents and of NVFP4's
+// scales.
 func finite(f kernels.Format, b []byte) error {
 	switch f {
 	case kernels.F8E4M3:
@@ -55,6 +56,12 @@ func finite(f kernels.Format, b []byte) error {
 			}
 		}
 		for ; i < len(b); i++ {
+			if b[i]&0x7f == 0x7f {
+				return errNaN
+			}
+		}
+	case kernels.NVFP4:
+		for i := 8; i < len(b); i += 9 {
 			if b[i]&0x7f == 0x7f {
 				return errNaN
 			}

@@ -15,8 +15,9 @@ import (
 
 // TestFinite: finite finds a NaN at any place and accepts all other values.
 func TestFinite(t *testing.T) {
-	for f, bad := range map[kernels.Format][]byte{kernels.F8E4M3: {0x7f, 0xff}, kernels.MXFP4: {0xff}} {
-		b := make([]byte, 17*3)
+	for f, bad := range map[kernels.Format][]byte{kernels.F8E4M3: {0x7f, 0xff}, kernels.MXFP4: {0xff}, kernels.NVFP4: {0x7f, 0xff}} {
+		_, size := f.Block()
+		b := make([]byte, 17*9)
 		for i := range b {
 			b[i] = byte(i*5) | 0x80
 			if b[i]&0x7f == 0x7f {
@@ -30,7 +31,7 @@ func TestFinite(t *testing.T) {
 			old := b[i]
 			for _, v := range bad {
 				b[i] = v
-				if err := finite(f, b); (err != nil) != (f == kernels.F8E4M3 || i%17 == 16) {
+				if err := finite(f, b); (err != nil) != (i%size == size-1) {
 					t.Errorf("%v: %#x at %d: %v", f, v, i, err)
 				}
 			}

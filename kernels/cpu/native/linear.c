@@ -7,6 +7,7 @@
 static int known(int format) {
 	switch (format % VAPP_SCALES) {
 	case VAPP_I8:
+	case VAPP_NVFP4:
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return 1;
 	}

@@ -144,6 +144,7 @@ const (
 const (
 	ScaleK         = C.SCALE_K
 	MXK            = C.MX_K
+	NVBytes        = C.NV_BYTES
 	Panel          = C.PANEL
 	KBlock         = C.KBLOCK
 	TileRows       = C.TILE_ROWS

@@ -318,8 +318,8 @@ static void mxfp4(const uint8_t *s, float *y) { e2m1(s, 16, s[16] == 255 ? NAN :
 static void nvfp4(const uint8_t *s, float *y)
 {
 	float scale;
-	memcpy(&scale, s, 4);
-	e2m1(s + 4, 8, scale, y);
+	f8_e4m3(s + 8, &scale);
+	e2m1(s, 8, scale, y);
 }
 
 static void blocks(void (*f)(const uint8_t *, float *), const uint8_t *s, int64_t n, int bytes, int elems, float *y)
@@ -422,7 +422,7 @@ void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst)
 		blocks(mxfp4, src, n, 17, 32, dst);
 		return;
 	case VAPP_NVFP4:
-		blocks(nvfp4, src, n, 12, 16, dst);
+		blocks(nvfp4, src, n, 9, 16, dst);
 		return;
 	}
 }

@@ -9,7 +9,8 @@
  *             weight of any code. The grid's step is 2^(e − 7), so bf16 holds every result. With a
  *             minimum, B + m would round it too, and results leave the bounds of bf16 products.
  *             MXFP4: exact. 8-bit floats and I8 with one scale for each output, or none: the
- *             codes, exact; the sum is scaled.
+ *             codes, exact; the sum is scaled. NVFP4: codes times the scales of their groups,
+ *             exact; the sum is scaled.
  *   outside   Codes are multiplied, exact in bf16; a tile sums 32 k's from 0. Vectors do
  *             total = fma(sum, d, total) and, for formats with minima,
  *             total = fma(sum of x, m, total), where codes count from their middle.
@@ -78,7 +79,7 @@ INLINE int quant_minimum(int32_t format) { return q4_kernel(format % VAPP_SCALES
 /* scaled_last reports whether the sums of an output are scaled instead of its weights. */
 INLINE int scaled_last(int32_t format) {
 	int scales = format / VAPP_SCALES;
-	return group_k(format) == SCALE_K && (scales == VAPP_NO_SCALES || scales == VAPP_CHANNEL_SCALES);
+	return in_nvfp4(format) || (group_k(format) == SCALE_K && (scales == VAPP_NO_SCALES || scales == VAPP_CHANNEL_SCALES));
 }
 
 /* vapp_linear_amx_quant returns the kernel of a quantized format, with tiles in memory for

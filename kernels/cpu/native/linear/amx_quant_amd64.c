@@ -36,7 +36,7 @@ FN_INLINE void fetch(const uint8_t *p, int64_t bytes) {
 
 FN_INLINE void unpack_tile(const quant_panel *p, const int format, const int outside, const quant_place *at, const quant_table *t, int slot,
                            quant_ring *to) {
-	const int halves = blocks_of(format).subs == 2 ? 2 : 1; /* scales of 32 k's */
+	const int halves = halves_of(format);
 #pragma GCC unroll 1
 	for (int v = 0; v < WIDE; v++) {
 		uint16_t *pairs = to->pairs[slot][v];
@@ -124,7 +124,7 @@ FN static void spread_rows(const vapp_linear *a, float *x, float *sums) {
 FN static __attribute__((noinline)) void put_rows(const vapp_linear *a, int outside, int64_t panel, int rows, const vec total[][2 * WIDE]) {
 	for (int v = 0; v < WIDE; v++) {
 		int64_t output = panel * PANEL + v * LANES, lanes = a->out - output;
-		vec d = outside || !scaled_last(a->format) ? v_set(1) : v_group_scale(a->format, scales_at(a, panel, 0), v * LANES);
+		vec d = outside || !scaled_last(a->format) ? v_set(1) : v_sum_scale(a, panel, v * LANES);
 		vec bias = a->bias ? v_load_some(a->bias + output, lanes) : v_set(0);
 		for (int r = 0; r < rows; r++) {
 			vec sum = v_mul(total[r][v], d);
@@ -135,7 +135,7 @@ FN static __attribute__((noinline)) void put_rows(const vapp_linear *a, int outs
 
 FN_INLINE void few_rows(const vapp_linear *a, const int format, const int outside, const int rows, const float *x, const float *sums, int64_t panel,
                         int64_t second) {
-	const int nv = rows == 1 ? 2 * WIDE : WIDE, halves = blocks_of(format).subs == 2 ? 2 : 1;
+	const int nv = rows == 1 ? 2 * WIDE : WIDE, halves = halves_of(format);
 	const int64_t ks = quant_tiles(a);
 	const quant_table t = table_of(a, format, outside);
 	uint8_t copies[2][TILE_K * PANEL];
@@ -237,6 +237,7 @@ KERNEL_4(i8, VAPP_I8, 0)
 KERNEL(q4_0, VAPP_Q4_0, 0)
 KERNEL(q4_1, VAPP_Q4_1, 0)
 KERNEL(mxfp4, VAPP_MXFP4, 0)
+KERNEL(nvfp4, VAPP_NVFP4, 0)
 KERNEL(f8, VAPP_F8_E4M3, 0)
 KERNEL(iq4_nl, VAPP_IQ4_NL, 0)
 KERNEL(iq4_xs, VAPP_IQ4_XS, 0)
@@ -270,6 +271,7 @@ const quant_kernel *vapp_quant_kernel(int format, int outside) {
 	if (outside) return NULL;
 	switch (format % VAPP_SCALES) {
 	case VAPP_I8: return &i8;
+	case VAPP_NVFP4: return &nvfp4;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return &f8;
 	case VAPP_EXPANDED: return &expanded;

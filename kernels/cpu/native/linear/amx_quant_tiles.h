@@ -82,7 +82,7 @@ FN static void finish(const vapp_linear *a, int outside, int64_t panel, int64_t 
 	for (int v = 0; v < 2; v++) {
 		int64_t output = panel * PANEL + 16 * v, lanes = a->out - output;
 		vec bias = a->bias ? v_load_some(a->bias + output, lanes) : v_set(0);
-		vec d = outside || !scaled_last(a->format) ? v_set(1) : v_group_scale(a->format, scales_at(a, panel, 0), 16 * v);
+		vec d = outside || !scaled_last(a->format) ? v_set(1) : v_sum_scale(a, panel, 16 * v);
 		for (int64_t r = 0; r < rows; r++) {
 			vec sum = v_mul(v_load(sums + 256 * v + 16 * r), d);
 			float *y = a->y + (t * TILE_ROWS + r) * a->ldy + output;

@@ -7,21 +7,27 @@
 #include "amx_quant.h"
 #include "unpack.h"
 
+/* in_e2m1 reports whether codes are 4-bit floats. */
+INLINE int in_e2m1(const int format) { return format == VAPP_MXFP4 || format == VAPP_NVFP4; }
+
 /* How weights are rounded. */
 enum { ROUND_AWAY, ROUND_GRID, ROUND_NONE };
+
+/* in_nibbles reports whether codes are in the order of nibble_at. */
+INLINE int in_nibbles(const int format) { return format == VAPP_Q4_0 || format == VAPP_Q4_1 || in_e2m1(format); }
+
+/* halves_of returns into how many groups with a scale the 32 k's of a k tile are cut. */
+INLINE int halves_of(const int format) { return blocks_of(format).subs == 2 || format == VAPP_NVFP4 ? 2 : 1; }
 
 /* code_bits returns the bits of a code; 8 for bytes and 8-bit floats. */
 INLINE int code_bits(const int format) {
 	const blocks b = blocks_of(format);
 	if (b.low) return b.low + b.high;
-	return format == VAPP_Q4_0 || format == VAPP_Q4_1 || format == VAPP_MXFP4 ? 4 : 8;
+	return in_nibbles(format) ? 4 : 8;
 }
 
-/* in_nibbles reports whether codes are in the order of nibble_at. */
-INLINE int in_nibbles(const int format) { return format == VAPP_Q4_0 || format == VAPP_Q4_1 || format == VAPP_MXFP4; }
-
 INLINE int rounding(const int format, const int outside) {
-	if (outside || format == VAPP_MXFP4) return ROUND_NONE;
+	if (outside || in_e2m1(format)) return ROUND_NONE;
 	return code_bits(format) <= 4 && !quant_minimum(format) ? ROUND_GRID : ROUND_AWAY;
 }
 
@@ -87,7 +93,7 @@ FN_INLINE quant_place place_of(const quant_panel *p, const int format, int64_t t
 	at.codes = at.head;
 	if (b.low) at.codes += blocks_heads(b);
 	if (format == VAPP_Q4_1) at.codes += 128;
-	if (format == VAPP_Q4_0 || (format == VAPP_I8 && p->kind == SCALE_HALVES)) at.codes += 64;
+	if (format == VAPP_Q4_0 || format == VAPP_NVFP4 || (format == VAPP_I8 && p->kind == SCALE_HALVES)) at.codes += 64;
 	return at;
 }
 
@@ -116,6 +122,7 @@ FN_INLINE quant_scale scale_of(const quant_panel *p, const int format, const int
 	quant_scale s = {.m = v_set(0), .b = v_set(0)};
 	if (format == VAPP_Q4_1 && p->zeros) v_q4_heads(head + 4 * lane, NULL, 1, &s.d, &s.m);
 	else if (format == VAPP_MXFP4) s.d = v_exponents(at->scales + far + lane);
+	else if (format == VAPP_NVFP4) s.d = v_e4m3(head + sub * PANEL + lane);
 	else if (code_bits(format) == 8) s.d = group_scales(p, at->scales + far, lane);
 	else s.d = v_halves(head + 2 * lane);
 	if (quant_minimum(format) && !(format == VAPP_Q4_1 && p->zeros)) s.m = v_halves(head + 64 + 2 * lane);
@@ -153,7 +160,7 @@ FN_INLINE quant_table table_of(const vapp_linear *a, const int format, const int
 	if (bits > 5) return (quant_table){0};
 	dwords count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 	vec low = v_number(_mm512_and_si512(count, _mm512_set1_epi32((1 << bits) - 1)), zero);
-	if (format == VAPP_MXFP4) low = fp4().floats;
+	if (in_e2m1(format)) low = fp4().floats;
 	if (blocks_of(format).table) low = v_table(blocks_of(format).table == TABLE_EIGHTHS ? expanded_table(a->format) : iq4);
 	return (quant_table){low, v_number(count, zero - 16), sixteen(low).halves};
 }

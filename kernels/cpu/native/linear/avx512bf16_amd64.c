@@ -95,9 +95,12 @@ FN_INLINE void decode_step(const vapp_linear *a, int64_t panel, const int rows, 
 	for (int v = 0; v < nv; v++) {
 		int64_t output = panel * PANEL + v * LANES, lanes = a->out - output;
 		vec bias = a->bias ? v_load_some(a->bias + output, lanes) : v_set(0);
+		vec d = in_nvfp4(a->format) ? v_output_scale(a->format, outputs_at(a, panel) + v / WIDE * bytes, v % WIDE * LANES) : v_set(1);
 #pragma GCC unroll 4
-		for (int r = 0; r < rows; r++)
-			v_store_some(a->y + r * a->ldy + output, lanes, a->bias ? v_add(s.total[r][v], bias) : s.total[r][v]);
+		for (int r = 0; r < rows; r++) {
+			vec sum = in_nvfp4(a->format) ? v_mul(s.total[r][v], d) : s.total[r][v];
+			v_store_some(a->y + r * a->ldy + output, lanes, a->bias ? v_add(sum, bias) : sum);
+		}
 	}
 }
 
@@ -136,6 +139,8 @@ typedef struct {
 	float *y;
 	int64_t ldy;
 	const float *bias; /* of these lanes, in the last run; else NULL */
+	const uint8_t *outputs; /* NVFP4: scales of outputs, in the last run; else NULL */
+	int32_t format;
 	int64_t lanes;
 	int first;
 	const uint8_t *next; /* this tile's share of the next run, if weights are read in place */
@@ -199,9 +204,12 @@ FN_INLINE void tile_step(const tile_run *t, const int rows, const int groups) {
 #pragma GCC unroll 2
 	for (int v = 0; v < WIDE; v++) {
 		vec bias = t->bias ? v_load_some(t->bias + v * LANES, t->lanes - v * LANES) : v_set(0);
+		vec d = t->outputs ? v_output_scale(t->format, t->outputs, v * LANES) : v_set(1);
 #pragma GCC unroll 12
-		for (int r = 0; r < rows; r++)
-			v_store_some(t->y + r * t->ldy + v * LANES, t->lanes - v * LANES, t->bias ? v_add(total[r][v], bias) : total[r][v]);
+		for (int r = 0; r < rows; r++) {
+			vec sum = t->outputs ? v_mul(total[r][v], d) : total[r][v];
+			v_store_some(t->y + r * t->ldy + v * LANES, t->lanes - v * LANES, t->bias ? v_add(sum, bias) : sum);
+		}
 	}
 }
 
@@ -224,7 +232,7 @@ FN static __attribute__((noinline)) void unpack_run(const vapp_linear *a, int64_
 
 FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1) {
 	workspace *w = a->work;
-	tile_run s = {.w = w->block, .scales = w->scales, .least = has_least(a->format) ? w->least : NULL, .group = pairs_group(a->format)};
+	tile_run s = {.w = w->block, .scales = w->scales, .least = has_least(a->format) ? w->least : NULL, .group = pairs_group(a->format), .format = a->format};
 	int64_t first = t0 * TILE, last = t1 * TILE < a->rows ? t1 * TILE : a->rows;
 	s.ldy = a->ldy;
 	s.lanes = a->out - panel * PANEL;
@@ -232,6 +240,7 @@ FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int6
 		s.n = a->in - k0 < PAIR_RUN ? a->in - k0 : PAIR_RUN;
 		s.first = k0 == 0;
 		s.bias = a->bias && k0 + s.n == a->in ? a->bias + panel * PANEL : NULL;
+		s.outputs = in_nvfp4(a->format) && k0 + s.n == a->in ? outputs_at(a, panel) : NULL;
 		if (s.group) unpack_run(a, panel, k0, s.n);
 		else s.w = (const uint16_t *)(panel_at(a, panel) + panel_k(a->format, k0));
 		for (int64_t t = t0; t < t1; t++) {

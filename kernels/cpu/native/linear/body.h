@@ -18,12 +18,13 @@ typedef struct {
 	const float *x;   /* [n][stride] */
 	int64_t stride, n;
 	const uint8_t *scales; /* of the groups from this k on, if any */
+	const uint8_t *outputs; /* the panel's scales of outputs */
 	float *y; /* at this row and lane */
 	int64_t ldy;
 	const float *bias; /* of these lanes, in the last step; else NULL */
 	int64_t far;       /* bytes to the next panel, in a step of two */
 	int64_t lanes;     /* that exist, from this one on */
-	int first;
+	int first, last;
 } step;
 
 FN_INLINE void begin_step(const step *s, sink *out, const int rows, const int nv) {
@@ -53,10 +54,10 @@ FN_INLINE void end_step(const step *s, sink *out, const int rows, const int nv) 
 
 /* For a weight with group_k, raw products are summed from 0 in each group, and each sum times
  * the group's scale is added to the total. fold does that. */
-FN_INLINE void fold(const step *s, sink *out, sink *total, const uint8_t *scales, const int rows, const int nv) {
+FN_INLINE void fold(const step *s, sink *out, sink *total, const uint8_t *scales, int32_t format, const int rows, const int nv) {
 #pragma GCC unroll 4
 	for (int v = 0; v < nv; v++) {
-		vec d = v_group_scale(s->format, scales + v / WIDE * s->far, s->lane + v % WIDE * LANES);
+		vec d = v_group_scale(format, scales + v / WIDE * s->far, s->lane + v % WIDE * LANES);
 #pragma GCC unroll 12
 		for (int r = 0; r < rows; r++) {
 			total->sum[r][v] = v_fma(out->sum[r][v], d, total->sum[r][v]);
@@ -74,6 +75,28 @@ FN_INLINE void begin_groups(const step *s, sink *out, sink *total, const int row
 		for (int v = 0; v < nv; v++) out->sum[r][v] = v_set(0);
 }
 
+/* scale_outputs multiplies whole sums of NVFP4 with the scales of their outputs. */
+FN_INLINE void scale_outputs(const step *s, sink *total, const int rows, const int nv) {
+#pragma GCC unroll 4
+	for (int v = 0; v < nv; v++) {
+		vec d = v_output_scale(s->format, s->outputs + v / WIDE * s->far, s->lane + v % WIDE * LANES);
+#pragma GCC unroll 12
+		for (int r = 0; r < rows; r++) total->sum[r][v] = v_mul(total->sum[r][v], d);
+	}
+}
+
+/* nvfp4_steps is group_steps for NVFP4. */
+FN_INLINE void nvfp4_steps(const step *s, const int rows, const int nv, const int keep) {
+	sink out, total;
+	begin_groups(s, &out, &total, rows, nv);
+	for (int64_t k = 0; k < s->n; k += NV_K) {
+		each_4(nvfp4_codes(s->p, k), s->lane, NV_K, &out, rows, nv, keep, 1);
+		fold(s, &out, &total, nvfp4_scales(s->p, k), VAPP_NVFP4, rows, nv);
+	}
+	if (s->last) scale_outputs(s, &total, rows, nv);
+	end_step(s, &total, rows, nv);
+}
+
 /* format is a compile-time constant, except for its scales. */
 FN_INLINE void group_steps(const step *s, const int format, const int rows, const int nv, const int keep) {
 	const int64_t group = format == VAPP_I8 ? group_k(s->format) : group_k(format), next = group_step(s->format);
@@ -82,7 +105,7 @@ FN_INLINE void group_steps(const step *s, const int format, const int rows, cons
 	begin_groups(s, &out, &total, rows, nv);
 	for (int64_t k = 0; k < s->n; k += group, p += panel_k(format, group), scales += next) {
 		each(format, p, s->lane, s->n - k < group ? s->n - k : group, &out, rows, nv, keep);
-		fold(s, &out, &total, scales, rows, nv);
+		fold(s, &out, &total, scales, s->format, rows, nv);
 	}
 	end_step(s, &total, rows, nv);
 }
@@ -126,6 +149,7 @@ FN_INLINE void packed_step(const step *s, const int rows, const int nv, const in
 	case VAPP_F8_E4M3: group_steps(s, VAPP_F8_E4M3, rows, nv, keep); return;
 	case VAPP_F8_E5M2: group_steps(s, VAPP_F8_E5M2, rows, nv, keep); return;
 	case VAPP_MXFP4: group_steps(s, VAPP_MXFP4, rows, nv, keep); return;
+	case VAPP_NVFP4: nvfp4_steps(s, rows, nv, keep); return;
 	case VAPP_I8: group_steps(s, VAPP_I8, rows, nv, keep); return;
 	case VAPP_Q8_0: group_steps(s, VAPP_Q8_0, rows, nv, keep); return;
 	case VAPP_Q4_0: group_steps(s, VAPP_Q4_0, rows, nv, keep); return;
@@ -146,8 +170,9 @@ FN_INLINE void block_groups(const step *s, int64_t group, const int rows) {
 	begin_groups(s, &out, &total, rows, SLIM);
 	for (int64_t k = 0; k < s->n; k += group, scales += group_step(s->format)) {
 		take_block(&out, s->block + k * SLIM * LANES, s->n - k < group ? s->n - k : group, rows, SLIM);
-		fold(s, &out, &total, scales, rows, SLIM);
+		fold(s, &out, &total, in_nvfp4(s->format) ? nvfp4_scales(s->scales, k) : scales, s->format, rows, SLIM);
 	}
+	if (in_nvfp4(s->format) && s->last) scale_outputs(s, &total, rows, SLIM);
 	end_step(s, &total, rows, SLIM);
 }
 
@@ -209,12 +234,14 @@ static void slice_tiles(const vapp_linear *a, int64_t panel, int panels, int lan
 	step s = {.format = a->format, .lane = lane, .block = a->work, .ldy = a->ldy, .lanes = a->out - output};
 	s.stride = a->rows == 1 ? 1 : TILE;
 	s.far = panel_bytes(a->format, a->in);
+	s.outputs = outputs_at(a, panel);
 	for (int64_t k0 = 0; k0 < a->in; k0 += s.n) {
 		s.n = a->in - k0 < block ? a->in - k0 : block;
 		s.p = panel_at(a, panel) + panel_k(a->format, k0);
 		s.scales = scales_at(a, panel, k0);
 		s.first = k0 == 0;
-		s.bias = a->bias && k0 + s.n == a->in ? a->bias + output : NULL;
+		s.last = k0 + s.n == a->in;
+		s.bias = a->bias && s.last ? a->bias + output : NULL;
 		for (int64_t t = t0; t < t1; t++) {
 			int64_t rows = a->rows - t * TILE < TILE ? a->rows - t * TILE : TILE;
 			s.x = a->rows == 1 ? a->x : (const float *)a->shared + (t * a->in + k0) * TILE;

@@ -69,6 +69,7 @@ static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return half_float(float8_half(format, p[k / 2 * 64 + lane * 2 + k % 2]));
 	case VAPP_MXFP4: return fp4[nibble(p, k, lane)];
+	case VAPP_NVFP4: return fp4[nibble(nvfp4_codes(p, k & ~(int64_t)31), k % 32, lane)];
 	case VAPP_Q8_0: return (float)(int8_t)p[k / 32 * 1088 + 64 + k % 32 * 32 + lane];
 	case VAPP_Q4_0: return (float)(nibble(p + k / 32 * 576 + 64, k % 32, lane) - 8);
 	case VAPP_I8: return (float)(int8_t)p[k * 32 + lane];
@@ -86,6 +87,7 @@ void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int
 	for (int64_t k = 0; k < in; k++) {
 		dst[k] = element(format, p, k, r % PANEL);
 		if (group) dst[k] *= group_scale(format, scales_at(&a, r / PANEL, k), r % PANEL);
+		if (in_nvfp4(format)) dst[k] *= output_scale(format, outputs_at(&a, r / PANEL), r % PANEL);
 	}
 }
 
@@ -117,8 +119,9 @@ static void unpack_groups(int32_t format, const uint8_t *p, const uint8_t *scale
 	int64_t group = group_k(format);
 	float d[PANEL];
 	for (int64_t k = 0; k < n; k++, dst += PANEL) {
+		const uint8_t *at = in_nvfp4(format) ? nvfp4_scales(scales, k) : scales + k / group * group_step(format);
 		if (k % group == 0)
-			for (int lane = 0; lane < PANEL; lane++) d[lane] = group_scale(format, scales + k / group * group_step(format), lane);
+			for (int lane = 0; lane < PANEL; lane++) d[lane] = group_scale(format, at, lane);
 		for (int lane = 0; lane < PANEL; lane++) dst[lane] = element(format, p, k, lane) * d[lane];
 	}
 }
@@ -166,6 +169,8 @@ static void panel_rows(const vapp_linear *a, int64_t panel, int64_t row0, int64_
 			memset(sum, 0, sizeof sum);
 			if (k0 > 0) memcpy(sum, y, lanes * sizeof *y);
 			multiply(block, a->x + r * a->ldx + k0, n, sum);
+			if (k0 + n == a->in && in_nvfp4(a->format))
+				for (int64_t l = 0; l < lanes; l++) sum[l] *= output_scale(a->format, outputs_at(a, panel), (int)l);
 			if (k0 + n == a->in && a->bias)
 				for (int64_t l = 0; l < lanes; l++) sum[l] += a->bias[o0 + l];
 			memcpy(y, sum, lanes * sizeof *y);

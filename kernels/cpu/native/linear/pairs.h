@@ -38,6 +38,7 @@ INLINE int decode_stride(const int rows) { return rows == 1 ? 1 : DECODE_ROWS; }
 /* pairs_group returns the k's that are summed before they are scaled; 0: all. */
 INLINE int64_t pairs_group(int32_t format) {
 	if (format == VAPP_BF16) return 0;
+	if (in_nvfp4(format)) return NV_K;
 	if (format % VAPP_SCALES == VAPP_I8) return group_k(format);
 	if (format % VAPP_SCALES == VAPP_F8_E4M3 || format % VAPP_SCALES == VAPP_F8_E5M2) return SCALE_K;
 	return blocks_of(format).subs == 2 ? 16 : 32;
@@ -66,7 +67,7 @@ FN static void tables_of(int32_t format, pair_tables *t) {
 	for (int i = 0; i < 64; i += 16) {
 		__m512i code = _mm512_and_si512(_mm512_add_epi32(count, _mm512_set1_epi32(i)), _mm512_set1_epi32((1 << bits) - 1));
 		vec v = v_number(code, middle(format));
-		if (kind == VAPP_MXFP4) v = fp4().floats;
+		if (kind == VAPP_MXFP4 || kind == VAPP_NVFP4) v = fp4().floats;
 		if (b.table) v = v_pick(code, v_table(b.table == TABLE_EIGHTHS ? expanded_table(format) : iq4));
 		store_bf16(t->words + i, v);
 	}
@@ -216,6 +217,10 @@ FN_INLINE void scales_of(const int format, const uint8_t *head, const uint8_t *s
 			d[v] = v_group_scale(format, scales + skip, lane);
 			continue;
 		}
+		if (format == VAPP_NVFP4) {
+			d[v] = v_e4m3(head + skip + sub * PANEL + lane);
+			continue;
+		}
 		d[v] = v_halves(head + skip + lane * 2);
 		if (has_least(format)) m[v] = v_halves(head + skip + 64 + lane * 2);
 		if (b.subs) {
@@ -236,7 +241,7 @@ FN_INLINE void far_ahead(const uint8_t *scales, int64_t far, int64_t panel, cons
 FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
                         const int nv, const int keep) {
 	const blocks b = blocks_of(format);
-	const int64_t heads = b.low ? blocks_heads(b) : 0, before = b.subs * PANEL * (1 + b.least);
+	const int64_t heads = b.low ? blocks_heads(b) : format == VAPP_NVFP4 ? 2 * PANEL : 0, before = b.subs * PANEL * (1 + b.least);
 	const int64_t each = b.low ? blocks_each(b) : panel_k(format, 32) - heads;
 	const int group = (int)pairs_group(format);
 	vec d[MOST], m[MOST];
@@ -306,6 +311,7 @@ FN_INLINE void panel_pairs(int32_t format, const uint8_t *p, const uint8_t *scal
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: pairs_8(0, format, p, scales, panel, n, s, rows, nv, keep); return;
 	PAIRS_CASE(VAPP_MXFP4)
+	PAIRS_CASE(VAPP_NVFP4)
 	PAIRS_CASE(VAPP_IQ4_NL)
 	PAIRS_CASE(VAPP_IQ4_XS)
 	PAIRS_CASE(VAPP_EXPANDED)

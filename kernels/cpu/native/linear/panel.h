@@ -17,12 +17,14 @@
  *
  *   F8     [k/2][32][2] bytes, an odd end padded with zero
  *   MXFP4  per 32 k: dwords as Q4_0
+ *   NVFP4  per 32 k, an odd end of 16 padded with zero: [2][32] bytes E4M3, of 16 k each; dwords
+ *          as Q4_0
  *   I8     [k][32] int8
  *
- * The scales of 8-bit floats and I8 follow the elements of a panel, as floats: [32] for
+ * The scales of 8-bit floats, I8 and NVFP4 follow the elements of a panel, as floats: [32] for
  * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES,
  * [k/32][32] for VAPP_GROUP_SCALES. The exponents of MXFP4 follow as [k/32][32] bytes. All are
- * padded to 64 bytes.
+ * padded to 64 bytes. NVFP4 has VAPP_CHANNEL_SCALES or none; they scale an output's whole sum.
  *
  * So a panel needs little more memory than its elements, and one vector holds one k of 16 rows. */
 #ifndef VAPP_CPU_LINEAR_PANEL_H
@@ -46,7 +48,9 @@ enum {
 	PAIR_RUN = 512, /* AVX512-BF16: k's unpacked at once, with tables, scales and minima */
 	PAIR_WORK_BYTES = 384 + PAIR_RUN * PANEL * 2 + 2 * PAIR_RUN / XGROUP * PANEL * 4,
 	SCALE_K = 128, /* k's that share a scale of an 8-bit float, or of I8 except with VAPP_GROUP_SCALES */
-	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
+	MX_K = 32,     /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
+	NV_K = 16,     /* k's that share a scale of NVFP4 */
+	NV_BYTES = 576 /* of 32 k's of NVFP4 */
 };
 
 /* BF16 weights on AMX: amx_bf16.h. */
@@ -87,6 +91,7 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
 	case VAPP_Q4_0: return n / 32 * 576;
 	case VAPP_MXFP4: return n / 32 * 512;
+	case VAPP_NVFP4: return (n + 31) / 32 * NV_BYTES;
 	case VAPP_Q4_1:
 	case VAPP_I4: return n / 32 * 640;
 	}
@@ -104,15 +109,25 @@ INLINE int64_t group_k(int32_t format) {
 	case VAPP_Q8_0:
 	case VAPP_Q4_0:
 	case VAPP_MXFP4: return MX_K;
+	case VAPP_NVFP4: return NV_K;
 	default: return 0;
 	}
 }
 
+/* in_nvfp4 reports whether a format is NVFP4, with scales of outputs or without. */
+INLINE int in_nvfp4(int32_t format) { return format % VAPP_SCALES == VAPP_NVFP4; }
+
+/* nvfp4_scales returns the scales of the group that begins k k's after those at p, which begin 32;
+ * nvfp4_codes returns its dwords. */
+INLINE const uint8_t *nvfp4_scales(const uint8_t *p, int64_t k) { return p + k / 32 * NV_BYTES + k % 32 / NV_K * PANEL; }
+INLINE const uint8_t *nvfp4_codes(const uint8_t *p, int64_t k) { return p + k / 32 * NV_BYTES + 2 * PANEL + k % 32 / 8 * 4 * PANEL; }
+
 /* scales_first reports whether a group's scales precede its elements: one stream of memory
  * reads faster than two. */
-INLINE int scales_first(int32_t format) { return format == VAPP_Q8_0 || format == VAPP_Q4_0; }
+INLINE int scales_first(int32_t format) { return format == VAPP_Q8_0 || format == VAPP_Q4_0 || in_nvfp4(format); }
 
-/* group_step returns the bytes from one group's scales to the next group's. */
+/* group_step returns the bytes from one group's scales to the next group's; of NVFP4, to those 32
+ * k's on. */
 INLINE int64_t group_step(int32_t format) {
 	if (format == VAPP_MXFP4) return PANEL;
 	if (scales_first(format)) return panel_k(format, MX_K);
@@ -141,9 +156,13 @@ INLINE const uint8_t *panel_at(const vapp_linear *a, int64_t panel) {
 /* scales_at returns the scales of the group that begins at k0. */
 INLINE const uint8_t *scales_at(const vapp_linear *a, int64_t panel, int64_t k0) {
 	int64_t group = group_k(a->format);
+	if (in_nvfp4(a->format)) return nvfp4_scales(panel_at(a, panel), k0);
 	if (scales_first(a->format)) return panel_at(a, panel) + panel_k(a->format, k0);
 	return group ? panel_at(a, panel) + panel_k(a->format, a->in) + k0 / group * group_step(a->format) : NULL;
 }
+
+/* outputs_at returns the scales of a panel's outputs: output_scale. */
+INLINE const uint8_t *outputs_at(const vapp_linear *a, int64_t panel) { return panel_at(a, panel) + panel_k(a->format, a->in); }
 
 INLINE int64_t panels_of(const vapp_linear *a) { return (a->out + PANEL - 1) / PANEL; }
 
@@ -283,12 +302,19 @@ INLINE float exponent_float(uint8_t e) {
 /* group_scale returns the factor for the sum of a group's raw products. */
 INLINE float group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return exponent_float(scales[lane]);
+	if (in_nvfp4(format)) return half_float(float8_half(VAPP_F8_E4M3, scales[lane]));
 	if (scales_first(format)) return half_float(load16(scales + lane * 2));
 	switch (format / VAPP_SCALES) {
 	case VAPP_NO_SCALES: return float8_unit(format);
 	case VAPP_PANEL_SCALES: return load_float(scales) * float8_unit(format);
 	default: return load_float(scales + lane * 4) * float8_unit(format);
 	}
+}
+
+/* output_scale returns the factor for the sum of an output of NVFP4, whose groups have the scales of
+ * group_scale, 2⁻⁸ of what they mean. */
+INLINE float output_scale(int32_t format, const uint8_t *outputs, int lane) {
+	return format / VAPP_SCALES == VAPP_CHANNEL_SCALES ? load_float(outputs + lane * 4) * 0x1p8f : 0x1p8f;
 }
 
 /* vapp_linear_row unpacks one row; all variants use it. */

@@ -130,7 +130,7 @@ FN_INLINE void each_i8(const uint8_t *p, int lane, int64_t n, sink *s, const int
 	}
 }
 
-/* v_four returns the j-th of the eight k's of q, of MXFP4 or Q4_0. */
+/* v_four returns the j-th of the eight k's of q, of MXFP4 and NVFP4, or of Q4_0. */
 FN_INLINE vec v_four(dwords q, int j, const int fp, const fp4_table *f, const nibble_table *n) {
 	return fp ? v_fp4(q, j, f) : v_nibble(q, j, n);
 }
@@ -309,15 +309,31 @@ FN_INLINE void each_more(int32_t format, const uint8_t *p, int lane, int64_t n, 
 	}
 }
 
+/* v_e4m3 returns LANES 8-bit floats as raw halves: see float8_half. */
+FN_INLINE vec v_e4m3(const uint8_t *p) { return v_first8(v_byte_words(p), 0); }
+
+/* v_output_scale returns output_scale for the lanes from `lane` on. */
+FN_INLINE vec v_output_scale(int32_t format, const uint8_t *outputs, int lane) {
+	if (format / VAPP_SCALES != VAPP_CHANNEL_SCALES) return v_set(0x1p8f);
+	return v_mul(v_load((const float *)outputs + lane), v_set(0x1p8f));
+}
+
 /* v_group_scale returns group_scale for the lanes from `lane` on. */
 FN_INLINE vec v_group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return v_exponents(scales + lane);
+	if (in_nvfp4(format)) return v_e4m3(scales + lane);
 	if (scales_first(format)) return v_halves(scales + lane * 2);
 	switch (format / VAPP_SCALES) {
 	case VAPP_NO_SCALES:
 	case VAPP_PANEL_SCALES: return v_set(group_scale(format, scales, 0));
 	default: return v_mul(v_load((const float *)scales + lane), v_set(float8_unit(format)));
 	}
+}
+
+/* v_sum_scale returns the factor for the whole sums of a panel whose groups have no scales, or of NVFP4. */
+FN_INLINE vec v_sum_scale(const vapp_linear *a, int64_t panel, int lane) {
+	if (in_nvfp4(a->format)) return v_output_scale(a->format, outputs_at(a, panel), lane);
+	return v_group_scale(a->format, scales_at(a, panel, 0), lane);
 }
 
 FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {

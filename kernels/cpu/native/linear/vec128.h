@@ -110,6 +110,7 @@ V vec v_exponents(const uint8_t *p) {
 /* Pairs of 8-bit floats: see float8_half. The shift copies the sign twice; the mask removes
  * one. */
 V words v_words(const uint8_t *p) { return vld1q_u16((const void *)p); }
+V words v_byte_words(const uint8_t *p) { return vmovl_u8(vld1_u8(p)); }
 V vec v_second8(words q, const int e5m2) {
 	uint16x8_t half = vreinterpretq_u16_s16(vreinterpretq_s16_u16(q) >> 1);
 	return v_of_halves(e5m2 ? q & vdupq_n_u16(0xff00) : half & vdupq_n_u16(0xbf80));

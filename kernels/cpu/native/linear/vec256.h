@@ -59,6 +59,7 @@ V vec v_exponents(const uint8_t *p) {
 /* Pairs of 8-bit floats: see float8_half. The shift copies the sign twice; the mask removes
  * one. */
 V words v_words(const uint8_t *p) { return _mm_loadu_si128((const void *)p); }
+V words v_byte_words(const uint8_t *p) { return _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)p)); }
 V vec v_second8(words q, const int e5m2) {
 	__m128i h = e5m2 ? _mm_and_si128(q, _mm_set1_epi16((short)0xff00))
 	                 : _mm_and_si128(_mm_srai_epi16(q, 1), _mm_set1_epi16((short)0xbf80));

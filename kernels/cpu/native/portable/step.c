@@ -81,7 +81,7 @@ static int64_t row_bytes(int32_t format, int64_t n)
 	case VAPP_IQ4_XS:
 		return n / 256 * 136;
 	case VAPP_NVFP4:
-		return n / 16 * 12;
+		return n / 16 * 9;
 	}
 	return stored_block(format) ? n / 256 * stored_block(format) : n * 2;
 }

@@ -38,11 +38,11 @@ enum {
 	VAPP_IQ1_M = 31,
 	VAPP_TQ1_0 = 32,
 	VAPP_TQ2_0 = 33,
-	VAPP_NVFP4 = 34, /* no product reads it: rows are converted */
+	VAPP_NVFP4 = 34,
 	VAPP_EXPANDED = 255, /* what the formats of linear/stored.h are unpacked to; in no checkpoint */
 };
 
-/* Scales of 8-bit floats and of VAPP_I8, in the upper bits of a weight's format. */
+/* Scales of 8-bit floats, of VAPP_I8 and of VAPP_NVFP4, in the upper bits of a weight's format. */
 enum {
 	VAPP_SCALES = 256, /* times one of these */
 	VAPP_NO_SCALES = 0,
