@@ -14,7 +14,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestHybridAccount computes the accounts of full-size models with windows on every layout: their
+// TestHybridAccount computes the accounts of full-size models with windows or chunks on every layout: their
 // classes, slabs and page tables, and whether each backend runs them.
 func TestHybridAccount(t *testing.T) {
 	facts := map[string]backend.Facts{
@@ -24,12 +24,13 @@ func TestHybridAccount(t *testing.T) {
 	for _, c := range []struct {
 		model  string
 		build  models.Build
-		window int // pages of a sequence at steady state
+		window int // pages of a sequence at steady state in the class of the window or the chunk
 	}{
 		{"openai/gpt-oss-20b", models.Build{}, 9},
 		{"google/gemma-4-26B-A4B", models.Build{Vision: true}, 65},
 		{"google/gemma-4-26B-A4B", models.Build{Quantize: kernels.F8E4M3, Rebuild: true}, 65},
 		{"google/gemma-4-31B-it", models.Build{Vision: true}, 65},
+		{"meta-llama/Llama-4-Scout-17B-16E-Instruct", models.Build{}, 512},
 	} {
 		for _, op := range []backend.Opener{cpu.Opener{}, ref.Opener{}, cuda.Opener{}} {
 			t.Run(c.model+"/"+op.Name(), func(t *testing.T) {
@@ -46,7 +47,7 @@ func TestHybridAccount(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s := a.KV.Specs; len(s) != 2 || s[0].Kind != kv.Full || s[1].Kind != kv.Window {
+				if s := a.KV.Specs; len(s) != 2 || s[0].Kind != kv.Full || s[1].Kind != kv.Window && s[1].Kind != kv.Chunk {
 					t.Fatalf("classes %+v", s)
 				}
 				if full, window := a.KV.SequencePages(0, o.MaxModelLen), a.KV.SequencePages(1, o.MaxModelLen); full != 2048 || window != c.window {

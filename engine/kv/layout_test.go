@@ -182,3 +182,21 @@ func FuzzLayout(f *testing.F) {
 		}
 	})
 }
+
+// TestFirstBlock compares the first block that a position reads with the positions that it sees.
+func TestFirstBlock(t *testing.T) {
+	for _, s := range []Spec{{Kind: Full, BlockSize: 4}, {Kind: Window, Window: 6, BlockSize: 4}, {Kind: Chunk, Window: 12, BlockSize: 4}, {Kind: Chunk, Window: 10, BlockSize: 4}, {Kind: Chunk, Window: 3, BlockSize: 8}} {
+		for pos := range 60 {
+			first := 0
+			switch s.Kind {
+			case Window:
+				first = max(0, pos-s.Window+1)
+			case Chunk:
+				first = pos - pos%s.Window
+			}
+			if got := s.firstBlock(pos); got != first/s.BlockSize {
+				t.Errorf("%v of %d: position %d reads from block %d on, want %d", s.Kind, s.Window, pos, got, first/s.BlockSize)
+			}
+		}
+	}
+}
