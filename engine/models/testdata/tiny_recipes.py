@@ -57,6 +57,8 @@ FAMILIES = {
                                                   beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3,
                                                   original_max_position_embeddings=16)),
                         dict(run="Ministral3ForCausalLM", prefix="language_model.model.", outer="mistral3", seed=73)),
+    "tiny-gemma": ("GemmaForCausalLM", "gemma", dict(hidden_act="gelu", head_dim=32, num_key_value_heads=1, tie_word_embeddings=True),
+                   dict(embed=0.15, seed=85)),
 }
 
 
