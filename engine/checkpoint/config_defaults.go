@@ -9,6 +9,7 @@ var modelDefaults = map[string]string{
 	"cohere2":      `{"sliding_window": 4096}`,
 	"ernie4_5":     `{"rope_theta": 500000.0, "head_dim": 128}`,
 	"ernie4_5_moe": `{"rope_theta": 500000.0}`,
+	"gemma":        `{"head_dim": 256}`,
 	"gemma2":       `{"head_dim": 256, "sliding_window": 4096}`,
 	"glm":          `{"head_dim": 128, "partial_rotary_factor": 0.5}`,
 	"glm4":         `{"head_dim": 128, "partial_rotary_factor": 0.5}`,

@@ -73,7 +73,7 @@ func BoundBF16(golden string, _ kernels.Format) GoldenBound {
 // the first tokens, whose state is small, the normalized output is the sign of a product that
 // may be near zero, and bf16 inputs of the convolution flip it.
 func Recurrent(golden string) bool {
-	return strings.HasPrefix(golden, "tiny-qwen35") || golden == "tiny-qwen3-next"
+	return strings.HasPrefix(golden, "tiny-qwen35") || strings.HasPrefix(golden, "tiny-qwen3-next")
 }
 
 // sharp reports whether a checkpoint normalizes queries and keys without a scale. On random
@@ -92,7 +92,7 @@ var coarse = GoldenBound{Max: 0.35, RMS: 0.06, Gap: 0.15}
 
 // Mixture reports whether a checkpoint has experts.
 func Mixture(golden string) bool {
-	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || golden == "tiny-olmoe" || golden == "tiny-qwen3-next" || strings.Contains(golden, "-moe")
+	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || golden == "tiny-olmoe" || strings.HasPrefix(golden, "tiny-qwen3-next") || strings.Contains(golden, "-moe")
 }
 
 // Tiny reports whether a golden file belongs to a small random checkpoint.

@@ -6,6 +6,36 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
+// gemma1 is the first Gemma: Llama's blocks with Gemma's embeddings, norms and activation. The first configs say
+// "gelu" and mean its tanh approximation.
+func gemma1(c checkpoint.Config) (recipe, error) {
+	if c.HiddenAct == "gelu" {
+		c.HiddenAct = "gelu_pytorch_tanh"
+	}
+	d, s, err := llamaSection(c)
+	if err != nil {
+		return d, err
+	}
+	if c.HiddenAct != "gelu_pytorch_tanh" {
+		return d, &UnsupportedError{"hidden_act " + short(c.HiddenAct), "Gemma uses gelu_pytorch_tanh"}
+	}
+	d.qkvBias, d.outBias = c.AttentionBias, c.AttentionBias
+	d.gemmaScales(c)
+	if err := d.tie(s, true); err != nil {
+		return d, err
+	}
+	return d, d.wholeRope()
+}
+
+// gemmaScales sets embeddings scaled by √hidden and norms with weights around 0. GGUF files store the
+// norms' weights around 1.
+func (d *recipe) gemmaScales(c checkpoint.Config) {
+	d.embedRoot = true
+	if c.Dialect != "gguf" {
+		d.normOffset = 1
+	}
+}
+
 // gemma2 is Gemma 2: Gemma's blocks, every second layer with a window, scores and logits capped.
 func gemma2(c checkpoint.Config) (recipe, error) {
 	d, s, err := gemmaBlocks(c)
@@ -51,8 +81,8 @@ func gemma3Conditional(c checkpoint.Config) (recipe, error) {
 	return d, err
 }
 
-// gemmaBlocks returns what Gemma 2 and 3 share: norms before and after attention and MLP, with
-// weights around 0, and embeddings scaled by √hidden. GGUF files store the norms' weights around 1.
+// gemmaBlocks returns what Gemma 2 and 3 share: norms before and after attention and MLP, a scale of
+// scores and a window.
 func gemmaBlocks(c checkpoint.Config) (recipe, *checkpoint.Section, error) {
 	d, s, err := llamaSection(c)
 	if err != nil {
@@ -66,10 +96,7 @@ func gemmaBlocks(c checkpoint.Config) (recipe, *checkpoint.Section, error) {
 	}
 	d.attnPost, d.mlpNorm, d.mlpPost = "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
 	d.qkvBias, d.outBias = c.AttentionBias, c.AttentionBias
-	d.embedRoot = true
-	if c.Dialect != "gguf" {
-		d.normOffset = 1
-	}
+	d.gemmaScales(c)
 	d.attnScale = float32(1 / math.Sqrt(s.RealOr("query_pre_attn_scalar", 1, 1<<20, 256)))
 	d.window = s.CountOr("sliding_window", 0, 1<<28, 4096)
 	return d, s, d.tie(s, true)

@@ -45,6 +45,7 @@ var goldens = map[string][2]int{
 
 	"tiny-mistral":    {72, 16},
 	"tiny-ministral3": {72, 16},
+	"tiny-gemma":      {72, 16},
 	"tiny-gemma2":     {72, 16},
 	"tiny-gemma3":     {72, 16},
 	"tiny-phi3":       {72, 16},

@@ -121,6 +121,7 @@ var families = []family{
 	recipeFamily("MinistralForCausalLM", mistral),
 	recipeFamily("Ministral3ForCausalLM", ministral3).scalingQueries(),
 	recipeFamily("Mistral3ForConditionalGeneration", mistral3).scalingQueries().without("vision_tower.", "multi_modal_projector."),
+	recipeFamily("GemmaForCausalLM", gemma1),
 	recipeFamily("Gemma2ForCausalLM", gemma2),
 	recipeFamily("Gemma3ForCausalLM", gemma3),
 	recipeFamily("Gemma3ForConditionalGeneration", gemma3Conditional).without("vision_tower.", "multi_modal_projector."),

@@ -165,7 +165,7 @@ def draw(name, shape, spec, generator):
     """Random weights under which every part of the model matters."""
     r = torch.randn(shape, generator=generator)
     # Weights around zero.
-    centred = spec["run"] in ("Qwen3_5ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM") and "linear_attn.norm" not in name
+    centred = spec["run"] in ("Qwen3_5ForCausalLM", "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM") and "linear_attn.norm" not in name
     if "norm" in name and name.endswith("weight"):
         return 0.2 * r if centred else 1 + 0.2 * r
     if name.endswith("layer_scalar"):

@@ -62,6 +62,8 @@ FAMILIES = {
     "tiny-glm4-awq": ("Glm4ForCausalLM", "glm4",
                       dict(attention_bias=True, partial_rotary_factor=0.5, head_dim=32, intermediate_size=64, torch_dtype="float16",
                            quantization_config=grouped.awq(32)), dict(seed=90)),
+    "tiny-gemma": ("GemmaForCausalLM", "gemma", dict(hidden_act="gelu", head_dim=32, num_key_value_heads=1, tie_word_embeddings=True),
+                   dict(embed=0.15, seed=85)),
 }
 
 

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 sources, quantizer, same, output = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])
@@ -45,8 +46,6 @@ LLAMA = dict(
     rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64))
 LINEAR = {k: v for k, v in LLAMA.items() if k != "rope_scaling"} | dict(rope_theta=10000.0)
 QWEN3 = tiny_families.CHECKPOINTS["tiny-qwen3"]["config"] | dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64))
-GEMMA = LINEAR | dict(architectures=["GemmaForCausalLM"], model_type="gemma", hidden_act="gelu_pytorch_tanh",
-                      hidden_activation="gelu_pytorch_tanh", num_key_value_heads=1, head_dim=64, tie_word_embeddings=True)
 
 
 def long_rope(original, pairs=24):
@@ -63,7 +62,6 @@ FURTHER = {
     "tiny-nemo": dict(config=LINEAR | dict(architectures=["MistralForCausalLM"], model_type="mistral", head_dim=128, sliding_window=None, rope_theta=1e6),
                       run="MistralForCausalLM", embed=0.5, seed=83),
     "tiny-qwen3-yarn": dict(config=QWEN3, run="Qwen3ForCausalLM", embed=0.4, seed=84),
-    "tiny-gemma": dict(config=GEMMA, run="GemmaForCausalLM", embed=0.15, seed=85),
     "tiny-phi4-mini": dict(config=long_rope(4096), run="Phi3ForCausalLM", embed=0.4, seed=86),
     "tiny-phi4-mini-long": dict(config=long_rope(64), run="Phi3ForCausalLM", embed=0.4, seed=87),
     "tiny-internlm2": dict(config=LINEAR | dict(architectures=["InternLM2ForCausalLM"], model_type="internlm2"), run="LlamaForCausalLM",
@@ -98,13 +96,17 @@ ROPE_OF_TYPE = {
 }
 
 
-def widened(config):
+# llama.cpp has layers that reuse keys and values take those of the last two that have their own, one of each type.
+OF_NAME = {"tiny-gemma4-e": dict(layer_types=["sliding_attention"] * 2 + ["full_attention", "sliding_attention", "full_attention"])}
+
+
+def widened(config, further):
     """The config with its matrices a multiple of 256 wide, and without layers that predict further tokens."""
     if "text_config" in config:
-        out = config | dict(text_config=widened(config["text_config"]))
+        out = config | dict(text_config=widened(config["text_config"], further))
         out.pop("vision_config", None)
         return out
-    out = BEFORE_TYPE.get(config["model_type"], {}) | config | {k: v for k, v in SIZES.items() if k in config} | OF_TYPE.get(config["model_type"], {})
+    out = BEFORE_TYPE.get(config["model_type"], {}) | config | {k: v for k, v in SIZES.items() if k in config} | OF_TYPE.get(config["model_type"], {}) | further
     for key in ("num_nextn_predict_layers", "mtp_num_hidden_layers"):
         if key in out:
             out[key] = 0
@@ -126,7 +128,7 @@ def checkpoints():
 
 def write_checkpoint(name, where):
     module, spec = checkpoints()[name]
-    module.CHECKPOINTS[name] = spec | dict(config=widened(spec["config"]))
+    module.CHECKPOINTS[name] = spec | dict(config=widened(spec["config"], OF_NAME.get(name, {})))
     tiny_moe.beyond = lambda _spec, _generator: {}
     module.write(str(where), name)
     config = module.CHECKPOINTS[name]["config"]
@@ -174,7 +176,10 @@ def convert(directory, kind, path):
 
     plain = type(cls.__name__, (cls,), dict(set_vocab=vocabulary, model_arch=cls.model_arch, no_mtp=True))
     with torch.inference_mode():
-        plain(directory, PLAIN[kind], path, model_name="random").write()
+        model = plain(directory, PLAIN[kind], path, model_name="random")
+        if hasattr(model, "impl"):  # Mistral 3's converter passes everything on to another
+            model.impl.set_vocab = types.MethodType(vocabulary, model.impl)
+        model.write()
 
 
 def imatrix(source, path):

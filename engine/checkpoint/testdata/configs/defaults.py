@@ -8,7 +8,7 @@ import os
 
 from transformers import CONFIG_MAPPING
 
-TYPES = """llama mistral ministral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gemma2 gemma3_text phi3 granite granitemoe smollm3 glm glm4 glm4_moe
+TYPES = """llama mistral ministral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gemma gemma2 gemma3_text phi3 granite granitemoe smollm3 glm glm4 glm4_moe
 cohere cohere2 ernie4_5 ernie4_5_moe olmo2 olmo3 olmoe hunyuan_v1_dense gpt_oss llama4_text""".split()
 SIZES = dict(vocab_size=1000, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=8192, rms_norm_eps=1e-5)
