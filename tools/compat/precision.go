@@ -78,7 +78,7 @@ func (in *run) setKVDtype() error {
 		return fault("memory.kvCacheDtype", "is %q, allowed are auto, fp8, fp8_e4m3, fp8_e5m2", clip(d))
 	}
 	need, c := 89, in.d.capability()
-	if in.rel == V07 {
+	if in.rel == V07 || in.rel.atLeast(V033) { // vllm-0.33 reads it with FlashInfer or Triton there
 		need = 80
 	}
 	if c < need {
