@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"os"
@@ -148,5 +149,37 @@ func TestEveryFamily(t *testing.T) {
 	}
 	if seen < 30 {
 		t.Errorf("%d architectures", seen)
+	}
+}
+
+// TestPackedWeights checks packed weights against sums made by hand. Qwen2.5-7B has 233,046,016 weights in
+// the matrices of each of 28 layers: 4 bits each, a scale of 2 bytes for 128, AWQ's zero points of 4 bits.
+func TestPackedWeights(t *testing.T) {
+	const matrices, rest = 28 * 233_046_016, 2*152064*3584*2 + 28*(3584+512+512)*2 + 57*3584*2
+	for model, want := range map[string]int64{
+		"Qwen/Qwen2.5-7B-Instruct-AWQ":       matrices/2 + matrices/128*2 + matrices/128/2 + rest,
+		"Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4": matrices/2 + matrices/128*2 + rest,
+	} {
+		c := config(t, model)
+		for _, rel := range []Release{V019, V033} {
+			i := Inputs{Release: rel, Config: c, Device: Device{"x", 80 << 30, 132, 9, 0}}
+			if got := must(t, i).stages[0].bytes[resident]; got != want {
+				t.Errorf("%s in %v: %d bytes, want %d", model, rel, got, want)
+			}
+			i.Request.TensorParallel = 4
+			must(t, i)
+			i.Config.QuantizationConfig = edit(c.QuantizationConfig, `"group_size":128`, `"group_size":256`)
+			if _, err := Make(i); err == nil || !strings.Contains(err.Error(), "896 inputs, which groups of 256 do not divide") {
+				t.Errorf("%s on 4 GPUs: %v", model, err)
+			}
+		}
+	}
+	i := deepseek(t, Device{Major: 9}, asItIs)
+	i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":32,"symmetric":true}}}}`)
+	experts := int64(26 * 64 * 3 * 2048 * 1408)
+	o := must(t, i)
+	whole := must(t, deepseek(t, Device{Major: 9}, asItIs))
+	if saved := whole.stages[0].total - o.stages[0].total; saved < experts*2-experts/2-experts/16-1<<20 {
+		t.Errorf("4-bit experts save %d bytes", saved)
 	}
 }

@@ -61,6 +61,9 @@ func (in *run) setQuantization() error {
 	default:
 		return fault("quantization", "is %q: known here are fp8, and what a checkpoint names", clip(q))
 	}
+	if have.scheme == packed && !in.rel.atLeast(V019) {
+		return fault("quantization", "what %v makes of %s weights is not known here; vllm-0.19 is the first whose layout is", in.rel, have.method)
+	}
 	if (in.r.Quantization == "fp8" || have.scheme != plain) && c < 80 {
 		return fault("quantization", "%s needs compute capability 8.0, %s has %d.%d", cmp.Or(have.method, "fp8"), clip(in.d.Name), in.d.Major, in.d.Minor)
 	}

@@ -76,6 +76,9 @@ func (w *rank) expertMatrices(module string) {
 		}
 		w.fp8Experts(2*m, w.hidden, ceilDiv(2*m, q.blockN)*ceilDiv(w.hidden, q.blockK))
 		w.fp8Experts(w.hidden, m, ceilDiv(w.hidden, q.blockN)*ceilDiv(m, q.blockK))
+	case q.scheme == packed:
+		w.packedMatrix(e, 2*m, w.hidden, module)
+		w.packedMatrix(e, w.hidden, m, module)
 	case q.scheme == fp8Channel:
 		w.fp8Experts(2*m, w.hidden, 2*m)
 		w.fp8Experts(w.hidden, m, w.hidden)
