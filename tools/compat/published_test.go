@@ -10,7 +10,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// published is a run whose log somebody published: its address, version and figures. None was used
+// published is a run whose log is in a public thread: its address, version and figures. None was used
 // to fit a constant.
 type published struct {
 	Source, Version, Run, Model string
