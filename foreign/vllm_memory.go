@@ -11,7 +11,7 @@ const (
 
 // vllmMemoryFlags configure memory.
 var vllmMemoryFlags = []Flag{
-	{"--gpu-memory-utilization", One, "memory.utilization", ""},
+	{"--gpu-memory-utilization --device-memory-utilization", One, "memory.utilization", ""},
 	{"--kv-cache-memory-bytes", One, "memory.kvCache", ""},
 	{"--kv-cache-dtype", One, "memory.kvCacheDtype", ""},
 	{"--swap-space", One, "memory.swapSpace", ""},
@@ -55,12 +55,16 @@ var vllmMemoryFlags = []Flag{
 	{"--mamba-cache-philox-rounds", One, "", kernelChoice},
 	{"--replayssm-buffer-len", One, "", pages},
 	{"--use-replayssm", Boolean, "", pages},
+	{"--enable-mamba-shared-prefix-checkpoint", Boolean, "", pages},
+	{"--swa-bounded-replay", Boolean, "", pages},
+	{"--engram-config", Object, "", no + "vapp runs no model with a table of n-grams"},
 
 	{"--max-cpu-loras", One, "", no + "every loaded adapter has a slot on the device; lora.maxLoras is the number of slots"},
 	{"--lora-dtype", One, "", no + "slots have the dtype of activations"},
 	{"--lora-extra-vocab-size", One, "", loraForm},
 	{"--long-lora-scaling-factors", One, "", loraForm},
 	{"--fully-sharded-loras", Boolean, "", loraShape},
+	{"--max-lora-cls-labels", One, "", loraForm},
 	{"--lora-target-modules", Many, "", no + "the slots have every module that the family can adapt"},
 	{"--default-mm-loras", Object, "", loraForm},
 	{"--enable-lora-bias", Boolean, "", loraForm},

@@ -101,7 +101,7 @@ func know(e models.Entry) (known, error) {
 
 // billions formats a number of parameters: 1.24 B, 135 M.
 func billions(n int64) string {
-	if n < 1e9 {
+	if n < 999.5e6 {
 		return fmt.Sprintf("%.0f M", float64(n)/1e6)
 	}
 	return fmt.Sprintf("%.3g B", float64(n)/1e9)

@@ -1,6 +1,9 @@
 package compat
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Bytes of the cuBLAS workspace, before Hopper and on Hopper.
 const (
@@ -48,10 +51,16 @@ func (in *run) activation() activation {
 		a.sampler = append(a.sampler, piece{"pruned hidden", rows * s.hidden * e})
 	}
 	if s.family != gptOSS {
-		width := s.inter / tp
+		width := s.denseWidth() / tp
 		a.text = []piece{{"hidden+residual", 2 * hidden}, {"gate_up", 2 * t * width * e}, {"act", t * width * e}}
 		if in.nativeFp8() {
 			a.text = append(a.text, piece{"act fp8", t * width})
+		}
+	}
+	if l := s.latent; l != nil {
+		wide := []piece{{"hidden+residual", 2 * hidden}, {"q, k and v", t * (s.heads / tp) * (2*l.nope + l.rope + l.value) * e}}
+		if total(wide) > total(a.text) {
+			a.text = wide
 		}
 	}
 	if in.drafts() {
@@ -80,6 +89,14 @@ func (in *run) activation() activation {
 		a.kept = append(a.kept, piece{"penalty counts", int64(r.MaxNumSeqs) * (v*4 + ceilDiv(v, 32)*4)})
 	}
 	return a
+}
+
+// denseWidth returns the width of the widest MLP that is no mixture.
+func (s *shape) denseWidth() int64 {
+	if s.mixture == nil || slices.Contains(s.mixture.layers, false) {
+		return s.inter
+	}
+	return s.mixture.shared
 }
 
 // samplerBytes returns the sampler's peak for this number of rows of logits.

@@ -39,7 +39,10 @@ func (in *run) checkRanks() error {
 	if s.family != gptOSS {
 		divides = append(divides, divided{"intermediate_size", s.inter})
 	}
-	if s.family == gemma4 {
+	if s.mixture != nil {
+		divides = append(divides, divided{"the width of the shared experts", s.mixture.shared})
+	}
+	if s.family == gemma4 || s.mixture != nil {
 		divides = append(divides, divided{"moe_intermediate_size", s.expertInter})
 	}
 	if in.drafts() {
@@ -49,6 +52,9 @@ func (in *run) checkRanks() error {
 		if d.n%tp != 0 {
 			return fault("parallel.tensor", "%d does not divide %s %d", tp, d.name, d.n)
 		}
+	}
+	if s.latent != nil {
+		return nil // its KV has one head, which every rank holds
 	}
 	for _, kv := range []int64{s.kvHeads, s.globalKV} {
 		if kv > 0 && kv%tp != 0 && tp%kv != 0 {

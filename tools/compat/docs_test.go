@@ -39,6 +39,7 @@ func document(t testing.TB) string {
 	}
 	documentNewer(t, &b)
 	documentIdeal(t, &b)
+	documentPublished(t, &b)
 	return b.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/models"
 )
 
 // FuzzReport checks that no config and request cause a panic, an endless loop, or a figure that is
@@ -14,6 +15,24 @@ func FuzzReport(f *testing.F) {
 	for n, s := range seeds(f) {
 		i := s.inputs(f)
 		f.Add([]byte(i.Config.Raw), byte(n), i.Request.TensorParallel, i.Request.MaxModelLen, i.Request.MaxNumBatchedTokens, i.Request.BlockSize, i.Request.Speculative.Tokens, i.Device.TotalBytes)
+	}
+	for n, p := range publishedRuns(f) {
+		f.Add([]byte(p.inputs(f).Config.Raw), byte(4+n*9), p.Request.TensorParallel, p.Request.MaxModelLen, p.Request.MaxNumBatchedTokens, 0, p.Request.Speculative.Tokens, int64(80<<30))
+	}
+	entries, err := models.Catalogue()
+	if err != nil {
+		f.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, e := range entries {
+		c, err := e.Config()
+		if err != nil {
+			f.Fatal(err)
+		}
+		if !seen[c.Architecture] {
+			f.Add([]byte(c.Raw), byte(4), 1, 4096, 0, 0, 0, int64(800<<30))
+		}
+		seen[c.Architecture] = true
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, pick byte, ranks, length, tokens, block, spec int, total int64) {
 		c, err := checkpoint.ParseConfig("config.json", raw)

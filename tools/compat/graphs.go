@@ -222,7 +222,7 @@ func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 	}
 	n := int64(0.28 * (1 << 20) * float64(len(p.piecewise)) * float64(layers+1) * f)
 	by := n / 10
-	if in.shape.family == qwen2 || in.shape.family == qwen3 {
+	if f := in.shape.family; f == qwen2 || f == qwen3 || f == designed {
 		by *= 2 // no log of these graphs
 	}
 	if unlogged || in.rel.atLeast(V033) { // no log of model runner V2 shows what its graphs take

@@ -52,6 +52,10 @@ func (in *run) kvLayer(k layerKind, stage int64, rebuild Rebuild) kvLayer {
 		l.window = s.window
 		l.token = max(1, s.kvHeads/tp) * 2 * s.headDim * in.elem
 	default:
+		if m := s.latent; m != nil {
+			l.token = (m.kvRank + m.rope) * in.elem
+			return l
+		}
 		heads, dim := s.kvHeads, s.headDim
 		if s.family == gemma4 {
 			heads, dim = s.globalKV, s.globalHeadDim

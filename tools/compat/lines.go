@@ -34,7 +34,7 @@ func (o *outcome) loggedWeights() bool {
 	case s.family == gemma4:
 		return o.rel == V019 && one && s.quant.scheme == plain && (o.r.Quantization == "" || ampere) && !o.r.TextOnly
 	}
-	return s.family == qwen35 && o.rel.era() == V017.era() && o.r.TensorParallel == 2 && o.r.PipelineParallel == 1 && s.quant.scheme == fp8Blocks && o.d.capability() >= 89 && o.r.TextOnly && o.drafts()
+	return s.family == qwen35 && s.mixture == nil && o.rel.era() == V017.era() && o.r.TensorParallel == 2 && o.r.PipelineParallel == 1 && s.quant.scheme == fp8Blocks && o.d.capability() >= 89 && o.r.TextOnly && o.drafts()
 }
 
 func (o *outcome) weightLines(r *Report) {
@@ -68,7 +68,7 @@ func (o *outcome) cacheWarnings(r *Report) {
 	c := o.cache
 	if c.states > 0 {
 		basis := Derived
-		if o.rel.era() == V017.era() && c.mode == "align" && o.r.TensorParallel == o.loggedTensor() && o.r.PipelineParallel == 1 {
+		if o.rel.era() == V017.era() && c.mode == "align" && o.shape.mixture == nil && o.r.TensorParallel == o.loggedTensor() && o.r.PipelineParallel == 1 {
 			basis = Exact
 		}
 		if c.bumped > 0 {
@@ -104,7 +104,7 @@ func (o *outcome) arithmetic() Basis {
 	switch {
 	case o.rel.Reconstructed():
 		return Reconstructed
-	case o.rel != logged[o.shape.family] || r.PipelineParallel > 1 || r.TensorParallel != o.loggedTensor() || r.NoHybridManager || o.elem != 2 || o.cache.mode == "all":
+	case o.rel != logged[o.shape.family] || o.shape.mixture != nil || r.PipelineParallel > 1 || r.TensorParallel != o.loggedTensor() || r.NoHybridManager || o.elem != 2 || o.cache.mode == "all":
 		return Derived
 	}
 	return Exact

@@ -109,7 +109,7 @@ func (o *outcome) graphLines(r *Report) {
 		return
 	}
 	basis := Exact
-	if len(o.r.Cudagraph.Sizes) > 0 || o.r.Cudagraph.Mode != "" {
+	if len(o.r.Cudagraph.Sizes) > 0 || o.r.Cudagraph.Mode != "" || o.rel.atLeast(V033) {
 		basis = Derived
 	}
 	r.add(Line{Key: "capture sizes", Value: float64(len(p.sizes)), Unit: "sizes", Basis: basis,

@@ -17,6 +17,8 @@ func (in *run) load(stage int64) (loaded, error) {
 		w.makeGemma4(r.TextOnly)
 	case qwen35:
 		w.makeQwen35(r.TextOnly)
+	case designed:
+		w.makeDesign()
 	default:
 		w.makeLlama()
 	}

@@ -1,5 +1,7 @@
 package compat
 
+import "strings"
+
 // paging has what the pages of a KV cache depend on, besides the layers.
 type paging struct {
 	rel         Release
@@ -16,7 +18,7 @@ func (in *run) paging() paging {
 	r := in.r
 	p := paging{
 		rel: in.rel, block: int64(r.BlockSize), flight: int64(r.MaxNumBatchedTokens), spec: int64(r.Speculative.Tokens),
-		mode: r.mambaMode(), whole: r.NoHybridManager, stages: int64(r.PipelineParallel),
+		mode: in.mambaMode(), whole: r.NoHybridManager, stages: int64(r.PipelineParallel),
 	}
 	if in.rel.atLeast(V033) {
 		p.flight *= p.stages + 1 // asynchronous scheduling: one batch more than stages
@@ -60,15 +62,16 @@ func lcm(a, b int64) int64 {
 	return a / x * b
 }
 
-// mambaMode returns mamba_cache_mode: align with prefix caching, otherwise none.
-func (r Request) mambaMode() string {
-	if r.MambaCacheMode != "" {
+// mambaMode returns mamba_cache_mode: align with prefix caching, otherwise none. Prefix caching of
+// models with states is on by default since vllm-0.33, and off before.
+func (in *run) mambaMode() string {
+	switch r := in.r; {
+	case r.MambaCacheMode != "":
 		return r.MambaCacheMode
+	case r.PrefixCaching == "on" || r.PrefixCaching == "" && in.rel.atLeast(V033):
+		return "align"
 	}
-	if r.PrefixCaching == "off" {
-		return "none"
-	}
-	return "align"
+	return "none"
 }
 
 // utilization returns the default of gpu_memory_utilization.
@@ -91,4 +94,20 @@ func (r Release) reserved() int64 {
 // estimates reports whether the budget subtracts an estimate of the graphs.
 func (in *run) estimates() bool {
 	return in.rel.atLeast(V033) || in.rel.atLeast(V017) && in.r.Cudagraph.Estimate
+}
+
+// defaultBlock returns the block size in tokens where none is given: 16, or what the kernels of
+// latent attention need.
+func (in *run) defaultBlock() int {
+	if in.shape.latent == nil {
+		return 16
+	}
+	fp8 := strings.HasPrefix(in.r.KVCacheDtype, "fp8")
+	switch {
+	case in.d.Major == 10:
+		return 32 // FlashInfer
+	case in.d.Major == 9 && fp8:
+		return 64 // FlashMLA; FlashAttention has no fp8
+	}
+	return 16
 }

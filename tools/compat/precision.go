@@ -61,6 +61,9 @@ func (in *run) setQuantization() error {
 	default:
 		return fault("quantization", "is %q: known here are fp8, and what a checkpoint names", clip(q))
 	}
+	if have.scheme == packed && !in.rel.atLeast(V019) {
+		return fault("quantization", "what %v makes of %s weights is not known here; vllm-0.19 is the first whose layout is", in.rel, have.method)
+	}
 	if (in.r.Quantization == "fp8" || have.scheme != plain) && c < 80 {
 		return fault("quantization", "%s needs compute capability 8.0, %s has %d.%d", cmp.Or(have.method, "fp8"), clip(in.d.Name), in.d.Major, in.d.Minor)
 	}
@@ -78,7 +81,7 @@ func (in *run) setKVDtype() error {
 		return fault("memory.kvCacheDtype", "is %q, allowed are auto, fp8, fp8_e4m3, fp8_e5m2", clip(d))
 	}
 	need, c := 89, in.d.capability()
-	if in.rel == V07 {
+	if in.rel == V07 || in.rel.atLeast(V033) { // vllm-0.33 reads it with FlashInfer or Triton there
 		need = 80
 	}
 	if c < need {

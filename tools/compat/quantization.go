@@ -19,6 +19,7 @@ const (
 	fp8Channel        // … for each output channel
 	fp8Online         // converted to fp8 at load
 	mxfp4             // experts only
+	packed            // integers of 4 or 8 bits with a scale for each group: AWQ, GPTQ, compressed-tensors
 )
 
 // quantization has the parts of quantization_config that affect memory.
@@ -27,6 +28,7 @@ type quantization struct {
 	method         string // quant_method, "" where there is none
 	blockN, blockK int64
 	static         bool            // the checkpoint has activation scales
+	integers       integers        // of packed
 	names          map[string]bool // modules that are not converted, by name …
 	globs          []glob
 	patterns       []*regexp.Regexp
@@ -50,8 +52,12 @@ func readQuantization(c checkpoint.Config, text *object) quantization {
 		q.readCompressed(o)
 	case "mxfp4":
 		q.scheme = mxfp4
+	case "awq":
+		q.readAWQ(o)
+	case "gptq":
+		q.readGPTQ(o)
 	default:
-		o.fail("quant_method", "is %q: known here are fp8, compressed-tensors and mxfp4", clip(q.method))
+		o.fail("quant_method", "is %q: known here are awq, compressed-tensors, fp8, gptq and mxfp4", clip(q.method))
 	}
 	for _, e := range append(o.texts("modules_to_not_convert"), o.texts("ignore")...) {
 		q.keep(o, e)
@@ -89,6 +95,13 @@ func (q *quantization) readCompressed(o *object) {
 			return
 		}
 		w := g.inner("weights")
+		if w != nil && w.text("type") == "int" && w.countOr("num_bits", 1, 64, 0) == 4 && g.inner("input_activations") == nil {
+			q.readPacked(w)
+			if o.err == nil {
+				o.err = w.err
+			}
+			return
+		}
 		if w != nil && w.text("type") == "int" {
 			o.fail("config_groups", "has integer weights (W8A8, W8A16): what vLLM makes of them was not seen, only of 8-bit floats; vapp plan without --compat plans them")
 			return

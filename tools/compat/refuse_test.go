@@ -53,7 +53,16 @@ func TestRefusals(t *testing.T) {
 		{qwen, "config.quantization_config.config_groups", "has integer weights (W8A8, W8A16)", func(i *Inputs) {
 			i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"compressed-tensors","config_groups":{"group_0":{"weights":{"num_bits":8,"type":"int","strategy":"channel"}}}}`)
 		}},
-		{qwen, "config.quantization_config.quant_method", "gptq", func(i *Inputs) { i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"gptq"}`) }},
+		{qwen, "config.quantization_config.quant_method", "bitsandbytes", func(i *Inputs) { i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"bitsandbytes"}`) }},
+		{qwen, "config.quantization_config.bits", "allowed are 4 and 8", func(i *Inputs) {
+			i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"gptq","bits":3,"group_size":128}`)
+		}},
+		{qwen, "config.quantization_config.group_size", "allowed are", func(i *Inputs) {
+			i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"awq","bits":4,"group_size":0}`)
+		}},
+		{qwen, "quantization", "vllm-0.19 is the first", func(i *Inputs) {
+			i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"awq","bits":4,"group_size":128}`)
+		}},
 		{gemma, "scheduler.maxNumBatchedTokens", "below maxModelLen", func(i *Inputs) { i.Request.ChunkedPrefill, i.Request.MaxNumBatchedTokens = "off", 2048 }},
 		{gemma, "scheduler.maxNumBatchedTokens", "below maxNumSeqs", func(i *Inputs) { i.Request.MaxNumSeqs, i.Request.MaxNumBatchedTokens = 64, 32 }},
 		{gemma, "device", "no NVIDIA GPU", func(i *Inputs) { i.Device.SMs = 0 }},
@@ -95,7 +104,7 @@ func TestParseRelease(t *testing.T) {
 		}
 	}
 	for in, near := range map[string]string{
-		"vllm-0.18": "vllm-0.17 or vllm-0.19", "0.7": "vllm-0.7", "vllm-2025": "vllm-2025-08", "VLLM-0.19": "vllm-0.19", "vllm-0.17-pr": "vllm-0.17-pr-a", strings.Repeat("x", 1<<20): "vllm",
+		"vllm-0.18": "vllm-0.17 or vllm-0.19", "0.7": "vllm-0.7", "vllm": "did you mean vllm-0.33?", "vllm-2025": "vllm-2025-08", "VLLM-0.19": "vllm-0.19", "vllm-0.17-pr": "vllm-0.17-pr-a", strings.Repeat("x", 1<<20): "vllm",
 	} {
 		_, err := ParseRelease(in)
 		var e *Error

@@ -57,10 +57,25 @@ func ParseRelease(s string) (Release, error) {
 		known = append(known, string(r))
 	}
 	suggestion := ";"
-	if near := nearest.Names(s, known, 2); len(near) > 0 {
+	near := nearest.Names(s, known, 2)
+	if r, ok := newestLike(s); ok {
+		near = []string{string(r)}
+	}
+	if len(near) > 0 {
 		suggestion = ": did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return "", fault("compat", "no release %s%s known are %s", strconv.Quote(clip(s)), suggestion, strings.Join(known, ", "))
+}
+
+// newestLike returns the newest release whose name begins with s: vllm-0.33 for vllm.
+func newestLike(s string) (Release, bool) {
+	var found Release
+	for _, r := range Releases() {
+		if strings.HasPrefix(string(r), s) && !r.Reconstructed() && (found == "" || r.atLeast(found)) {
+			found = r
+		}
+	}
+	return found, found != ""
 }
 
 // clip shortens foreign text for messages.

@@ -84,7 +84,7 @@ func (r *Request) check(rel Release, d Device) error {
 		{"maxModelLen", &r.MaxModelLen, -1, maxLength, 0},
 		{"scheduler.maxNumSeqs", &r.MaxNumSeqs, 1, maxBatch, 0},
 		{"scheduler.maxNumBatchedTokens", &r.MaxNumBatchedTokens, 1, maxBatch << 4, 0},
-		{"memory.blockSize", &r.BlockSize, 1, maxBlock, 16},
+		{"memory.blockSize", &r.BlockSize, 1, maxBlock, 0},
 		{"parallel.tensor", &r.TensorParallel, 1, maxRanks, 1},
 		{"parallel.pipeline", &r.PipelineParallel, 1, maxRanks, 1},
 		{"speculative.numTokens", &r.Speculative.Tokens, 1, 256, 0},

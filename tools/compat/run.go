@@ -45,8 +45,18 @@ func start(i Inputs) (*run, error) {
 	if in.shape, err = readShape(i.Config); err != nil {
 		return nil, err
 	}
-	if first := since[in.shape.family]; !in.rel.atLeast(first) {
+	first := since[in.shape.family]
+	if in.shape.family == designed {
+		first = in.shape.design.since
+	}
+	if !in.rel.atLeast(first) {
 		return nil, fault("compat", "%v does not know %s; %v is the first here that does", in.rel, i.Config.Architecture, first)
+	}
+	if in.shape.image && !in.r.TextOnly {
+		return nil, fault("config.vision_config", "is an image tower whose memory is not known here; plan text alone: multimodal.limits of 0")
+	}
+	if in.r.BlockSize == 0 {
+		in.r.BlockSize = in.defaultBlock()
 	}
 	if err := in.checkDevice(); err != nil {
 		return nil, err

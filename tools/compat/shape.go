@@ -15,6 +15,7 @@ const (
 	gemma4
 	qwen35
 	qwen3
+	designed // by its design
 )
 
 // layerKind is the kind of KV or state of a layer.
@@ -30,6 +31,12 @@ const (
 // product of two never overflows 64 bits, longer products are checked where they are computed.
 type shape struct {
 	family                       family
+	design                       design // of a designed family
+	headNorm                     headNorm
+	blockNorms                   int64
+	mixture                      *mixture // nil: dense
+	latent                       *latent  // nil: keys and values of each head
+	image                        bool     // the checkpoint has an image tower that is not known here
 	hidden, inter, layers        int64
 	heads, kvHeads, headDim      int64
 	vocab, maxPositions          int64
@@ -56,7 +63,7 @@ type shape struct {
 // rotary identifies the cos/sin table of a layer kind.
 type rotary struct {
 	positions, dims int64
-	float32         bool
+	float32, local  bool // local: of sliding layers
 }
 
 // vision is an image tower.
@@ -71,6 +78,7 @@ type vision struct {
 var architectures = map[string]family{
 	"LlamaForCausalLM": llama, "Qwen2ForCausalLM": qwen2, "GptOssForCausalLM": gptOSS,
 	"Qwen3ForCausalLM": qwen3, "Gemma4ForConditionalGeneration": gemma4, "Qwen3_5ForConditionalGeneration": qwen35,
+	"Qwen3_5MoeForConditionalGeneration": qwen35, "Qwen3NextForCausalLM": qwen35,
 }
 
 // since maps a family to the first of these releases that supports it.
@@ -85,13 +93,14 @@ const (
 // readShape checks a config and returns the values that affect memory.
 func readShape(c checkpoint.Config) (*shape, error) {
 	f, ok := architectures[c.Architecture]
-	if !ok {
-		known := make([]string, 0, len(architectures))
-		for a := range architectures {
-			known = append(known, a)
-		}
-		slices.Sort(known)
-		return nil, fault("config.architectures", "%q is not a family whose memory is known here; known are %v", clip(c.Architecture), known)
+	d, drawn := designs[c.Architecture]
+	switch why := plannedOnly[c.Architecture]; {
+	case drawn:
+		f = designed
+	case why != "":
+		return nil, fault("config.architectures", "%q is not known here: %s", c.Architecture, why)
+	case !ok:
+		return nil, fault("config.architectures", "%q is not a family whose memory is known here; known are %v", clip(c.Architecture), known())
 	}
 	if c.Dialect == "gguf" {
 		return nil, fault("config", "the layouts that vLLM makes of GGUF files are not known here; name a Hugging Face directory")
@@ -105,7 +114,11 @@ func readShape(c checkpoint.Config) (*shape, error) {
 		text = outer.inner("text_config")
 	}
 	s := sizes(f, c)
+	s.design = d
 	s.readKinds(c, text)
+	if drawn {
+		s.readDesign(c, text, outer)
+	}
 	switch f {
 	case qwen2:
 		s.attnBias, s.attnOutBias = true, false
@@ -117,9 +130,13 @@ func readShape(c checkpoint.Config) (*shape, error) {
 	case gemma4:
 		s.readGemma(text, outer)
 	case qwen35:
-		s.readQwen35(text, outer)
+		s.readQwen35(c, text, outer)
 	}
 	s.readRope(c)
+	if drawn && d.read != nil {
+		d.read(s, text)
+		s.ropeOfLatent()
+	}
 	s.quant = readQuantization(c, text)
 	for _, o := range []*object{outer, text} {
 		if o.err != nil {
@@ -171,7 +188,16 @@ func (s *shape) readKinds(c checkpoint.Config, text *object) {
 	if (s.family == qwen2 || s.family == qwen3) && text.flag("use_sliding_window", false) {
 		text.fail("use_sliding_window", "is true: no figure of a release with it is known here")
 	}
-	if s.family == llama || s.family == qwen2 || s.family == qwen3 {
+	if s.family == llama || s.family == qwen2 || s.family == qwen3 || s.family == designed {
+		return
+	}
+	if every, ok := text.raw("full_attention_interval"); ok && s.family == qwen35 && len(c.LayerTypes) == 0 && every != nil {
+		n := text.count("full_attention_interval", 1, maxCount)
+		for i := range s.kinds {
+			if (int64(i)+1)%n != 0 {
+				s.kinds[i] = linear
+			}
+		}
 		return
 	}
 	if len(c.LayerTypes) == 0 {
@@ -196,7 +222,14 @@ func (s *shape) readKinds(c checkpoint.Config, text *object) {
 // checkSize bounds the size of a model, so that sums fit 64 bits.
 func (s *shape) checkSize() error {
 	per := s.hidden * (3*s.inter + (2*s.heads+2*s.kvHeads)*max(s.headDim, s.globalHeadDim))
-	if float64(s.layers)*(float64(per)+float64(s.experts)*3*float64(s.hidden)*float64(s.expertInter))+2*float64(s.hidden)*float64(s.vocab) > maxResident/8 {
+	if l := s.latent; l != nil {
+		per += s.heads*(l.nope+l.rope)*max(l.qRank, s.hidden) + s.heads*(l.nope+l.value)*l.kvRank + s.hidden*(l.qRank+l.kvRank+l.rope+s.heads*l.value)
+	}
+	shared := int64(0)
+	if s.mixture != nil {
+		shared = s.mixture.shared
+	}
+	if float64(s.layers)*(float64(per)+(float64(s.experts)*float64(s.expertInter)+float64(shared))*3*float64(s.hidden))+2*float64(s.hidden)*float64(s.vocab) > maxResident/8 {
 		return fault("config", "describes more than %d TiB of weights", int64(maxResident/8)>>40)
 	}
 	return nil

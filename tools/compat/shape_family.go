@@ -53,8 +53,17 @@ func (s *shape) readGemmaVision(v, outer *object) {
 	}
 }
 
-func (s *shape) readQwen35(text, outer *object) {
+// readQwen35 reads Qwen3.5, dense and with experts, and Qwen3-Next, whose states have the model's
+// dtype.
+func (s *shape) readQwen35(c checkpoint.Config, text, outer *object) {
 	s.prefix = "model.language_model."
+	next := c.Architecture == "Qwen3NextForCausalLM"
+	if next {
+		s.prefix = "model."
+	}
+	if next || c.Architecture == "Qwen3_5MoeForConditionalGeneration" {
+		qwenMixture(s, text)
+	}
 	if !text.flag("attn_output_gate", true) {
 		text.fail("attn_output_gate", "is false: no figure of a release with it is known here")
 	}
@@ -65,8 +74,13 @@ func (s *shape) readQwen35(text, outer *object) {
 	s.convKernel = text.count("linear_conv_kernel_dim", 1, 64)
 	s.mtpLayers = text.countOr("mtp_num_hidden_layers", 0, 16, 0)
 	switch d := text.text("mamba_ssm_dtype"); d {
-	case "float32", "":
+	case "float32":
 		s.stateBytes = 4
+	case "":
+		s.stateBytes = 4
+		if next {
+			s.stateBytes = 2
+		}
 	case "bfloat16", "float16":
 		s.stateBytes = 2
 	default:
@@ -102,15 +116,34 @@ func (s *shape) readRope(c checkpoint.Config) {
 	rotated := func(dim int64, partial float64) int64 { return max(2, int64(float64(dim)*partial)) }
 	switch s.family {
 	case gemma4: // "proportional" pads to the whole head
-		s.rope[sliding] = rotary{s.maxPositions, s.headDim, false}
-		s.rope[full] = rotary{s.maxPositions, s.globalHeadDim, false}
+		s.rope[sliding] = rotary{positions: s.maxPositions, dims: s.headDim}
+		s.rope[full] = rotary{positions: s.maxPositions, dims: s.globalHeadDim}
 		s.rotatedDims = rotated(s.globalHeadDim, c.RopeByLayerType["full_attention"].PartialRotaryFactor)
 	case qwen35:
-		s.rope[full] = rotary{4 * s.maxPositions, rotated(s.headDim, c.PartialRotaryFactor), false}
+		s.rope[full] = rotary{positions: 4 * s.maxPositions, dims: rotated(s.headDim, c.PartialRotaryFactor)}
 	case gptOSS:
-		r := rotary{positions(c.RopeScaling), s.headDim, true}
+		r := rotary{positions: positions(c.RopeScaling), dims: s.headDim, float32: true}
 		s.rope[full], s.rope[sliding] = r, r
+	case designed:
+		r := rotary{positions: positions(c.RopeScaling), dims: rotated(s.headDim, c.PartialRotaryFactor)}
+		if c.RopeScaling.Type == "longrope" { // a table of short factors and one of long ones
+			r.positions += int64(max(0, c.RopeScaling.OriginalMaxPositionEmbeddings))
+		}
+		s.rope[full], s.rope[sliding] = r, r
+		if s.design.tables {
+			s.rope[sliding] = rotary{positions: s.maxPositions, dims: r.dims, local: true}
+		}
 	default:
-		s.rope[full] = rotary{positions(c.RopeScaling), rotated(s.headDim, c.PartialRotaryFactor), false}
+		s.rope[full] = rotary{positions: positions(c.RopeScaling), dims: rotated(s.headDim, c.PartialRotaryFactor)}
 	}
+}
+
+// ropeOfLatent makes the table of latent attention, which rotates a part of its own.
+func (s *shape) ropeOfLatent() {
+	if s.latent == nil {
+		return
+	}
+	r := s.rope[full]
+	r.dims = s.latent.rope
+	s.rope[full] = r
 }

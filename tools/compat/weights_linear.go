@@ -16,6 +16,8 @@ func (w *rank) matrix(n, k int64, bias bool, shards ...string) {
 		weight := w.tensor(1, n, k)
 		scale := w.tensor(4, ceilDiv(n, q.blockN), ceilDiv(k, q.blockK))
 		w.converted(weight, scale, ceilDiv(k, q.blockK)*n)
+	case q.scheme == packed:
+		w.packedMatrix(1, n, k, shards[0])
 	default: // per tensor and per channel
 		weight := w.tensor(1, n, k)
 		per := int64(len(shards))

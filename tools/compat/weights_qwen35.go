@@ -14,7 +14,7 @@ func (w *rank) makeQwen35(textOnly bool) {
 		} else {
 			w.gatedAttention(p + "self_attn.")
 		}
-		w.mlp(p + "mlp.")
+		w.mlpOrExperts(p+"mlp.", w.mixture != nil && w.mixture.layers[w.layer])
 		w.norms(2, w.hidden)
 	})
 	w.head()
@@ -48,7 +48,7 @@ func (w *rank) makeMTP() {
 	for i := range w.mtpLayers {
 		p := fmt.Sprintf("mtp.layers.%d.", i)
 		w.gatedAttention(p + "self_attn.")
-		w.mlp(p + "mlp.")
+		w.mlpOrExperts(p+"mlp.", w.mixture != nil)
 		w.norms(2, w.hidden)
 	}
 	w.norms(3, w.hidden)

@@ -51,6 +51,8 @@ func TestReferenceFlags(t *testing.T) {
 		--scheduling-policy --seed --served-model-name --shutdown-timeout --speculative-config --speculative-config.method
 		--speculative-config.num_speculative_tokens --speculative-config.rejection_sample_method --ssl-certfile --ssl-keyfile
 		--tensor-parallel-size --tokenizer --tool-call-parser --trust-remote-code --trust-request-chat-template --uds --watermark
+		--device-memory-utilization --max-num-active-seqs --watermark-config --logging-config --aux-output-config --engram-config
+		--kda-decode-backend --sleep-mode-backend --custom-histogram-buckets --tool-strict-level --reasoning-effort-map
 		-O3 -cc.mode -cc.cudagraph_mode -tp -pp -q`
 	lex := newLexicon(vllm())
 	for _, n := range strings.Fields(names) {
