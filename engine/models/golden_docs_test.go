@@ -34,8 +34,8 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
 - Activations are float32 on ref and cpu, except with AVX-512 BF16 and AMX (bf16) and with +int8 (cpu.activations). Weights
   are multiplied as stored, except on AMX (below). Activation scales of a config are ignored, except in W8A8 of compressed-tensors, where every
   backend rounds each token to int8.
-- NVFP4 is multiplied as stored on ref and cpu; on cuda its weights become bf16. Codes times the scales of their groups are exact in bf16;
-  the scale of the matrix multiplies an output's sum.
+- NVFP4 is multiplied as stored. Codes times the scales of their groups are exact in bf16; the scale of the matrix multiplies
+  an output's sum.
 - Parts of one matrix that are stored in several formats (as GGUF may store Q, K and V) keep their formats on cpu, and
   become float32 on ref.
 - AMX rounds quantized weights to bf16: half away from zero for codes of five bits and more, formats with minima and 8-bit

@@ -68,6 +68,7 @@ var goldens = map[string][2]int{
 	"tiny-mixtral":     {64, 40},
 	"tiny-qwen2-moe":   {64, 40},
 	"tiny-qwen3-moe":   {64, 40},
+	"tiny-nvfp4-moe":   {64, 16},
 	"tiny-glm4-moe":    {64, 40},
 	"tiny-granite-moe": {64, 40},
 	"tiny-ernie-moe":   {64, 40},

@@ -104,7 +104,7 @@ func PackedFormats() []kernels.Format {
 	return []kernels.Format{
 		kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.I8, kernels.MXFP4,
 		kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.IQ4_NL, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.I4,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.I4, kernels.NVFP4,
 	}
 }
 

@@ -101,6 +101,9 @@ func stem(f kernels.Format) string {
 	if elems, _ := f.Block(); elems == 256 {
 		return "linear_k"
 	}
+	if f == kernels.NVFP4 {
+		return "linear_nvfp4"
+	}
 	return "linear"
 }
 

@@ -83,12 +83,15 @@ func TestRouteNaN(t *testing.T) {
 // TestExperts sends rows to experts and back: for few rows, for tiles and for warpgroups, whose
 // blocks have 128 rows. Some experts have partial blocks, one has no rows.
 func TestExperts(t *testing.T) {
-	for _, f := range []kernels.Format{kernels.BF16, kernels.MXFP4} {
+	for _, f := range []kernels.Format{kernels.BF16, kernels.MXFP4, kernels.NVFP4} {
 		for _, rows := range []int{1, 6, 90} {
 			t.Run(fmt.Sprint(f, rows), func(t *testing.T) {
 				l, _ := cuda.ChooseLinear(f, max(1, expertTop*rows/expertCount))
 				testExperts(newRig(t), f, l, rows)
 			})
+		}
+		if f == kernels.NVFP4 {
+			continue // warpgroups do not multiply it
 		}
 		for _, rows := range []int{1, 150} {
 			t.Run(fmt.Sprint(f, rows, "wide"), func(t *testing.T) { testExperts(newRig(t), f, wide(f, cuda.RoundsTo(f)), rows) })

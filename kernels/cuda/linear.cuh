@@ -37,7 +37,7 @@ struct Panel {
 
 template <class W>
 DEVICE const float *scale_row(const LinearArgs &a, const float *scales, int feature) {
-  if (!W::kExternal || scales == nullptr) return nullptr;
+  if ((!W::kExternal && kOutputScale<W> == 0) || scales == nullptr) return nullptr;
   int part = 0;
   for (int i = 1; i < a.parts; i++)
     if (feature >= a.part_row[i]) part = i;
@@ -71,6 +71,20 @@ DEVICE Factors factors_at(const LinearArgs &a, const Panel<W> &p, int step) {
     return f;
   }
   return W::factors(p.base + size_t(step / W::kUnit) * W::kUnitBytes, step % W::kUnit, (threadIdx.x & 31) >> 2);
+}
+
+// output_scale returns the factor of whole sums of feature g + 8·i of a panel.
+template <class W>
+DEVICE float output_scale(const Panel<W> &p, int i) {
+  return p.scales[i] ? kOutputScale<W> * __ldg(p.scales[i]) : kOutputScale<W>;
+}
+
+// scale_outputs multiplies whole sums with the scales of their outputs.
+template <class W>
+DEVICE void scale_outputs(const Panel<W> &p, float (&d)[4]) {
+  float scale[2] = {output_scale(p, 0), output_scale(p, 1)};
+#pragma unroll
+  for (int i = 0; i < 4; i++) d[i] *= scale[i / 2];
 }
 
 // A lane's part of a tile of 8 rows of X at one step. 8-bit numbers have the order of those of
@@ -253,6 +267,14 @@ DEVICE void linear_rows(const LinearArgs &a) {
           for (int n = 0; n < N; n++) accumulate<W, X>(d[i][n], w, x[j][n], f[j][i], e[j][n]);
         }
       }
+    }
+  }
+  if constexpr (kOutputScale<W> != 0) {
+#pragma unroll
+    for (int i = 0; i < P; i++) {
+      Panel<W> q = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
+#pragma unroll
+      for (int n = 0; n < N; n++) scale_outputs(q, d[i][n]);
     }
   }
   // The sums of the warps in order; then those of the splits, by the block that finishes

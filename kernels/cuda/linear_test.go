@@ -40,7 +40,7 @@ func halves(f kernels.Format) []int {
 // bits with scales around scale.
 func (r *rig) blocks(f kernels.Format, rows, cols int) []byte {
 	at := halves(f)
-	if at == nil && f != kernels.MXFP4 && f != kernels.I8 && f != kernels.I4 {
+	if at == nil && f != kernels.MXFP4 && f != kernels.I8 && f != kernels.I4 && f != kernels.NVFP4 {
 		b, _ := stored(f, r.floats(rows*cols, 0.5))
 		return b
 	}
@@ -57,6 +57,11 @@ func (r *rig) blocks(f kernels.Format, rows, cols int) []byte {
 		if f == kernels.I4 {
 			head := math.Float32bits(float32(r.rnd.Float64()*0.01+0.001))&^ref.ZeroBits | uint32(r.rnd.IntN(17))
 			binary.LittleEndian.PutUint32(block, head)
+		}
+		if f == kernels.NVFP4 {
+			if block[8] &= 0x87; r.rnd.IntN(4) > 0 { // subnormal, of either sign
+				block[8] |= 0x28 + byte(r.rnd.IntN(2))<<3
+			}
 		}
 		if f == kernels.MXFP4 {
 			block[16] = byte(120 + r.rnd.IntN(6))
@@ -198,7 +203,7 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 		across := ceil(in, 128)
 		scales = &ref.Scales{Values: r.floats(ceil(out, 128)*across, 1), Rows: 128, Cols: 128, Across: across}
 	}
-	if f == kernels.F8E5M2 || f == kernels.I8 {
+	if f == kernels.F8E5M2 || f == kernels.I8 || f == kernels.NVFP4 {
 		scales = &ref.Scales{Values: r.floats(out, 1), Rows: 1, Cols: in, Across: 1}
 	}
 	m := r.matrix(f, out, in, scales)

@@ -189,6 +189,14 @@ DEVICE void linear_tile(const LinearArgs &a) {
     if ((step + 1) % W::kUnit == 0) unit += W::kUnitBytes;
   }
   copy_wait<0>();
+  if constexpr (kOutputScale<W> != 0) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      Panel<W> q = panel_at<W>(a, min(t.panel0 + panel1 + i, panels - 1), expert);
+#pragma unroll
+      for (int n = 0; n < T; n++) scale_outputs(q, d[T * i + n]);
+    }
+  }
   t.template finish<4 * T>(a, [&](int i) { return int2{panel1 + i / T, tile1 + i % T}; }, [&](int i) { return d[i]; });
 }
 
@@ -240,6 +248,7 @@ DEVICE void embed_packed(const EmbedPackedArgs &a) {
     for (int i = 0; i < 4; i++) {  // the registers of this half: t = i/2, from column 8·(i%2) on
       uint32_t v = W::fragment(raw, i / 2, 2 * (i % 2) + upper);
       float s = W::kScales == 0 ? 1.0f : f.scale[upper][W::kScales == 2 ? i / 2 : 0], m = W::kMinimum ? f.minimum[upper][W::kScales == 2 ? i / 2 : 0] : 0.0f;
+      if constexpr (kOutputScale<W> != 0) s *= upper ? output_scale(p, 1) : output_scale(p, 0);
       float lo = W::kHalf ? from_f16(uint16_t(v)) : from_bf16(uint16_t(v)), hi = W::kHalf ? from_f16(uint16_t(v >> 16)) : from_bf16(uint16_t(v >> 16));
       int at = 32 * step + 16 * (i / 2) + 8 * (i % 2) + 2 * q;
       if (at < in) y[at] = there ? (s * lo + m) * a.scale : 0.0f;

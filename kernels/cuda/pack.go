@@ -57,6 +57,8 @@ func packings(f kernels.Format) (packing, bool) {
 		return packing{unit: 1, pack: pack5(4)}, true
 	case kernels.MXFP4:
 		return packing{unit: 1, pack: packMXFP4, numberless: Numberless{Every: 17, At: 16, Mask: 0xff, Least: 0xff}}, true
+	case kernels.NVFP4:
+		return packing{unit: 1, pack: packNVFP4, numberless: Numberless{Every: 9, At: 8, Mask: 0x7f, Least: 0x7f}}, true
 	case kernels.Q2_K:
 		return packing{unit: 8, pack: packQ2_K}, true
 	case kernels.Q3_K:

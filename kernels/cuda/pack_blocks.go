@@ -100,6 +100,19 @@ func packMXFP4(dst []byte, block func(int, int) []byte, unit int) {
 	}
 }
 
+// packNVFP4: two blocks of 16 features for each row, in which two neighbouring codes share a byte; the
+// two scales follow the step's codes, by row.
+func packNVFP4(dst []byte, block func(int, int) []byte, unit int) {
+	clear(dst[:256])
+	for row := range PanelRows {
+		b := block(row, unit)
+		dst[256+2*row], dst[257+2*row] = b[8], b[17]
+		for col := range StepCols {
+			put4(dst, row, col, b[col/16*9+col%16/2]>>(col%2*4)&15)
+		}
+	}
+}
+
 // packQ2_K: eight steps, then 16 bytes of scales by row, then d and dmin by row.
 func packQ2_K(dst []byte, block func(int, int) []byte, unit int) {
 	clear(dst[:1024])

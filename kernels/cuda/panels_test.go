@@ -72,14 +72,14 @@ func TestPanels(t *testing.T) {
 
 // TestPanelsNumberless checks that a single code that is not a number is found, wherever it is.
 func TestPanelsNumberless(t *testing.T) {
-	for f, code := range map[kernels.Format]byte{kernels.F8E4M3: 0xff, kernels.F8E5M2: 0x7d, kernels.MXFP4: 0xff} {
+	for f, code := range map[kernels.Format]byte{kernels.F8E4M3: 0xff, kernels.F8E5M2: 0x7d, kernels.MXFP4: 0xff, kernels.NVFP4: 0xff} {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
 			r := newRig(t)
 			const rows, cols = 5, 1152
 			raw := make([]byte, rows*f.Bytes(cols))
 			every := 1
-			if f == kernels.MXFP4 {
-				every = 17
+			if f == kernels.MXFP4 || f == kernels.NVFP4 {
+				_, every = f.Block()
 			}
 			for _, block := range []int{0, len(raw) / every / 2, len(raw)/every - 1} {
 				at := block*every + every - 1

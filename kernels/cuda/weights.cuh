@@ -73,6 +73,11 @@ struct Factors {
 template <class W>
 constexpr int kBytesOf = 0;
 
+// kOutputScale is what sums of a format are multiplied with besides the scale of their output, which is
+// stored apart; 0: the format has no scales of outputs.
+template <class W>
+constexpr float kOutputScale = 0;
+
 constexpr uint32_t kMinusZero = 0x80008000u;
 
 // eight_bits converts bytes i and i+1 of word to two bf16: the bits below the sign are shifted
@@ -191,6 +196,29 @@ struct WeightsMXFP4 : Plain4 {
 };
 template <>
 constexpr int kBytesOf<WeightsMXFP4> = 1;
+// The codes of MXFP4 with a scale in E4M3 for 16 input features. Scales are read as binary16, which
+// gives 2^−8 of them; an output's scale makes up for it.
+struct WeightsNVFP4 : Plain4 {
+  static constexpr int kUnit = 1, kUnitBytes = 288, kScales = 2;
+  static constexpr bool kMinimum = false;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return WeightsMXFP4::fragment(raw, t, r); }
+  METHOD float e4m3(uint32_t b) { return from_f16(uint16_t((b & 0x80u) << 8 | (b & 0x7fu) << 7)); }
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    Factors f{};
+    const unsigned char *a = unit + 256 + 2 * g;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      uint32_t both = __ldg((const uint16_t *)(a + 16 * i));
+      f.scale[i][0] = e4m3(both & 0xffu);
+      f.scale[i][1] = e4m3(both >> 8);
+    }
+    return f;
+  }
+};
+template <>
+constexpr int kBytesOf<WeightsNVFP4> = 2;
+template <>
+constexpr float kOutputScale<WeightsNVFP4> = 256;
 struct WeightsQ4_0 : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 288;
   static constexpr bool kMinimum = false;

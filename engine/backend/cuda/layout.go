@@ -167,8 +167,6 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 		p.Format, p.Note = l.half(), "its parts have several formats: converted to "+l.half().String()
 	case p.Format == kernels.BF16 && l.half() != kernels.BF16:
 		p.Format, p.Note = kernels.F16, l.arch()+" has no bf16: converted to f16"
-	case p.Format == kernels.NVFP4:
-		p.Format, p.Note = l.half(), "no kernel multiplies nvfp4: converted to "+l.half().String()
 	case p.Format == kernels.I32 || p.Format == kernels.U32 || p.Format == kernels.U8:
 		return p, backend.Unsupported(name, "weight "+w.Name, "it is stored as "+p.Format.String())
 	}

@@ -11,6 +11,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+import grouped
 import tiny_families
 import tiny_llama
 
@@ -35,6 +36,10 @@ QWEN3_MOE = BASE | dict(
     head_dim=32, num_experts=12, num_experts_per_tok=3, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
     rope_theta=1e6, rope_scaling=None, use_sliding_window=False, sliding_window=None, max_window_layers=3,
     attention_bias=False, output_router_logits=False, router_aux_loss_coef=0.001)
+# As ModelOpt writes it: the router and the head are not quantized. Three groups of 16 inputs in down_proj.
+QWEN3_MOE_NVFP4 = QWEN3_MOE | dict(
+    moe_intermediate_size=48, num_experts=6, num_experts_per_tok=2, vocab_size=264,
+    quantization_config=grouped.modelopt() | dict(ignore=["lm_head"] + [f"model.layers.{i}.mlp.gate" for i in range(2)]))
 # The second of every two layers is sparse; its weights are those of a softmax over all experts.
 GLM4_MOE = BASE | dict(
     architectures=["Glm4MoeForCausalLM"], model_type="glm4_moe", intermediate_size=96, moe_intermediate_size=24, head_dim=32,
@@ -91,6 +96,7 @@ CHECKPOINTS = {
     "tiny-mixtral": dict(config=MIXTRAL, run="MixtralForCausalLM", embed=0.5, seed=41, prompt=64),
     "tiny-qwen2-moe": dict(config=QWEN2_MOE, run="Qwen2MoeForCausalLM", embed=0.5, seed=42, prompt=64),
     "tiny-qwen3-moe": dict(config=QWEN3_MOE, run="Qwen3MoeForCausalLM", embed=0.5, seed=43, prompt=64),
+    "tiny-nvfp4-moe": dict(config=QWEN3_MOE_NVFP4, run="Qwen3MoeForCausalLM", embed=0.5, seed=53, prompt=64, steps=16),
     "tiny-glm4-moe": dict(config=GLM4_MOE, run="Glm4MoeForCausalLM", embed=0.5, seed=345, prompt=64),
     "tiny-granite-moe": dict(config=GRANITE_MOE, run="GraniteMoeForCausalLM", embed=0.1, seed=46, prompt=64),
     "tiny-ernie-moe": dict(config=ERNIE_MOE, run="Ernie4_5_MoeForCausalLM", embed=0.4, seed=47, prompt=64),
@@ -138,6 +144,16 @@ def stored(name, weight, spec):
     return {name: weight}
 
 
+def quantized(name, weight, spec):
+    """A parameter with the values of its 4-bit floats, and the tensors that hold them; a scale for each expert and matrix."""
+    values, files = weight.float(), {}
+    for where, part in stored(name, values, spec).items():  # views of values
+        tensors, near = grouped.pack_floats(part.clone(), spec["config"]["quantization_config"])
+        part.copy_(near)
+        files |= {where.removesuffix(".weight") + end: t for end, t in tensors.items()}
+    return values, files
+
+
 def beyond(spec, generator):
     """Tensors of the layers that predict further tokens; transformers does not run them."""
     config, out = spec["config"], {}
@@ -163,7 +179,8 @@ def build(spec):
     cls = getattr(transformers, spec["run"])
     text = spec["config"].get("text_config")
     settings = {"Llama4ForCausalLM": transformers.Llama4TextConfig, "Qwen3_5MoeForCausalLM": transformers.Qwen3_5MoeTextConfig}
-    config = settings[spec["run"]](**text) if text else cls.config_class(**spec["config"])
+    plain = {k: v for k, v in spec["config"].items() if k != "quantization_config"}
+    config = settings[spec["run"]](**text) if text else cls.config_class(**plain)
     config.architectures = spec["config"]["architectures"]
     with torch.device("meta"):
         meta = cls(config)
@@ -173,8 +190,11 @@ def build(spec):
     for name, p in tensors.items():
         keep = torch.float32 if name.endswith("correction_bias") else torch.bfloat16
         weight = draw(name, p.shape, spec, generator).to(keep)
-        state[name] = weight.float()
-        files |= stored(name, weight, spec)
+        if "quantization_config" in spec["config"] and name.endswith(("proj.weight", "_proj")):
+            state[name], parts = quantized(name, weight, spec)
+        else:
+            state[name], parts = weight.float(), stored(name, weight, spec)
+        files |= parts
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
         files.pop("lm_head.weight", None)
