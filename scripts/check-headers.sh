@@ -30,7 +30,7 @@ targets() {
 	attention/*.h) echo generic neon avx2 avx512 avx512bf16 amx amx_soft ;;
 	activation/adapt.h | activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic neon avx2 avx512 ;;
 	shared/vec.h | shared/act.h) echo generic neon avx2 avx512 avx512bf16 amx ;;
-	shared/experts.h | shared/grids.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
+	experts/near.h | shared/experts.h | shared/grids.h | shared/inline.h | shared/kernels.h | shared/linear.h | shared/quantize.h | shared/tiles_count.h | sizes.h) echo generic ;;
 	shared/tiles.h | linear/amx_bf16.h | linear/amx_quant_tiles.h | linear/w8a8/amx_body.h) echo x86 soft ;;
 	shared/vec_neon.h | shared/target_neon.h | linear/some_neon.h) echo neon ;;
 	linear/target_neon.h | linear/vec128.h) echo linear_neon ;;

@@ -64,7 +64,7 @@ func promptOnTiles(t *testing.T, tokens, heads, dim int) func() {
 	for i := range positions {
 		positions[i] = int32(i)
 	}
-	size := AttentionWorkspace(dim)
+	size := AttentionWorkspace(dim, 0)
 	work := make([]byte, size+64)
 	at := (uintptr(unsafe.Pointer(&work[0])) + 63) &^ 63
 	a := &Attention{

@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"fmt"
-	"math"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -93,49 +92,4 @@ func (c attentionCase) whole(near bool, first, n int, scale float32) (want []flo
 		want, unit = append(want, wideY[at:at+c.dim]...), append(unit, wideUnit[at:at+c.dim]...)
 	}
 	return want, unit
-}
-
-// equalLatent checks the bits of rows of a net with latent attention.
-func (s *subject) equalLatent(t *testing.T) {
-	for i, f := range kvFormats {
-		for j, kv := range kvFormats {
-			if f == kernels.BF16 || i == j {
-				s.run(t, fmt.Sprintf("%v on %v", f, kv), func(t *testing.T) { s.equalNet(t, net{weights: f, pages: kv, latent: true}) })
-			}
-		}
-	}
-}
-
-// The sizes of a net with latent attention.
-const (
-	netNope   = 48
-	netRotary = 16
-	netRank   = 128
-)
-
-// latentWeights are those of latent attention in one layer.
-type latentWeights struct{ q, down, norm, key, value backend.WeightID }
-
-func (n *net) addLatent(m *tensors, name string, matrix func(string, backend.Use, int, int) backend.WeightID, vector func(string, int) backend.WeightID) (w latentWeights) {
-	w.q = matrix(name+"q", backend.Multiply, netHeads*(netNope+netRotary), netHidden)
-	w.down, w.norm = matrix(name+"kv", backend.Multiply, netRank+netRotary, netHidden), vector(name+"kv_norm", netRank)
-	r := rng(uint64(len(name)))
-	w.key = m.stack(name+"key", n.weights, netHeads, netRank, netNope, random(r, n.weights, netHeads*netRank*netNope, 1/math.Sqrt(netNope)), true)
-	w.value = m.stack(name+"value", n.weights, netHeads, netDim, netRank, random(r, n.weights, netHeads*netRank*netDim, 1/math.Sqrt(netRank)), false)
-	return w
-}
-
-// recordLatent records the attention of one layer on x.
-func (n *net) recordLatent(r *backend.Recorder, w latentWeights, x, angles, y backend.Value, layer int) {
-	val := func(name string, cols int) backend.Value { return r.New(name, kernels.F32, backend.PerToken, cols) }
-	q, down, query, mid := val("q", netHeads*(netNope+netRotary)), val("down", netRank+netRotary), val("query", netHeads*(netRank+netRotary)), val("mid", netHeads*netRank)
-	k, v := r.New("k", n.pages, backend.PerToken, netRotary), r.New("v", n.pages, backend.PerToken, netRank)
-	r.Do(backend.Linear{X: x, W: w.q, Bias: backend.NoWeight, Y: q})
-	r.Do(backend.Linear{X: x, W: w.down, Bias: backend.NoWeight, Y: down})
-	r.Do(backend.LatentRope{Q: q, KV: down, Angles: angles, Query: query, K: k, V: v, Norm: w.norm, Eps: 1e-5, Heads: netHeads, Nope: netNope, Rank: netRank, Rotary: netRotary, Interleaved: true})
-	r.Do(backend.HeadLinear{X: q, W: w.key, Y: query, Heads: netHeads})
-	r.Do(backend.Attention{Q: query, K: k, V: v, Y: mid, Layer: layer, Heads: netHeads, KVHeads: 1, HeadDim: netRank, Latent: netRotary, Scale: 0.125})
-	r.Do(backend.StoreKV{K: k, V: v, Layer: layer})
-	r.Do(backend.HeadLinear{X: mid, W: w.value, Y: y, Heads: netHeads})
-	r.Free(q, down, query, mid, k, v)
 }

@@ -19,6 +19,7 @@ func (s *subject) draftPositions(t *testing.T) {
 		{format: kernels.BF16, heads: 8, kv: 1, dim: 96, block: 16, long: 300},
 		{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, long: 70, window: 20},
 		{format: kernels.F8E4M3, heads: 4, kv: 4, dim: 64, block: 16, long: 40},
+		{format: kernels.BF16, heads: 4, kv: 1, dim: 96, latent: 32, block: 16, long: 70},
 	} {
 		s.run(t, fmt.Sprintf("%v/%d heads of %d, window %d", c.format, c.heads, c.dim, c.window), func(t *testing.T) { c.test(t, s) })
 	}
@@ -29,8 +30,10 @@ type passCase struct {
 	format                        kernels.Format
 	heads, kv, dim, block, window int
 	long                          int
+	latent                        int // 0: attention is not latent, else the rotated numbers of a head
 
 	table, logits, still, turning backend.WeightID
+	down, norm, key               backend.WeightID // of latent attention
 }
 
 // Token ids below passTokens are inputs. Each of the draftPasses has as many ids of its own
@@ -109,22 +112,26 @@ func (c *passCase) sequences(t *testing.T, s *subject, seqs []passSeq) {
 // open opens both devices.
 func (r *passRun) open(t *testing.T, s *subject, most int) {
 	c, n, m := r.passCase, len(r.seqs), &tensors{}
-	cols, vocab := (c.heads+2*c.kv)*c.dim, passTokens*(1+draftPasses)
+	cols, vocab := c.cols(), passTokens*(1+draftPasses)
 	c.table = m.table("x", normal(rng(uint64(c.dim)), vocab*cols, 1), cols)
+	if c.latent > 0 {
+		c.addLatent(m, vocab)
+	}
 	c.logits = m.table("logits", make([]float32, vocab*vocab), vocab)
-	c.still, c.turning = m.literal("still", make([]float32, c.dim/2)), m.literal("turning", []float32{1, 0.01})
+	c.still, c.turning = m.literal("still", make([]float32, c.rotary()/2)), m.literal("turning", []float32{1, 0.01})
 	pl := plan{tensors: m, vocab: vocab, bucket: backend.Bucket{Tokens: most * n, Seqs: n, Samples: most}, pages: n * r.width, drafts: draftPasses}
-	pl.classes = []backend.KVClass{class(c.format, c.block, 2, c.kv, c.dim, r.width)}
+	pl.classes = []backend.KVClass{c.class(r.width)}
 	pl.record = func(rec *backend.Recorder) {
-		r.plain = c.pass(rec, input(rec, c.table, cols), nil, true)
+		r.plain = c.pass(rec, inputIDs(rec), 0, nil, true)
 		r.turned = rec.New("turned", kernels.F32, backend.PerToken, 4)
 		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: r.turned})
 	}
 	r.one = s.rig(t, pl)
-	pl.classes = []backend.KVClass{class(c.format, c.block, 2, c.kv, c.dim, r.narrow)}
+	pl.classes = []backend.KVClass{c.class(r.narrow)}
 	pl.record = func(rec *backend.Recorder) {
-		c.pass(rec, input(rec, c.table, cols), nil, true)
-		r.got = c.record(rec, 0)
+		ids := inputIDs(rec)
+		c.pass(rec, ids, 0, nil, true)
+		r.got = c.record(rec, ids)
 	}
 	r.many = s.rig(t, pl)
 }
@@ -190,11 +197,47 @@ func (r *passRun) step() {
 	}
 }
 
-// pass records Rope with angles of 0 and attention of rows x, on the second of two layers.
-func (c *passCase) pass(rec *backend.Recorder, x backend.Value, a *backend.DraftPosition, store bool) backend.Value {
-	rows := rec.Info(x).Rows
-	angles := rec.New("angles", kernels.F32, rows, c.dim)
+// cols returns the columns of the table, rotary how many dimensions of a head have angles.
+func (c *passCase) cols() int {
+	if c.latent > 0 {
+		return c.heads * 2 * c.latent
+	}
+	return (c.heads + 2*c.kv) * c.dim
+}
+
+func (c *passCase) rotary() int {
+	if c.latent > 0 {
+		return c.latent
+	}
+	return c.dim
+}
+
+// class returns the class of pages.
+func (c *passCase) class(maxPages int) backend.KVClass {
+	k := class(c.format, c.block, 2, c.kv, c.dim, maxPages)
+	k.KeyDim = c.latent
+	k.SlabBytes = 2*k.PageBytes() + 64
+	return k
+}
+
+// inputIDs records Tokens.
+func inputIDs(rec *backend.Recorder) backend.Value {
+	ids := rec.New("ids", kernels.I32, backend.PerToken, 1)
+	rec.Do(backend.Tokens{Out: ids})
+	return ids
+}
+
+// pass records Rope with angles of 0 and attention of the rows of ids, on the second of two layers.
+// Row0 is that of Embed.
+func (c *passCase) pass(rec *backend.Recorder, ids backend.Value, row0 int, a *backend.DraftPosition, store bool) backend.Value {
+	rows := rec.Info(ids).Rows
+	x := rec.New("row", kernels.F32, rows, c.cols())
+	rec.Do(backend.Embed{Ids: ids, Table: c.table, Y: x, Scale: 1, Row0: row0})
+	angles := rec.New("angles", kernels.F32, rows, c.rotary())
 	rec.Do(backend.Angles{InvFreq: c.still, Scale: 1, Y: angles, Draft: a})
+	if c.latent > 0 {
+		return c.latentPass(rec, ids, row0, x, angles, a, store)
+	}
 	q, y := rec.New("q", kernels.F32, rows, c.heads*c.dim), rec.New("y", kernels.F32, rows, c.heads*c.dim)
 	k, v := rec.New("k", c.format, rows, c.kv*c.dim), rec.New("v", c.format, rows, c.kv*c.dim)
 	rec.Do(backend.Rope{QKV: x, Angles: angles, Q: q, K: k, V: v, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Rotary: c.dim})
@@ -208,7 +251,7 @@ func (c *passCase) pass(rec *backend.Recorder, x backend.Value, a *backend.Draft
 // record records sampling, verification and the draft passes from the sampled token. The rows
 // of pass n are those n·passTokens further on in the table.
 func (c *passCase) record(rec *backend.Recorder, ids backend.Value) (out passValues) {
-	vocab, cols := passTokens*(1+draftPasses), (c.heads+2*c.kv)*c.dim
+	vocab := passTokens * (1 + draftPasses)
 	x, logits := rec.New("logits", kernels.F32, backend.PerToken, vocab), rec.New("logits.sampled", kernels.F32, backend.PerSample, vocab)
 	rec.Do(backend.Embed{Ids: ids, Table: c.logits, Y: x, Scale: 1})
 	rec.Do(backend.Gather{X: x, Y: logits})
@@ -221,9 +264,7 @@ func (c *passCase) record(rec *backend.Recorder, ids backend.Value) (out passVal
 		a := &backend.DraftPosition{AcceptedRow: kept, By: n + 1}
 		out.angles[n] = rec.New("turned", kernels.F32, backend.PerSeq, 4)
 		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: out.angles[n], Draft: a})
-		row := rec.New("row", kernels.F32, backend.PerSeq, cols)
-		rec.Do(backend.Embed{Ids: id, Table: c.table, Y: row, Scale: 1, Row0: -(n + 1) * passTokens})
-		out.y[n] = c.pass(rec, row, a, n < draftPasses-1)
+		out.y[n] = c.pass(rec, id, -(n+1)*passTokens, a, n < draftPasses-1)
 	}
 	return out
 }

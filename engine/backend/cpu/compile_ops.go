@@ -24,6 +24,8 @@ func (c *compiler) op(op backend.Op) error {
 		return c.embed(o)
 	case backend.Linear:
 		return c.linear(o)
+	case backend.HeadLinear:
+		return c.headLinear(o)
 	case backend.Experts:
 		return c.experts(o)
 	case backend.Gather:
@@ -43,7 +45,7 @@ func (c *compiler) op(op backend.Op) error {
 		return add(c, kcpu.OpConcat, kcpu.Concat{ // Concat with no second operand is a copy
 			A: c.value(o.X), B: c.value(o.X), Y: address(c.s.Outputs), Symbol: int32(x.Rows), ACols: int32(x.Cols),
 		}, x.Rows, 1, rows(x.Cols))
-	case backend.Angles, backend.Rope, backend.Attention, backend.StoreKV:
+	case backend.Angles, backend.Rope, backend.LatentRope, backend.Attention, backend.StoreKV:
 		return c.attention(op)
 	case backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose:
 		return c.draft(op)
@@ -63,11 +65,13 @@ func (c *compiler) attention(op backend.Op) error {
 		return c.rope(o)
 	case backend.Attention:
 		return c.attend(o)
+	case backend.LatentRope:
+		return c.latentRope(o)
 	case backend.StoreKV:
 		k := c.p.Classes[o.Class]
 		return add(c, kcpu.OpStoreKV, kcpu.StoreKV{
 			Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
-			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft),
+			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Latent: flag(c.info(o.K).Cols == k.KVHeads*k.KeyDim),
 		}, c.info(o.K).Rows, 1, rows(8*k.KVHeads*k.HeadDim))
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
@@ -80,7 +84,7 @@ func (c *compiler) attend(o backend.Attention) error {
 	a := kcpu.Attention{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
 		Positions: address(c.s.Positions), First: address(c.s.First), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Work: c.workspace(shared), Shared: c.workspace(0),
-		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), SharedBytes: shared, Heads: int32(o.Heads), Threads: int32(threads),
+		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim, o.Latent), SharedBytes: shared, Latent: int32(o.Latent), Heads: int32(o.Heads), Threads: int32(threads),
 		Scale: o.Scale, Softcap: o.Softcap, Window: int32(o.Window),
 	}
 	if o.Sinked {

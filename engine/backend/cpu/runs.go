@@ -35,7 +35,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
-		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt:
+		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt, backend.LatentRope, backend.HeadLinear:
 		return ""
 	case backend.Embed:
 		o.Row0 = 0
@@ -53,7 +53,7 @@ func missing(op backend.Op) string {
 		o.Draft = nil
 		return backend.RequiredFeature(o)
 	case backend.Attention:
-		o.Draft, o.Rebuild, o.Bidirectional, o.Window, o.Chunked, o.Sinked, o.Softcap = nil, nil, false, 0, false, false, 0
+		o.Draft, o.Rebuild, o.Latent, o.Bidirectional, o.Window, o.Chunked, o.Sinked, o.Softcap = nil, nil, 0, false, 0, false, false, 0
 		return backend.RequiredFeature(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}

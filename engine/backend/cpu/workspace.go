@@ -30,13 +30,13 @@ func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, e
 	case backend.Linear:
 		return l.linearWorkspace(p, o)
 	case backend.Attention:
-		switch {
-		case o.HeadDim > kcpu.MaxHeadDim:
-			return workspaceSize{}, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", kcpu.MaxHeadDim))
-		case o.KVHeads > 0 && o.Heads/o.KVHeads > kcpu.MaxGroup:
-			return workspaceSize{}, backend.Unsupported(name, fmt.Sprintf("%d query heads for a key/value head", o.Heads/o.KVHeads), fmt.Sprintf("at most %d", kcpu.MaxGroup))
-		}
-		return workspaceSize{kcpu.AttentionShared(l.threads, o.Heads/max(1, o.KVHeads), o.HeadDim), kcpu.AttentionWorkspace(o.HeadDim)}, nil
+		return workspaceSize{kcpu.AttentionShared(l.threads, o.Heads/max(1, o.KVHeads), o.HeadDim), kcpu.AttentionWorkspace(o.HeadDim, o.Latent)},
+			within("attention heads", max(o.HeadDim, o.Latent), kcpu.MaxHeadDim)
+	case backend.LatentRope:
+		return workspaceSize{}, within("latent keys", max(o.Rank, o.Rotary), kcpu.MaxHeadDim)
+	case backend.HeadLinear:
+		r, err := l.headWorkspace(p, o)
+		return workspaceSize{each: r.shared + r.each}, err
 	case backend.Sample:
 		if p.Vocab > kcpu.MaxVocab {
 			return workspaceSize{}, backend.Unsupported(name, fmt.Sprintf("a vocabulary of %d", p.Vocab), fmt.Sprintf("at most %d", kcpu.MaxVocab))
@@ -60,6 +60,11 @@ func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, e
 		return workspaceSize{}, nil
 	}
 	return workspaceSize{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+}
+
+// headWorkspace returns the workspace of one head's product. A part has both of its own.
+func (l layout) headWorkspace(p *backend.Program, o backend.HeadLinear) (workspaceSize, error) {
+	return l.linearWorkspace(p, backend.Linear{X: o.X, W: o.W})
 }
 
 // expertWorkspace holds the rows of a mixture of experts, sorted by expert, and the results

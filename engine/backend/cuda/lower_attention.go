@@ -101,6 +101,8 @@ func (c *lowering) attend(o backend.Attention) error {
 		return err
 	case o.Items:
 		return media(o)
+	case o.Latent > 0:
+		return missing(o, "with latent keys")
 	case !a.ok:
 		return missing(o, fmt.Sprintf("of heads of %d with keys and values as %v on %s", o.HeadDim, c.info(o.K).Format, c.l.arch()))
 	}
@@ -225,6 +227,9 @@ func (c *lowering) rope(o backend.Rope) error {
 
 func (c *lowering) storeKV(o backend.StoreKV) error {
 	k, rows := c.p.Classes[o.Class], c.info(o.K).Rows
+	if k.KeyDim > 0 && c.info(o.K).Cols == k.KVHeads*k.KeyDim && k.KeyDim != k.HeadDim {
+		return missing(o, "with latent keys")
+	}
 	a := cuda.StoreArgs{
 		Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
 		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first,

@@ -80,18 +80,18 @@ static __attribute__((noinline)) void weigh_row(weighing *w)
  * keys [first, last), in steps of PAIR. */
 static void tile_scores(const tile *t, int32_t r, int32_t first, int32_t last, weighing *w)
 {
-	const int64_t row = t->wide * 4, far = TILE_ROWS * row, block = BLOCK * t->dim * 2;
+	const int64_t row = t->key_wide * 4, far = TILE_ROWS * row, block = BLOCK * t->key * 2;
 	const uint8_t *q = (const uint8_t *)t->q + r * row;
 	const int two = t->rows - r > TILE_ROWS;
 	float *s = scores_of(t, r);
 	tiles_see_memory();
 	for (int32_t i = first; i < last; i += PAIR) {
-		const uint8_t *k = (const uint8_t *)t->k + i * t->dim * 2;
+		const uint8_t *k = (const uint8_t *)t->k + i * t->key * 2;
 		tile_zero(0);
 		tile_zero(1);
 		tile_zero(2);
 		tile_zero(3);
-		for (int64_t d = 0; d < t->dim; d += TILE_K, k += 1024) {
+		for (int64_t d = 0; d < t->key; d += TILE_K, k += 1024) {
 			tile_load(6, k, 64);
 			tile_load(4, q + d * 2, row);
 			tile_products(0, 4, 6);
@@ -216,7 +216,7 @@ static void pack_keys(const tile *t, int32_t base, int32_t begin, int32_t end)
 			next.at = prefetch_lines(next, next.at);
 		for (int64_t j = 0; v && j < BLOCK * t->dim * vapp_element(t->a->pages.format); j += 64)
 			__builtin_prefetch(v + j, 0, 2);
-		block_pairs(t, b, b + BLOCK < end ? b + BLOCK : end, (uint16_t *)((uint8_t *)t->k + (b - base) * t->dim * 2));
+		block_pairs(t, b, b + BLOCK < end ? b + BLOCK : end, (uint16_t *)((uint8_t *)t->k + (b - base) * t->key * 2));
 	}
 }
 

@@ -86,15 +86,15 @@ typedef struct {
 } pass;
 
 /* keys_at and values_at return the packed keys and values of the span's i-th position. */
-static uint8_t *keys_at(const tile *t, int32_t i) { return (uint8_t *)t->k + i * t->dim * 2; }
+static uint8_t *keys_at(const tile *t, int32_t i) { return (uint8_t *)t->k + i * t->key * 2; }
 static uint8_t *values_at(const tile *t, int32_t i) { return (uint8_t *)t->v + i * t->dim * 2; }
 
 /* pair_scores writes the scores, before they are scaled, of n rows of q with c packed blocks of
  * keys. */
 INLINE void pair_scores(int n, int c, const tile *t, const uint8_t *k, const uint8_t *q, float *s)
 {
-	const int64_t row = t->wide * 4, far = BLOCK * t->dim * 2;
-	const uint8_t *end = q + t->dim * 2;
+	const int64_t row = t->key_wide * 4, far = BLOCK * t->key * 2;
+	const uint8_t *end = q + t->key * 2;
 	vf acc[PAIR_ROWS][GROUPS];
 	for (int r = 0; r < n; r++)
 		for (int j = 0; j < c; j++)
@@ -117,13 +117,13 @@ INLINE void pair_scores(int n, int c, const tile *t, const uint8_t *k, const uin
 /* pair_columns writes the scores of n rows with the blocks [first, last) of the stripe at k. */
 INLINE void pair_columns(int n, const tile *t, const uint8_t *k, int32_t first, int32_t last, int32_t row, float *s)
 {
-	const uint8_t *q = (const uint8_t *)(t->q + row * t->wide);
+	const uint8_t *q = (const uint8_t *)(t->q + row * t->key_wide);
 	if (last - first == GROUPS) {
 		pair_scores(n, GROUPS, t, k, q, s);
 		return;
 	}
 	for (; first < last; first++)
-		pair_scores(n, 1, t, k + (int64_t)first * BLOCK * t->dim * 2, q, s + first * BLOCK);
+		pair_scores(n, 1, t, k + (int64_t)first * BLOCK * t->key * 2, q, s + first * BLOCK);
 }
 
 /* pair_accumulate_pv adds n packed values at v, weighted by p, to the results of some rows:
@@ -171,13 +171,14 @@ static void blocks_of(const tile *t, int32_t row, int32_t n, int32_t at, int32_t
 	*last = within((t->high[row + n - 1] - at + BLOCK - 1) / BLOCK, *first, blocks);
 }
 
-/* prefetch_own prefetches keys or values of this step (side), n positions from pos on. */
-static void prefetch_own(const tile *t, const void *side, int32_t pos, int32_t n, int32_t end)
+/* prefetch_own prefetches keys or values of this step (side), of dim numbers, n positions from pos
+ * on. */
+static void prefetch_own(const tile *t, const void *side, int32_t dim, int32_t pos, int32_t n, int32_t end)
 {
-	const int64_t bytes = t->dim * vapp_element(t->a->pages.format);
+	const int64_t bytes = dim * vapp_element(t->a->pages.format);
 	for (; n > 0 && pos < end; n--, pos++)
 		for (int64_t i = 0; pos >= t->history && i < bytes; i += 64)
-			__builtin_prefetch(own(t, side, pos) + i, 0, 2);
+			__builtin_prefetch(own(t, side, dim, pos) + i, 0, 2);
 }
 
 /* prefetch_blocks prefetches n blocks of keys or values in pages, from the i-th on. */
@@ -206,7 +207,7 @@ static void accumulate_stripe(const tile *t, pass w, const values *v, int32_t be
 			continue;
 		prefetch_blocks(t, t->ahead.k, i / BLOCK + call, call < n / BLOCK, t->ahead.blocks, 1);
 		if (i == 0)
-			prefetch_own(t, t->a->k, end + call * 4, 4, t->to);
+			prefetch_own(t, t->a->k, own_dim(t), end + call * 4, 4, t->to);
 	}
 	if (!bad)
 		return;
@@ -233,8 +234,8 @@ static void score_stripe(const tile *t, pass w, int32_t at, int32_t end, int32_t
 		if (w.first > 0)
 			continue;
 		prefetch_blocks(t, t->now.v, (at - t->now.at) / BLOCK + call, call < blocks, t->now.blocks, 0);
-		prefetch_own(t, t->a->v, at + call * 4, 4, end);
-		prefetch_own(t, t->a->k, end + call * 4, 4, t->to);
+		prefetch_own(t, t->a->v, t->dim, at + call * 4, 4, end);
+		prefetch_own(t, t->a->k, own_dim(t), end + call * 4, 4, t->to);
 	}
 }
 

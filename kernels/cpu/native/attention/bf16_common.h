@@ -1,6 +1,6 @@
 /* bf16_common.h: what the bf16 kernels of attention share (bf16.h and amx.h). q and the softmax
  * weights are rounded to bf16, to nearest even; sums are float. Keys are stored as pairs of
- * dimensions, [dim/2][BLOCK][2], values as pairs of keys. The rows of q and, once they are
+ * dimensions, [key/2][BLOCK][2], values as pairs of keys. The rows of q and, once they are
  * weights, of the scores hold bf16 from their first byte on. */
 #ifndef VAPP_CPU_ATTENTION_BF16_COMMON_H
 #define VAPP_CPU_ATTENTION_BF16_COMMON_H
@@ -22,10 +22,10 @@ static int uses_bf16(const tile *t)
 {
 	switch (t->a->pages.format) {
 	case VAPP_BF16:
-		return t->dim % 32 == 0;
+		return t->dim % 32 == 0 && t->key % 32 == 0;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2:
-		return t->dim % 64 == 0;
+		return t->dim % 64 == 0 && t->key % 64 == 0;
 	}
 	return 0;
 }
@@ -50,8 +50,8 @@ static void round_queries(const tile *t)
 {
 	const int floats = in_floats(t);
 	for (int32_t r = 0; r < t->rows; r++) {
-		float *q = t->q + r * t->wide;
-		for (int64_t d = 0; d < t->dim; d += 16) {
+		float *q = t->q + r * t->key_wide;
+		for (int64_t d = 0; d < t->key; d += 16) {
 			__m256i x = (__m256i)_mm512_cvtneps_pbh(vf_load(q + d));
 			if (floats)
 				vf_store(q + d, wide_bf16(x));
@@ -61,20 +61,20 @@ static void round_queries(const tile *t)
 	}
 }
 
-/* stored_pairs packs a block of keys from a page, own_pairs a block whose n keys are all of
- * this step (rows step bytes apart), own_key one key of this step. */
-static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
+/* stored_pairs packs dim dimensions of a block of keys from a page, own_pairs those of n rows,
+ * step bytes apart, own_key those of one key. */
+static void stored_pairs(const tile *t, const uint8_t *k, int64_t dim, uint16_t *to)
 {
 	int64_t step = t->a->pages.block * 2;
-	count_unpack(t->dim);
-	for (int64_t d = 0; d < t->dim; d += 2, k += 2 * step, to += 32)
+	count_unpack(dim);
+	for (int64_t d = 0; d < dim; d += 2, k += 2 * step, to += 32)
 		_mm512_storeu_si512(to, pairs(k, k + step));
 }
 
-static void own_pairs(const tile *t, const uint8_t *k, int64_t step, int32_t n, uint16_t *to)
+static void own_pairs(const uint8_t *k, int64_t step, int32_t n, int64_t dim, uint16_t *to)
 {
-	count_unpack(2 * t->dim);
-	for (int64_t d = 0; d < t->dim; d += 32, to += 32 * BLOCK) {
+	count_unpack(2 * dim);
+	for (int64_t d = 0; d < dim; d += 32, to += 32 * BLOCK) {
 		vf r[BLOCK];
 		for (int32_t i = 0; i < BLOCK; i++)
 			r[i] = i < n ? vf_load((const float *)(k + i * step + d * 2)) : vf_set(0);
@@ -82,10 +82,10 @@ static void own_pairs(const tile *t, const uint8_t *k, int64_t step, int32_t n, 
 	}
 }
 
-static void own_key(const tile *t, const uint8_t *key, int32_t j, uint16_t *to)
+static void own_key(const uint8_t *key, int32_t j, int64_t dim, uint16_t *to)
 {
 	const uint16_t *k = (const uint16_t *)key;
-	for (int64_t d = 0; d < t->dim; d++)
+	for (int64_t d = 0; d < dim; d++)
 		to[d / 2 * 32 + 2 * j + d % 2] = k[d];
 }
 
@@ -103,41 +103,45 @@ static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 	}
 }
 
-/* fp8_pairs packs keys that are stored in 8 bits. */
-static void fp8_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint16_t *to)
+/* rows_pairs packs dim numbers of n rows, step bytes apart; j is the column of the first one. The
+ * other columns become 0 if j is 0, else they are unchanged. */
+static void rows_pairs(const tile *t, const uint8_t *rows, int64_t step, int32_t n, int64_t dim, int32_t j, uint16_t *to)
 {
 	uint8_t buffer[BLOCK * VAPP_ATTENTION_DIM * 2];
-	int32_t fresh = within(t->history, at, end);
-	if (fresh < end)
-		fp8_rows(t, (const codes *)t->codes, own(t, t->a->k, fresh), step, end - fresh, buffer);
-	if (at == fresh) {
-		own_pairs(t, buffer, t->dim * 2, end - at, to);
-		return;
+	if (t->a->pages.format != VAPP_BF16) {
+		fp8_rows((const codes *)t->codes, rows, step, n, dim, buffer);
+		rows = buffer, step = dim * 2;
 	}
-	fp8_stored_pairs(t, (const codes *)t->codes, t->now.k[(at - t->now.at) / BLOCK], (uint8_t *)to);
-	for (int32_t pos = fresh; pos < end; pos++)
-		own_key(t, buffer + (pos - fresh) * t->dim * 2, pos - at, to);
+	if (j == 0)
+		own_pairs(rows, step, n, dim, to);
+	for (int32_t i = 0; j > 0 && i < n; i++)
+		own_key(rows + i * step, j + i, dim, to);
 }
 
-/* block_pairs packs the keys of the block at positions [at, end). */
+/* block_pairs packs the keys of the block at positions [at, end). Latent keys are values, which
+ * rows of pages hold, then as many dimensions as pages store of keys. */
 static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 {
-	const int64_t step = t->a->pages.kv_heads * t->dim * vapp_element(t->a->pages.format);
+	const vapp_pages *p = &t->a->pages;
+	const int64_t e = vapp_element(p->format), dim = own_dim(t);
+	const int32_t fresh = within(t->history, at, end), i = (at - t->now.at) / BLOCK;
 	if (t->a->rebuild) {
 		rebuilt_pairs(t, at, end, to);
 		return;
 	}
-	if (t->a->pages.format != VAPP_BF16) {
-		fp8_pairs(t, at, end, step, to);
-		return;
+	if (t->a->latent) {
+		if (at < fresh)
+			rows_pairs(t, t->now.v[i], t->dim * e, fresh - at, t->dim, 0, to);
+		if (fresh < end)
+			rows_pairs(t, own_value_of(t, fresh), t->dim * e, end - fresh, t->dim, fresh - at, to);
+		to += t->dim * BLOCK;
 	}
-	if (at >= t->history) {
-		own_pairs(t, own(t, t->a->k, at), step, end - at, to);
-		return;
-	}
-	stored_pairs(t, t->now.k[(at - t->now.at) / BLOCK], to);
-	for (int32_t pos = t->history; pos < end; pos++)
-		own_key(t, own(t, t->a->k, pos), pos - at, to);
+	if (at < fresh && p->format == VAPP_BF16)
+		stored_pairs(t, t->now.k[i], dim, to);
+	else if (at < fresh)
+		fp8_stored_pairs(t, (const codes *)t->codes, t->now.k[i], dim, (uint8_t *)to);
+	if (fresh < end)
+		rows_pairs(t, own_key_of(t, fresh), p->kv_heads * dim * e, end - fresh, dim, fresh - at, to);
 }
 
 /* vf_exp2 returns 2^x for x ≤ 0: a polynomial of degree 4 around whole numbers, exact at them.
@@ -269,7 +273,7 @@ static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, i
 		v->at[i] = none;
 	for (; i < stored; i++)
 		v->at[i] = t->now.v[(base + i - t->now.at) / BLOCK] + (base + i) % BLOCK * row;
-	const uint8_t *fresh = i < end ? own(t, t->a->v, base + i) : none;
+	const uint8_t *fresh = i < end ? own_value_of(t, base + i) : none;
 	for (; i < end; i++, fresh += own_row)
 		v->at[i] = fresh;
 	for (; i < n; i++)

@@ -9,6 +9,9 @@
  * nothing, even if it is a NaN. Queries are taken in tiles of up to TILE rows (a row is a token
  * and a head), which share the loads of K and V.
  *
+ * Latent keys are their values, then a few dimensions of their own; a block of them is always
+ * converted or packed, from both. More than PASS query heads of a KV head are computed in groups.
+ *
  * If there are too few tiles for the threads, the spans of a tile are split among the parts.
  * Their results are stored, and attention_join joins them in the order in which one thread
  * would. */
@@ -77,12 +80,12 @@ static void start(tile *t)
 {
 	const vapp_attention *a = t->a;
 	set_ranges(t);
-	memset(t->q, 0, (size_t)t->rows * t->wide * sizeof(float));
-	memset(t->k, 0, (size_t)t->wide * 2 * BLOCK * sizeof(float));
+	memset(t->q, 0, (size_t)t->rows * t->key_wide * sizeof(float));
+	memset(t->k, 0, (size_t)t->key_wide * 2 * BLOCK * sizeof(float));
 	memset(t->v, 0, (size_t)BLOCK * t->wide * sizeof(float));
 	for (int32_t r = 0; r < t->rows; r++) {
 		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
-		memcpy(t->q + r * t->wide, a->q + row * t->dim, (size_t)t->dim * sizeof(float));
+		memcpy(t->q + r * t->key_wide, a->q + row * t->key, (size_t)t->key * sizeof(float));
 	}
 	if (uses_bf16(t))
 		round_queries(t);
@@ -138,11 +141,15 @@ static tile part_buffers(const vapp_attention *a, int part)
 	tile t;
 	t.most = PASS;
 	t.a = a, t.seq = -1, t.head = 0, t.token = t.tokens = t.end = t.history = t.first_block = 0, t.now.seq = t.ahead.seq = -1;
-	t.codes_ready = 0, t.dim = a->pages.head_dim, t.group = a->heads / a->pages.kv_heads;
+	t.codes_ready = 0, t.dim = a->pages.head_dim, t.key = t.dim + a->latent;
+	t.group = a->heads / a->pages.kv_heads, t.groups = (t.group + PASS - 1) / PASS;
+	while (t.group % t.groups)
+		t.groups++;
+	t.group /= t.groups, t.heads = a->pages.kv_heads * t.groups;
 	float *f = (float *)(a->work + a->work_bytes * part);
-	t.wide = (t.dim + 15) / 16 * 16;
-	t.q = f, f += TILE * t.wide;
-	t.k = f, f += t.wide * SPAN / 2;
+	t.wide = (t.dim + 15) / 16 * 16, t.key_wide = (t.key + 15) / 16 * 16;
+	t.q = f, f += TILE * t.key_wide;
+	t.k = f, f += t.key_wide * SPAN / 2;
 	t.v = f, f += t.wide * SPAN / 2;
 	t.score = f, f += PASS * ROW;
 	t.part = f, f += TILE * t.wide;
@@ -193,7 +200,7 @@ static int next(tile *t, int32_t seqs)
 	t->tokens = left < step ? left : step;
 	t->rows = t->tokens * t->group;
 	t->from = low(t, 0) / BLOCK * BLOCK, t->to = high(t, t->rows - 1);
-	t->decode = t->tokens == 1 && t->to == t->history + 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->bidirectional;
+	t->decode = t->tokens == 1 && t->to == t->history + 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->latent && !a->bidirectional;
 	return 1;
 }
 
@@ -207,7 +214,7 @@ static tile tile_of_part(const vapp_attention *a, const vapp_call *c)
 		return t;
 	t.most = TILE;
 	while (pieces < 8 * a->threads && next(&t, c->rows[VAPP_SEQS]))
-		pieces += a->pages.kv_heads;
+		pieces += t.heads;
 	t.most = pieces < 8 * a->threads ? PASS : TILE;
 	t.seq = -1, t.tokens = 0;
 	return t;
@@ -225,14 +232,14 @@ static int64_t slot_floats(const tile *t) { return ((int64_t)t->rows * (t->wide 
  * spans fit in a->shared. */
 static int splits_spans(const vapp_attention *a, const vapp_call *c)
 {
-	int32_t heads = a->pages.kv_heads, spans = 0;
+	int32_t spans = 0;
 	int64_t tiles = 0, floats = 0;
 	tile t = tile_of_part(a, c);
 	if (a->threads < 2)
 		return 0;
 	while (next(&t, c->rows[VAPP_SEQS])) {
-		tiles += heads;
-		floats += heads * spans_of(&t) * slot_floats(&t);
+		tiles += t.heads;
+		floats += t.heads * spans_of(&t) * slot_floats(&t);
 		spans = spans_of(&t) > spans ? spans_of(&t) : spans;
 		if (tiles >= 4 * a->threads || floats * 4 > a->shared_bytes)
 			return 0;
@@ -241,7 +248,7 @@ static int splits_spans(const vapp_attention *a, const vapp_call *c)
 }
 
 /* A part does the pieces of work whose middle falls into its share of the total cost. A piece
- * is a (sequence, tile of tokens, KV head) and, if spans are split, a span. */
+ * is a (sequence, tile of tokens, group of heads) and, if spans are split, a span. */
 void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
@@ -250,7 +257,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 		vapp_attention_avx512(args, c);
 		return;
 	}
-	int32_t heads = a->pages.kv_heads, seqs = c->rows[VAPP_SEQS];
+	int32_t heads = t.heads, seqs = c->rows[VAPP_SEQS];
 	int64_t total = 0, done = 0;
 	int split = splits_spans(a, c);
 	float *slot = (float *)a->shared;
@@ -294,7 +301,7 @@ void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
 		int64_t size = slot_floats(&t), n = spans_of(&t), out = (int64_t)t.rows * t.wide;
 		int32_t begin = t.from / SPAN * SPAN;
 		set_ranges(&t);
-		for (t.head = 0; t.head < a->pages.kv_heads; t.head++, slot += size * n) {
+		for (t.head = 0; t.head < t.heads; t.head++, slot += size * n) {
 			t.out = slot, t.top = slot + out, t.sum = slot + out + t.rows;
 			for (int64_t i = 1; i < n; i++) {
 				t.part = slot + i * size;

@@ -155,7 +155,7 @@ INLINE void close_chain(vf *chain, vf *sum)
 INLINE void decode_scores(int n, int blocks, int fma, int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
 {
 	const byte_tables w = tables_of(form, t, 0);
-	const int64_t row = t->wide * 4, step = t->a->pages.block * vapp_element(t->a->pages.format);
+	const int64_t row = t->key_wide * 4, step = t->a->pages.block * vapp_element(t->a->pages.format);
 	const int64_t far = form == PACKED ? 128 : 4 * step, lines = form >= FP8_16 ? 64 : 128;
 	const uint8_t *q = (const uint8_t *)t->q, *at[2] = {k[0], k[blocks - 1]}, *next[2] = {v[0], v[blocks - 1]};
 	vf sum[DECODE_ROWS][2], chain[DECODE_ROWS][2][CHAINS];

@@ -89,7 +89,7 @@ typedef struct {
 INLINE void scores(int n, int32_t format, const tile *t, const key_vectors *x, int64_t dim, const float *q)
 {
 	const vf scale = vf_set(t->a->scale);
-	const int64_t wide = t->wide, step = x->step, e = vapp_element(t->a->pages.format), lines = SUMS == 2 ? e : 1;
+	const int64_t wide = t->key_wide, step = x->step, e = vapp_element(t->a->pages.format), lines = SUMS == 2 ? e : 1;
 	const uint8_t *v = x->v[0];
 	vf sum[SCORE_ROWS][2], held[SCORE_ROWS][2];
 	for (int r = 0; r < n; r++)
@@ -140,7 +140,7 @@ INLINE void all_scores(int32_t format, const tile *t, key_vectors x, int64_t dim
 {
 	const int32_t many = at_once(t->rows, SCORE_ROWS);
 	for (int32_t r = 0; r < t->rows; r += many, x.v[0] = x.v[1] = NULL, x.s[0] += many * ROW, x.s[1] += many * ROW)
-		BY_SCORE_ROWS(scores, t->rows - r < many ? t->rows - r : many, format, t, &x, dim, t->q + r * t->wide)
+		BY_SCORE_ROWS(scores, t->rows - r < many ? t->rows - r : many, format, t, &x, dim, t->q + r * t->key_wide)
 }
 
 /* block_pair_scores computes the scores s of all rows with two blocks of keys, of the span's
@@ -178,11 +178,11 @@ static void score_span(tile *t, int32_t at, int32_t end)
 		const float *second = k;
 		load_keys(t, b, b + BLOCK < end ? b + BLOCK : end);
 		if (b + BLOCK < end) {
-			t->k = k + t->wide * BLOCK;
+			t->k = k + t->key_wide * BLOCK;
 			load_keys(t, b + BLOCK, b + 2 * BLOCK < end ? b + 2 * BLOCK : end);
 			second = t->k, t->k = k;
 		}
-		block_pair_scores(VAPP_F32, t, (const uint8_t *)k, (const uint8_t *)second, BLOCK * 4, t->wide, i, t->score + i * BLOCK);
+		block_pair_scores(VAPP_F32, t, (const uint8_t *)k, (const uint8_t *)second, BLOCK * 4, t->key_wide, i, t->score + i * BLOCK);
 	}
 }
 
@@ -240,9 +240,9 @@ static void load_values(const tile *t, int32_t at, int32_t end)
 	int64_t row = t->dim * vapp_element(p->format);
 	int32_t fresh = within(t->history, at, end);
 	if (at < fresh)
-		widen_rows(t, t->now.v[(at - t->now.at) / BLOCK], row, fresh - at, t->v, t->wide);
+		widen_rows(t, t->now.v[(at - t->now.at) / BLOCK], row, fresh - at, t->dim, t->v, t->wide);
 	if (fresh < end)
-		widen_rows(t, own(t, t->a->v, fresh), p->kv_heads * row, end - fresh, t->v + (fresh - at) * t->wide, t->wide);
+		widen_rows(t, own_value_of(t, fresh), p->kv_heads * row, end - fresh, t->dim, t->v + (fresh - at) * t->wide, t->wide);
 }
 
 /* accumulate_pv_shared processes rows that begin with the same key together, as far as all of
@@ -288,7 +288,7 @@ INLINE void decode_sums(int n, int c, int format, const tile *t, int32_t at, int
 			acc[i][h] = vf_set(0);
 	for (int32_t j = from; j < to;) {
 		const int32_t b = j / BLOCK, end = j >= stored ? to : (b + 1) * BLOCK < stored ? (b + 1) * BLOCK : stored;
-		const uint8_t *v = (j < stored ? t->now.v[b] + j % BLOCK * row : own(t, t->a->v, at + j)) + d * e;
+		const uint8_t *v = (j < stored ? t->now.v[b] + j % BLOCK * row : own_value_of(t, at + j)) + d * e;
 		const uint8_t *next = b < t->ahead.blocks ? t->ahead.k[b] + d * key : v;
 		for (; j < end; j++, v += row) { /* a decode step has one key of its own */
 			vf value[4];

@@ -61,14 +61,14 @@ static inline void fp8_to_bf16(const lookup *l, __m512i x, uint8_t *first, uint8
 	_mm512_storeu_si512(second, _mm512_unpackhi_epi8(low, high));
 }
 
-/* fp8_stored_pairs packs a block of keys from a page. */
-static void fp8_stored_pairs(const tile *t, const codes *c, const uint8_t *k, uint8_t *to)
+/* fp8_stored_pairs packs dim dimensions of a block of keys from a page. */
+static void fp8_stored_pairs(const tile *t, const codes *c, const uint8_t *k, int64_t dim, uint8_t *to)
 {
 	const lookup l = look_up(c);
 	const __m512i order = _mm512_loadu_si512(c->key);
 	const int64_t step = t->a->pages.block;
-	count_unpack(t->dim / 4 * 6);
-	for (int64_t d = 0; d < t->dim; d += 4, k += 4 * step, to += 128) {
+	count_unpack(dim / 4 * 6);
+	for (int64_t d = 0; d < dim; d += 4, k += 4 * step, to += 128) {
 		uint8_t buffer[64];
 		for (int i = 0; step != 16 && i < 4; i++)
 			memcpy(buffer + 16 * i, k + i * step, 16);
@@ -77,12 +77,12 @@ static void fp8_stored_pairs(const tile *t, const codes *c, const uint8_t *k, ui
 }
 
 /* fp8_rows converts n rows of dim numbers, step bytes apart, to bf16. */
-static void fp8_rows(const tile *t, const codes *c, const uint8_t *k, int64_t step, int32_t n, uint8_t *to)
+static void fp8_rows(const codes *c, const uint8_t *k, int64_t step, int32_t n, int64_t dim, uint8_t *to)
 {
 	const lookup l = look_up(c);
 	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
 	for (; n > 0; n--, k += step)
-		for (int64_t d = 0; d < t->dim; d += 64, to += 128)
+		for (int64_t d = 0; d < dim; d += 64, to += 128)
 			fp8_to_bf16(&l, _mm512_permutexvar_epi64(order, _mm512_loadu_si512(k + d)), to, to + 64);
 }
 

@@ -35,9 +35,9 @@ INLINE void widen(int32_t format, const uint8_t *src, int64_t step, int64_t n, i
 	}
 }
 
-static void widen_rows(const tile *t, const uint8_t *src, int64_t step, int64_t n, float *dst, int64_t wide)
+static void widen_rows(const tile *t, const uint8_t *src, int64_t step, int64_t n, int64_t dim, float *dst, int64_t wide)
 {
-	IN_FORMAT(widen, t->a->pages.format, src, step, n, t->dim, dst, wide)
+	IN_FORMAT(widen, t->a->pages.format, src, step, n, dim, dst, wide)
 }
 
 /* columns converts n dimensions of a block of keys, step bytes apart, to floats. */
@@ -53,26 +53,10 @@ static void rebuild(const tile *t, const uint8_t *value, int32_t j)
 {
 	int64_t stored = t->a->pages.key_dim / 2, half = t->dim / 2;
 	float v[VAPP_ATTENTION_DIM];
-	widen_rows(t, value, 0, 1, v, 0);
+	widen_rows(t, value, 0, 1, t->dim, v, 0);
 	for (int64_t h = 0; h < t->dim; h += half)
 		for (int64_t i = h + stored; i < h + half; i++)
 			t->k[i * BLOCK + j] = v[i] * t->a->rebuild[i];
-}
-
-/* load_stored fills t->k with what pages store of n keys in block i of the view. */
-static void load_stored(const tile *t, int32_t i, int32_t n)
-{
-	const vapp_pages *p = &t->a->pages;
-	int64_t e = vapp_element(p->format), d = p->key_dim, step = p->block * e;
-	const uint8_t *k = t->now.k[i], *v = t->now.v[i];
-	if (!t->a->rebuild) {
-		IN_FORMAT(columns, p->format, k, d, step, t->k)
-		return;
-	}
-	IN_FORMAT(columns, p->format, k, d / 2, step, t->k)
-	IN_FORMAT(columns, p->format, k + d / 2 * step, d / 2, step, t->k + t->dim / 2 * BLOCK)
-	for (int32_t j = 0; j < n; j++, v += t->dim * e)
-		rebuild(t, v, j);
 }
 
 /* transpose stores the transpose of the VW rows of r at dst, in rows of BLOCK floats. */
@@ -115,38 +99,87 @@ INLINE void transpose(const vf *r, float *dst)
 #endif
 }
 
-/* transpose_own fills t->k with a block of n keys of this step; the rest becomes 0. */
-INLINE void transpose_own(int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t n)
+/* transpose_rows fills dim rows of k with a block of n rows of numbers, step bytes apart; the rest
+ * becomes 0. */
+INLINE void transpose_rows(int32_t format, const uint8_t *rows, int64_t step, int64_t n, int64_t dim, float *k)
 {
-	for (int64_t d = 0; d < t->dim; d += VW)
+	for (int64_t d = 0; d < dim; d += VW)
 		for (int64_t j = 0; j < BLOCK; j += VW) {
 			vf r[VW];
 			for (int64_t i = 0; i < VW; i++)
-				r[i] = j + i < n ? vf_widen(format, k + (j + i) * step + d * vapp_element(format)) : vf_set(0);
-			transpose(r, t->k + d * BLOCK + j);
+				r[i] = j + i < n ? vf_widen(format, rows + (j + i) * step + d * vapp_element(format)) : vf_set(0);
+			transpose(r, k + d * BLOCK + j);
 		}
+}
+
+/* set_column sets column j of dim rows of k to numbers of a row. */
+static void set_column(const tile *t, const uint8_t *numbers, int64_t dim, int32_t j, float *k)
+{
+	float row[VAPP_ATTENTION_DIM];
+	widen_rows(t, numbers, 0, 1, dim, row, 0);
+	for (int64_t i = 0; i < dim; i++)
+		k[i * BLOCK + j] = row[i];
+}
+
+/* set_rows is transpose_rows for any dim. */
+static void set_rows(const tile *t, const uint8_t *rows, int64_t step, int32_t n, int64_t dim, float *k)
+{
+	if (dim % VW == 0) {
+		IN_FORMAT(transpose_rows, t->a->pages.format, rows, step, n, dim, k)
+		return;
+	}
+	for (int32_t j = 0; j < n; j++)
+		set_column(t, rows + j * step, dim, j, k);
+}
+
+/* load_stored fills t->k with what pages store of n keys in block i of the view. */
+static void load_stored(const tile *t, int32_t i, int32_t n)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t e = vapp_element(p->format), d = p->key_dim, step = p->block * e;
+	const uint8_t *k = t->now.k[i], *v = t->now.v[i];
+	if (t->a->latent)
+		set_rows(t, v, t->dim * e, n, t->dim, t->k);
+	if (!t->a->rebuild) {
+		IN_FORMAT(columns, p->format, k, d, step, t->a->latent ? t->k + t->dim * BLOCK : t->k)
+		return;
+	}
+	IN_FORMAT(columns, p->format, k, d / 2, step, t->k)
+	IN_FORMAT(columns, p->format, k + d / 2 * step, d / 2, step, t->k + t->dim / 2 * BLOCK)
+	for (int32_t j = 0; j < n; j++, v += t->dim * e)
+		rebuild(t, v, j);
+}
+
+/* load_own fills columns of t->k with this step's keys of the positions [pos, end), the first one
+ * at column j. */
+static void load_own(const tile *t, int32_t pos, int32_t end, int32_t j)
+{
+	float *rest = t->a->latent ? t->k + t->dim * BLOCK : t->k;
+	for (; pos < end; pos++, j++) {
+		if (t->a->latent)
+			set_column(t, own_value_of(t, pos), t->dim, j, t->k);
+		set_column(t, own_key_of(t, pos), own_dim(t), j, rest);
+		if (t->a->rebuild)
+			rebuild(t, own_value_of(t, pos), j);
+	}
 }
 
 /* load_keys fills t->k with the keys of positions [at, end), at most a block. */
 static void load_keys(const tile *t, int32_t at, int32_t end)
 {
 	const vapp_pages *p = &t->a->pages;
-	int64_t step = p->kv_heads * t->dim * vapp_element(p->format);
+	int64_t e = vapp_element(p->format) * p->kv_heads;
 	int32_t fresh = within(t->history, at, end);
-	if (at < fresh)
+	if (at < fresh) {
 		load_stored(t, (at - t->now.at) / BLOCK, fresh - at);
-	if (at == fresh && t->dim % VW == 0) {
-		IN_FORMAT(transpose_own, p->format, t, own(t, t->a->k, at), step, end - at)
-		fresh = t->a->rebuild ? fresh : end;
+		load_own(t, fresh, end, fresh - at);
+		return;
 	}
-	for (int32_t pos = fresh; pos < end; pos++) {
-		float row[VAPP_ATTENTION_DIM];
-		widen_rows(t, own(t, t->a->k, pos), 0, 1, row, 0);
-		for (int64_t i = 0; i < t->dim; i++)
-			t->k[i * BLOCK + pos - at] = row[i];
-		if (t->a->rebuild)
-			rebuild(t, own(t, t->a->v, pos), pos - at);
-	}
+	if (t->a->latent)
+		set_rows(t, own_value_of(t, at), t->dim * e, end - at, t->dim, t->k);
+	set_rows(t, own_key_of(t, at), own_dim(t) * e, end - at, own_dim(t), t->a->latent ? t->k + t->dim * BLOCK : t->k);
+	for (int32_t pos = at; t->a->rebuild && pos < end; pos++)
+		rebuild(t, own_value_of(t, pos), pos - at);
 }
 
 #endif

@@ -24,18 +24,20 @@ typedef struct {
 /* tile is the queries of one piece of work and its buffers. */
 typedef struct {
 	const vapp_attention *a;
-	int32_t seq, head;     /* of K and V */
+	int32_t seq, head;     /* head counts the groups of all KV heads */
 	int32_t begin, end;    /* the sequence's rows */
 	int32_t token, tokens; /* the tile's first token and number of tokens */
 	int32_t history;       /* positions below it are in pages */
 	int32_t first_block;   /* the block that the page table begins with */
-	int32_t rows, group;   /* rows = tokens · group */
+	int32_t rows, group;   /* rows = tokens · group: query heads that are computed together */
+	int32_t groups, heads; /* groups of a KV head, and of all */
 	int32_t most;          /* rows of a tile, at most TILE */
 	int32_t from, to;      /* positions that some row sees; from is the start of a block */
-	int32_t dim, wide;     /* head dimension; rounded up to 16 */
+	int32_t dim, wide;     /* dimension of a value; rounded up to 16 */
+	int32_t key, key_wide; /* of a key, with the latent dimensions */
 	int32_t decode;        /* the rows are of a sequence's only token, and read the pages directly */
-	float *q;              /* [TILE][wide] */
-	float *k;              /* a block of floats [wide][BLOCK], or a span of bf16 as pairs of dimensions */
+	float *q;              /* [TILE][key_wide] */
+	float *k;              /* a block of floats [key_wide][BLOCK], or a span of bf16 as pairs of dimensions */
 	float *v;              /* a block of floats [BLOCK][wide], or a span of bf16 as pairs of keys */
 	float *score;          /* [PASS][ROW]: those rows that are computed at a time */
 	float *part, *out;     /* [TILE][wide]: result of the span, of all spans */
@@ -69,27 +71,34 @@ INLINE int seen(const tile *t, int32_t row, int32_t at, int32_t n, int32_t *from
 	return *from < *to;
 }
 
-/* locate_blocks fills w for the positions [at, end) of a head; at is the start of a block. */
+/* locate_blocks fills w for the positions [at, end) of a group; at is the start of a block. */
 static void locate_blocks(const tile *t, int32_t head, int32_t at, int32_t end, view *w)
 {
 	const vapp_pages *p = &t->a->pages;
-	int64_t e = vapp_element(p->format);
+	int64_t e = vapp_element(p->format), kv = head / t->groups;
 	w->seq = t->seq, w->head = head, w->at = at, w->blocks = 0;
 	for (; at < end && at < t->history; at += BLOCK, w->blocks++) {
 		int64_t slot = at % p->block;
 		const uint8_t *page = vapp_page(p, p->table[(int64_t)t->seq * p->width + at / p->block - t->first_block]);
-		w->k[w->blocks] = page + p->k + (head * (int64_t)p->key_dim * p->block + slot) * e;
-		w->v[w->blocks] = page + p->v + (head * (int64_t)p->block + slot) * t->dim * e;
+		w->k[w->blocks] = page + p->k + (kv * p->key_dim * p->block + slot) * e;
+		w->v[w->blocks] = page + p->v + (kv * p->block + slot) * t->dim * e;
 	}
 }
 
-/* own returns the address of this step's own row of K or V (side) for a position. */
-static const uint8_t *own(const tile *t, const void *side, int32_t pos)
+/* own_dim returns how many numbers of a key K has. */
+static int32_t own_dim(const tile *t) { return t->a->latent ? t->a->latent : t->dim; }
+
+/* own returns the address of this step's own row of K or V (side), which has dim numbers, for a
+ * position. */
+static const uint8_t *own(const tile *t, const void *side, int32_t dim, int32_t pos)
 {
 	const vapp_pages *p = &t->a->pages;
 	int64_t row = (int64_t)t->begin + pos - t->history;
-	return (const uint8_t *)side + (row * p->kv_heads + t->head) * t->dim * vapp_element(p->format);
+	return (const uint8_t *)side + (row * p->kv_heads + t->head / t->groups) * dim * vapp_element(p->format);
 }
+
+static const uint8_t *own_key_of(const tile *t, int32_t pos) { return own(t, t->a->k, own_dim(t), pos); }
+static const uint8_t *own_value_of(const tile *t, int32_t pos) { return own(t, t->a->v, t->dim, pos); }
 
 /* While one block is computed, the lines of the next block of keys are prefetched into the
  * second cache, a few with each key. More outstanding requests than a core supports would stall
@@ -114,8 +123,8 @@ INLINE const uint8_t *prefetch_lines(prefetch_plan a, const uint8_t *at)
 	return at;
 }
 
-/* enter_span sets the view of a span, and that of the next piece: the same head's next span or
- * the next head's first. */
+/* enter_span sets the view of a span, and that of the next piece: the same group's next span or
+ * the next group's first. */
 static void enter_span(tile *t, int32_t at, int32_t end)
 {
 	int prefetched = t->ahead.seq == t->seq && t->ahead.head == t->head && t->ahead.at == at;
@@ -132,7 +141,7 @@ static void enter_span(tile *t, int32_t at, int32_t end)
 	t->ahead.seq = -1, t->ahead.blocks = 0;
 	if (end < t->to)
 		locate_blocks(t, t->head, end, to, &t->ahead);
-	else if (t->head + 1 < t->a->pages.kv_heads)
+	else if (t->head + 1 < t->heads)
 		locate_blocks(t, t->head + 1, t->from, first < t->to ? first : t->to, &t->ahead);
 }
 
