@@ -14,7 +14,7 @@ import (
 // TestMixtures records published configs with experts whole and in parts, and plans them on all
 // layouts.
 func TestMixtures(t *testing.T) {
-	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6"} {
+	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6", "Llama-4-Maverick-17B-128E"} {
 		for _, world := range []int{1, 2} {
 			for _, pipe := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s/tp%d-pp%d", name, world, pipe), func(t *testing.T) {
@@ -43,6 +43,13 @@ func TestMixtureRefusals(t *testing.T) {
 		{"tiny-qwen3-next", `"hidden_act": "silu"`, `"hidden_act": "gelu_tanh"`, "hidden_act gelu_tanh"},
 		{"tiny-ernie-moe", `"use_bias": false`, `"use_bias": true`, "use_bias"},
 		{"tiny-olmoe", `"clip_qkv": null`, `"clip_qkv": 8.0`, "clip_qkv"},
+		{"tiny-llama4", `"num_experts_per_tok": 1`, `"num_experts_per_tok": 2`, "num_experts_per_tok 2"},
+		{"tiny-llama4", `"attention_chunk_size": 32`, `"attention_chunk_size": null`, "layer_types with chunked_attention"},
+		{"tiny-llama4", `"attention_chunk_size": 32`, `"attention_chunk_size": 0`, "attention_chunk_size"},
+		{"tiny-llama4", `"no_rope_layers": [`, `"layer_types": ["sliding_attention", "full_attention", "full_attention"], "no_rope_layers": [`, `layer_types[0] "sliding_attention"`},
+		{"tiny-llama4", `"num_hidden_layers": 3`, `"num_hidden_layers": 4`, "no_rope_layers of 3 layers"},
+		{"tiny-llama4", `"floor_scale": 8`, `"floor_scale": 0`, "floor_scale"},
+		{"tiny-llama4", `"rope_theta": 500000.0`, `"rope_theta": 500000.0, "partial_rotary_factor": 0.5`, "rotates part of a head"},
 	} {
 		data, err := os.ReadFile("testdata/" + c.name + "/config.json")
 		if err != nil {

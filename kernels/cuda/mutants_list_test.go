@@ -165,7 +165,7 @@ func TestMutantsApply(t *testing.T) {
 
 // killed counts a file's mutants that made a test fail in TestMutants.
 var killed = map[string]int{
-	"attention.cu":    18,
+	"attention.cu":    19,
 	"delta.cu":        12,
 	"draft.cu":        1,
 	"experts.cu":      5,
