@@ -99,6 +99,10 @@ func TestLatentPages(t *testing.T) {
 	if w := must(t, deepseek(t, Device{Major: 9}, asItIs)).stages[0]; w.bytes[resident] != 2*15_706_484_224 {
 		t.Errorf("%d bytes of parameters, DeepSeek-V2-Lite has 15,706,484,224", w.bytes[resident])
 	}
+	corrected := must(t, deepseek(t, Device{Major: 9}, func(s string) string { return strings.Replace(s, `"greedy"`, `"noaux_tc"`, 1) }))
+	if d := corrected.stages[0].bytes[resident] - 2*15_706_484_224; d != 26*64*4 {
+		t.Errorf("a bias in float32 for each of 64 experts in 26 layers takes %d bytes", d)
+	}
 }
 
 // TestDesignRefusals checks that what a design cannot answer is refused by name.
