@@ -56,6 +56,7 @@ its files, or from its config alone: vapp plan --config.`,
 				}
 				all = append(all, k)
 			}
+			byMaker(all)
 			if json {
 				return asJSON(c.OutOrStdout(), all)
 			}
@@ -69,6 +70,22 @@ its files, or from its config alone: vapp plan --config.`,
 	}
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
+}
+
+// byMaker puts the models of an organization together, in the catalogue's order.
+func byMaker(all []known) {
+	first := map[string]int{}
+	for i, k := range all {
+		maker, _, _ := strings.Cut(k.Name, "/")
+		if _, ok := first[maker]; !ok {
+			first[maker] = i
+		}
+	}
+	slices.SortStableFunc(all, func(a, b known) int {
+		x, _, _ := strings.Cut(a.Name, "/")
+		y, _, _ := strings.Cut(b.Name, "/")
+		return first[x] - first[y]
+	})
 }
 
 // know reads the entry's config and derives its tensors.

@@ -99,9 +99,19 @@ var designs = map[string]design{
 	}},
 	"Glm4MoeForCausalLM":      {since: V019, norms: 2, read: glmMixture},
 	"Ernie4_5_MoeForCausalLM": {since: V019, norms: 2, tied: true, read: ernieMixture},
-	"DeepseekV2ForCausalLM":   {since: V019, norms: 2, read: deepseekLatent},
-	"DeepseekV3ForCausalLM":   {since: V019, norms: 2, read: deepseekLatent},
+	"Llama4ForCausalLM":       llama4Blocks,
+	"Llama4ForConditionalGeneration": llama4Blocks.with(func(d *design) {
+		d.image, d.read = true, func(s *shape, text *object) {
+			s.prefix = "language_model.model."
+			llama4Layers(s, text)
+		}
+	}),
+	"DeepseekV2ForCausalLM": {since: V019, norms: 2, read: deepseekLatent},
+	"DeepseekV3ForCausalLM": {since: V019, norms: 2, read: deepseekLatent},
 }
+
+// llama4Blocks have chunked attention in the layers with a rope.
+var llama4Blocks = design{since: V019, norms: 2, read: llama4Layers}
 
 var gemma3Blocks = design{since: V019, norms: 4, heads: perHead, tied: true, pattern: 6, slides: everyNthIsFull, tables: true}
 
@@ -123,8 +133,6 @@ var plannedOnly = map[string]string{
 	"MinistralForCausalLM":                  "vLLM has no such architecture; name it MistralForCausalLM or Ministral3ForCausalLM",
 	"Qwen3_5ForCausalLM":                    "vLLM's figures for it were not seen, only for Qwen3_5ForConditionalGeneration",
 	"Qwen3_5MoeForCausalLM":                 "vLLM's figures for it were not seen, only for Qwen3_5MoeForConditionalGeneration",
-	"Llama4ForCausalLM":                     "pages of layers with chunked attention were not seen in a log",
-	"Llama4ForConditionalGeneration":        "pages of layers with chunked attention were not seen in a log",
 }
 
 // known returns the architectures that have a shape here.
@@ -160,11 +168,12 @@ func (s *shape) slide(c checkpoint.Config, text *object) {
 	for i := range s.kinds {
 		switch {
 		case len(c.LayerTypes) > 0:
-			s.kinds[i] = map[string]layerKind{"full_attention": full, "sliding_attention": sliding}[c.LayerTypes[i]]
-			if t := c.LayerTypes[i]; t != "full_attention" && t != "sliding_attention" {
-				text.fail("layer_types", "layer %d is %q", i, clip(t))
+			k, ok := map[string]layerKind{"full_attention": full, "sliding_attention": sliding, "chunked_attention": chunked}[c.LayerTypes[i]]
+			if !ok {
+				text.fail("layer_types", "layer %d is %q", i, clip(c.LayerTypes[i]))
 				return
 			}
+			s.kinds[i] = k
 		case d.slides != nil && s.window > 0 && d.slides(int64(i), pattern):
 			s.kinds[i] = sliding
 		}

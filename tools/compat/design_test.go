@@ -99,6 +99,10 @@ func TestLatentPages(t *testing.T) {
 	if w := must(t, deepseek(t, Device{Major: 9}, asItIs)).stages[0]; w.bytes[resident] != 2*15_706_484_224 {
 		t.Errorf("%d bytes of parameters, DeepSeek-V2-Lite has 15,706,484,224", w.bytes[resident])
 	}
+	corrected := must(t, deepseek(t, Device{Major: 9}, func(s string) string { return strings.Replace(s, `"greedy"`, `"noaux_tc"`, 1) }))
+	if d := corrected.stages[0].bytes[resident] - 2*15_706_484_224; d != 26*64*4 {
+		t.Errorf("a bias in float32 for each of 64 experts in 26 layers takes %d bytes", d)
+	}
 }
 
 // TestDesignRefusals checks that what a design cannot answer is refused by name.
@@ -181,5 +185,23 @@ func TestPackedWeights(t *testing.T) {
 	whole := must(t, deepseek(t, Device{Major: 9}, asItIs))
 	if saved := whole.stages[0].total - o.stages[0].total; saved < experts*2-experts/2-experts/16-1<<20 {
 		t.Errorf("4-bit experts save %d bytes", saved)
+	}
+}
+
+// TestChunkedPages checks Llama 4: a request holds a chunk and the tokens in flight in three groups of
+// layers, every token in the fourth.
+func TestChunkedPages(t *testing.T) {
+	i := Inputs{Release: V033, Config: config(t, "meta-llama/Llama-4-Scout-17B-16E-Instruct"), Device: Device{"NVIDIA H200", 139 << 30, 132, 9, 0}}
+	i.Request = Request{TextOnly: true, MaxModelLen: 131072, TensorParallel: 8}
+	o := must(t, i)
+	if len(o.cache.groups) != 4 || o.cache.size != 12 || o.cache.need(131072) != 131072/16+3*(8192+2*8192)/16 {
+		t.Errorf("%d groups of %d layers, %d blocks a request", len(o.cache.groups), o.cache.size, o.cache.need(131072))
+	}
+	if o.cache.need(4096) != 4*4096/16 || o.cache.steady(131072) != 131072/16+3*8192/16 {
+		t.Errorf("%d blocks of 4096 tokens, %d after the prefill", o.cache.need(4096), o.cache.steady(131072))
+	}
+	i.Request.NoHybridManager = true
+	if o := must(t, i); o.cache.need(131072) != 131072/16 || len(o.cache.groups) != 1 {
+		t.Errorf("without the hybrid manager %d blocks", o.cache.need(131072))
 	}
 }

@@ -25,7 +25,7 @@ func layout(p paging, layers []kvLayer) (*cache, error) {
 	if p.whole || p.rel == V07 {
 		layers = slices.Clone(layers)
 		for i := range layers {
-			if layers[i].kind == sliding {
+			if layers[i].kind == sliding || layers[i].kind == chunked {
 				layers[i].kind, layers[i].window = full, 0
 			}
 		}

@@ -45,7 +45,7 @@ func (i Ideal) Sequences(kvBytes int64, length int) (float64, error) {
 	for _, l := range layers {
 		need += float64(i.state(l))
 		n := int64(length)
-		if l.kind == sliding {
+		if l.kind == sliding || l.kind == chunked {
 			n = min(n, l.window)
 		}
 		need += float64(n) * float64(l.token)

@@ -48,7 +48,7 @@ func (in *run) kvLayer(k layerKind, stage int64, rebuild Rebuild) kvLayer {
 		l.speculated = int64(in.r.Speculative.Tokens)
 		l.conv = (s.convKernel - 1 + l.speculated) * ((2*kd + vd) / tp) * in.dtype
 		l.ssm = s.valueHeads / tp * s.valueDim * s.keyDim * s.stateBytes
-	case sliding:
+	case sliding, chunked:
 		l.window = s.window
 		l.token = max(1, s.kvHeads/tp) * 2 * s.headDim * in.elem
 	default:
@@ -105,11 +105,9 @@ func (c *cache) need(n int64) int64 {
 func (g kvGroup) need(n int64, c *cache) int64 {
 	switch g.kind {
 	case sliding:
-		flight := c.flight
-		if c.newer {
-			flight *= 2
-		}
-		return ceilDiv(min(g.window-1+flight, n), g.block) + 1
+		return ceilDiv(min(g.window-1+c.inFlight(), n), g.block) + 1
+	case chunked:
+		return ceilDiv(min(g.window+c.inFlight(), n), g.block)
 	case linear:
 		if c.mode == "all" {
 			blocks := ceilDiv(n, g.block)
@@ -126,10 +124,22 @@ func (g kvGroup) need(n int64, c *cache) int64 {
 	return ceilDiv(n, g.block)
 }
 
+// inFlight returns the tokens in flight: under the newer formulas those of two batches.
+func (c *cache) inFlight() int64 {
+	if c.newer {
+		return 2 * c.flight
+	}
+	return c.flight
+}
+
 // steady returns need after the prefill, when a sliding window holds only its own tokens.
 func (c *cache) steady(n int64) int64 {
 	var sum int64
 	for _, g := range c.groups {
+		if g.kind == chunked {
+			sum += min(ceilDiv(n, g.block), ceilDiv(g.window, g.block))
+			continue
+		}
 		if g.kind == sliding {
 			sum += min(ceilDiv(n, g.block), ceilDiv(g.window, g.block)+1)
 			continue

@@ -121,6 +121,9 @@ func (o *outcome) fittedNonTorch() (bytes, by int64) {
 	if c := o.d.capability(); c != 70 && c != 80 && c != 120 {
 		by *= 2
 	}
+	if o.rel.atLeast(V033) { // no log of model runner V2 has its activation apart
+		by *= 2
+	}
 	return bytes, by
 }
 

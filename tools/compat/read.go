@@ -72,19 +72,24 @@ func (o *object) countOr(key string, lo, hi, absent int64) int64 {
 	return int64(x)
 }
 
-// counts reads a list of whole numbers below limit as a set.
-func (o *object) counts(key string, limit int64) map[int64]bool {
+// list reads a list of at most some whole numbers.
+func (o *object) list(key string, most int) []int64 {
 	v, ok := o.raw(key)
 	if !ok {
 		return nil
 	}
 	var list []int64
-	if json.Unmarshal(v, &list) != nil || int64(len(list)) > limit {
-		o.fail(key, "is not a list of at most %d whole numbers", limit)
+	if json.Unmarshal(v, &list) != nil || len(list) > most {
+		o.fail(key, "is not a list of at most %d whole numbers", most)
 		return nil
 	}
+	return list
+}
+
+// counts reads a list of whole numbers below limit as a set.
+func (o *object) counts(key string, limit int64) map[int64]bool {
 	set := map[int64]bool{}
-	for _, n := range list {
+	for _, n := range o.list(key, int(limit)) {
 		if n < 0 || n >= limit {
 			o.fail(key, "has %d, allowed are 0 to %d", n, limit-1)
 			return nil

@@ -143,3 +143,18 @@ func TestNewestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestNewestActivation checks the sampler's peak, and the counts that stay for penalties.
+func TestNewestActivation(t *testing.T) {
+	o := must(t, Inputs{Release: V033, Config: config(t, "llama-3.2-1b"), Device: Device{"NVIDIA H100 80GB HBM3", 79 << 30, 132, 9, 0}})
+	sizes := map[string]int64{}
+	for _, p := range append(append([]piece{}, o.activation.sampler...), o.activation.kept...) {
+		sizes[p.Name] = p.Bytes
+	}
+	if want := int64(1024 * 128256 * (2 + 4 + 4)); sizes["sampler"] != want {
+		t.Errorf("sampler: %d bytes, want %d", sizes["sampler"], want)
+	}
+	if want := int64(1024 * (128256*4 + 128256/8)); sizes["penalty counts"] != want {
+		t.Errorf("penalty counts: %d bytes, want %d", sizes["penalty counts"], want)
+	}
+}

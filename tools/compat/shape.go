@@ -24,7 +24,8 @@ type layerKind int
 const (
 	full layerKind = iota
 	sliding
-	linear // recurrent state: Qwen3.5's gated delta net
+	linear  // recurrent state: Qwen3.5's gated delta net
+	chunked // attention within chunks: Llama 4
 )
 
 // shape has the sizes of a model that the arithmetic needs. Every count is checked and bounded: a

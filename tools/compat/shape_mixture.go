@@ -89,6 +89,32 @@ func ernieMixture(s *shape, text *object) {
 	}
 }
 
+// llama4Layers reads which of Llama 4's layers have experts, and which attend within chunks.
+func llama4Layers(s *shape, text *object) {
+	s.experts = text.count("num_local_experts", 1, maxCount)
+	s.topK = text.countOr("num_experts_per_tok", 1, s.experts, 1)
+	s.expertInter = s.inter
+	s.inter = text.count("intermediate_size_mlp", 1, maxWidth<<4)
+	step := text.countOr("interleave_moe_layer_step", 1, maxCount, 1)
+	s.mix(func(i int64) bool { return (i+1)%step == 0 }).shared = s.expertInter
+	s.window = text.countOr("attention_chunk_size", 1, maxLength, 0)
+	every := text.countOr("no_rope_layer_interval", 1, maxCount, 4)
+	ropes := text.list("no_rope_layers", int(s.layers))
+	for i := range s.kinds {
+		rotates := (i+1)%int(every) != 0
+		if len(ropes) == len(s.kinds) {
+			rotates = ropes[i] == 1
+		}
+		if rotates && s.window > 0 {
+			s.kinds[i] = chunked
+		}
+	}
+	s.rope[chunked] = s.rope[full]
+	if s.window > 0 {
+		delete(s.rope, full)
+	}
+}
+
 // deepseekLatent reads multi-head latent attention: one compressed row for a token and layer, which
 // no rank shares.
 func deepseekLatent(s *shape, text *object) {
