@@ -72,6 +72,21 @@ QWEN3_NEXT = BASE | dict(
     linear_conv_kernel_dim=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=8,
     vocab_size=264, output_router_logits=False, router_aux_loss_coef=0.001)
 
+# Latent attention whose value heads, key heads, rope and latent all differ in size. Layer 0 is dense.
+DEEPSEEK = {k: v for k, v in BASE.items() if k != "num_key_value_heads"} | dict(
+    vocab_size=160, bos_token_id=0, eos_token_id=1, num_key_value_heads=4, max_position_embeddings=256, intermediate_size=48,
+    kv_lora_rank=32, qk_nope_head_dim=20, qk_rope_head_dim=16, v_head_dim=24, moe_intermediate_size=16, num_experts_per_tok=3, n_group=3,
+    topk_group=2, first_k_dense_replace=1, moe_layer_freq=1, ep_size=1, attention_bias=False, attention_dropout=0.0, rope_theta=10000)
+# The epsilon of the norms inside attention is not rms_norm_eps.
+DEEPSEEK_V2 = DEEPSEEK | dict(
+    architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", q_lora_rank=None, rms_norm_eps=1e-2, n_routed_experts=9,
+    n_shared_experts=2, topk_method="group_limited_greedy", scoring_func="softmax", norm_topk_prob=False, routed_scaling_factor=3.0,
+    rope_scaling=dict(type="yarn", factor=8, original_max_position_embeddings=32, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=0.707))
+DEEPSEEK_V3 = DEEPSEEK | dict(
+    architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3", q_lora_rank=32, kv_lora_rank=64, n_routed_experts=9, n_shared_experts=1,
+    topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True, routed_scaling_factor=2.5, num_nextn_predict_layers=1,
+    rope_scaling=dict(type="yarn", factor=16, original_max_position_embeddings=16, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0))
+
 # name -> config.json, the class that is run, seed, prompt length
 CHECKPOINTS = {
     "tiny-mixtral": dict(config=MIXTRAL, run="MixtralForCausalLM", embed=0.5, seed=41, prompt=64),
@@ -82,6 +97,8 @@ CHECKPOINTS = {
     "tiny-ernie-moe": dict(config=ERNIE_MOE, run="Ernie4_5_MoeForCausalLM", embed=0.4, seed=47, prompt=64),
     "tiny-olmoe": dict(config=OLMOE, run="OlmoeForCausalLM", embed=0.5, seed=50, prompt=64),
     "tiny-qwen3-next": dict(config=QWEN3_NEXT, run="Qwen3NextForCausalLM", embed=0.5, seed=78, prompt=64, steps=16),
+    "tiny-deepseek-v2": dict(config=DEEPSEEK_V2, run="DeepseekV2ForCausalLM", embed=0.5, seed=81, prompt=64, steps=16),
+    "tiny-deepseek-v3": dict(config=DEEPSEEK_V3, run="DeepseekV3ForCausalLM", embed=0.5, seed=82, prompt=64, steps=16),
     "tiny-qwen35-moe": dict(config=QWEN35_MOE, run="Qwen3_5MoeForCausalLM", embed=0.5, seed=49, prompt=64),
 }
 
@@ -124,7 +141,7 @@ def stored(name, weight, spec):
 def beyond(spec, generator):
     """Tensors of the layers that predict further tokens; transformers does not run them."""
     config, out = spec["config"], {}
-    if config["model_type"] == "glm4_moe":
+    if config["model_type"] in ("glm4_moe", "deepseek_v3"):
         layer = f"model.layers.{config['num_hidden_layers']}."
         for name in ("eh_proj.weight", "enorm.weight", "hnorm.weight", "input_layernorm.weight", "mlp.experts.0.up_proj.weight"):
             out[layer + name] = torch.randn(8, generator=generator)
