@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/models"
 	"vapp.dev/kernels"
 )
@@ -104,6 +105,9 @@ func weightItem(r backend.Reservation, l models.LoRA) Item {
 		f := w.Source.String()
 		if w.Source == kernels.Invalid {
 			f = w.Formats()
+		}
+		if len(w.Parts) > 0 && strings.HasSuffix(w.Parts[0].Tensor, checkpoint.DecodedSuffix) {
+			f = "decoded " + f
 		}
 		if p.Format != w.Source {
 			f += "→" + p.Format.String()

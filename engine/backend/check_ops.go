@@ -193,6 +193,7 @@ func (c *checker) scores(o Route, experts int) {
 	}
 	c.require(o.Groups > 0 && o.Groups <= MaxGroups && experts%o.Groups == 0 && experts >= 2*o.Groups, "%d groups of %d experts", o.Groups, experts)
 	c.require(o.TopGroups > 0 && o.TopGroups <= o.Groups, "the best %d of %d groups", o.TopGroups, o.Groups)
+	c.require(o.GroupTop >= 0 && o.GroupTop <= 2, "groups compared by %d experts", o.GroupTop)
 	c.require(o.Top*o.Groups <= o.TopGroups*experts, "%d experts of %d in %d of %d groups", o.Top, experts, o.TopGroups, o.Groups)
 }
 

@@ -97,6 +97,7 @@ func TestProgramCheck(t *testing.T) {
 		"the best 1 of no groups":    Route{Logits: 1, Top: 2, Score: Sigmoid, TopGroups: 1},
 		"32 groups of 48 experts":    Route{Logits: 1, Top: 2, Score: Sigmoid, Groups: 32, TopGroups: 1},
 		"the best 5 of 4 groups":     Route{Logits: 1, Top: 2, Score: Sigmoid, Groups: 4, TopGroups: 5},
+		"compared by 3 experts":      Route{Logits: 1, Top: 2, Score: Sigmoid, Groups: 4, TopGroups: 1, GroupTop: 3},
 		"25 experts of 48 in 2 of":   Route{Logits: 1, Top: 25, Score: Sigmoid, Groups: 4, TopGroups: 2},
 		"Gate (y) has 16 columns":    Gate{X: 1, Gate: 4},
 		"17 rotated dimensions":      Rope{QKV: 1, Angles: 2, Q: 3, K: 5, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 17},

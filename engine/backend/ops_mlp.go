@@ -62,10 +62,10 @@ type Route struct {
 	Corrected            bool
 	Correction           WeightID // [E], if Corrected: added to the scores that select, not to the weights
 	// Groups is the number of runs of E/Groups experts, at most MaxGroups; 0: one. A group is as good
-	// as the sum of its two best experts.
-	Groups, TopGroups int
-	Factor            float32  // 0: 1
-	Scale             WeightID // [E]; NoWeight: ones
+	// as the sum of its GroupTop best experts, one or two; 0: two.
+	Groups, TopGroups, GroupTop int
+	Factor                      float32  // 0: 1
+	Scale                       WeightID // [E]; NoWeight: ones
 }
 
 // MaxGroups is the maximum of Route.Groups.

@@ -186,8 +186,8 @@ type Part struct {
 	// Stride is the number of rows from one expert to the next in Tensor; 0: no experts.
 	Stride int
 	// Transposed means that Tensor stores the matrix, or each matrix of a stack, as
-	// [in, out]. Rows and columns above refer to the matrix as it is multiplied, so Row0
-	// and Rows count columns of Tensor.
+	// [in, out]. Rows and columns above refer to the matrix as it is multiplied, so Rows
+	// is the number of columns of Tensor; Row0 counts its rows.
 	Transposed bool
 	// Values replaces Tensor for vectors the model code computes (rope
 	// frequencies).

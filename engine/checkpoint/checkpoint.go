@@ -12,6 +12,7 @@ package checkpoint
 import (
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Source is a source of weights: a Checkpoint with real or dummy weights.
@@ -94,9 +95,13 @@ func (c *Checkpoint) Config() Config { return c.cfg }
 func (c *Checkpoint) Tensors() []TensorInfo { return c.tensors }
 
 // Tensor returns a tensor by its Hugging Face name. A name with ".experts.*." is a stack: the tensors
-// of all experts as one [experts, …], if they have one shape and format.
+// of all experts as one [experts, …], if they have one shape and format. A name with DecodedSuffix has
+// the numbers of a quantized tensor.
 func (c *Checkpoint) Tensor(name string) (TensorInfo, bool) {
 	i, ok := c.byName[name]
+	if !ok && strings.HasSuffix(name, DecodedSuffix) {
+		return c.decoded(name)
+	}
 	if !ok {
 		return c.stack(name)
 	}

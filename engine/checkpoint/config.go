@@ -28,7 +28,7 @@ type Config struct {
 	NumLayers        int // num_hidden_layers
 	NumHeads         int // num_attention_heads
 	NumKVHeads       int // num_key_value_heads, divides NumHeads
-	HeadDim          int
+	HeadDim          int // of queries and keys
 	VocabSize        int // rows of the embedding
 
 	// MaxPositionEmbeddings is the longest sequence: max_position_embeddings, or what its rope
@@ -156,6 +156,10 @@ func (c *Config) readSizes(f *fields) {
 	}
 	if c.NumHeads%c.NumKVHeads != 0 {
 		f.fail("num_key_value_heads", "is %d, which does not divide num_attention_heads %d", c.NumKVHeads, c.NumHeads)
+	}
+	if f.has("qk_nope_head_dim") && f.has("qk_rope_head_dim") { // latent attention
+		c.HeadDim = f.count("qk_nope_head_dim", 1, maxHeadDim) + f.count("qk_rope_head_dim", 2, maxHeadDim)
+		return
 	}
 	c.HeadDim = f.countOr("head_dim", 2, maxHeadDim, 0)
 	if c.HeadDim != 0 {

@@ -255,7 +255,7 @@ func (f *ggufFields) heads(arch string, h hfConfig) {
 	if _, ok := f.g.values[arch+".attention.key_length"]; !ok && hidden%heads != 0 {
 		f.fail(arch+".embedding_length", "is %d, which head_count %d does not divide", hidden, heads)
 	}
-	if v := f.count(arch+".attention.value_length", 2, maxHeadDim, int64(max(2, dim))); f.err == nil && v != dim {
+	if v := f.count(arch+".attention.value_length", 2, maxHeadDim, int64(max(2, dim))); f.err == nil && v != dim && arch != "deepseek2" {
 		f.fail(arch+".attention.value_length", "is %d, key_length is %d; heads of one size are read", v, dim)
 	}
 	if r := f.count(arch+".rope.dimension_count", 2, maxHeadDim, int64(max(2, dim))); f.err == nil && r != dim && !rotatesPart(arch) {
@@ -269,7 +269,7 @@ func (f *ggufFields) heads(arch string, h hfConfig) {
 
 // rotatesPart reports whether heads of a family may be rotated in part.
 func rotatesPart(arch string) bool {
-	return arch == "phi3" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe"
+	return arch == "phi3" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe" || arch == "deepseek2"
 }
 
 // tensorFacts derives from the tensors what GGUF has no key for.

@@ -49,6 +49,7 @@ var ggufArchs = map[string]ggufArch{
 	"glm4moe":       {"Glm4MoeForCausalLM", "glm4_moe", false, glm4ExpertNames, glm4MoEConfig},
 	"command-r":     {"CohereForCausalLM", "cohere", false, nil, cohereConfig},
 	"cohere2":       {"Cohere2ForCausalLM", "cohere2", false, nil, cohereConfig},
+	"deepseek2":     {"DeepseekV2ForCausalLM", "deepseek_v2", false, deepseekNames, deepseekConfig},
 	"ernie4_5":      {"Ernie4_5ForCausalLM", "ernie4_5", false, nil, nil},
 	"ernie4_5-moe":  {"Ernie4_5_MoeForCausalLM", "ernie4_5_moe", false, ernieExpertNames, ernieMoEConfig},
 	"hunyuan-dense": {"HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", false, hunyuanNames, nil},
@@ -412,9 +413,16 @@ func olmo2Config(f *ggufFields, arch string, h hfConfig) {
 	}
 }
 
-// glm4MoEConfig reads GLM-4.5; layers that predict further tokens come last and are not read.
+// glm4MoEConfig reads GLM-4.5.
 func glm4MoEConfig(f *ggufFields, arch string, h hfConfig) {
 	partialRope(f, arch, h)
+	f.groupedExperts(arch, h)
+	_, h["use_qk_norm"] = f.g.tensor("blk.0.attn_q_norm.weight")
+}
+
+// groupedExperts reads experts as DeepSeek and GLM have them. Layers that predict further tokens come
+// last and are not read.
+func (f *ggufFields) groupedExperts(arch string, h hfConfig) {
 	f.experts(arch, h)
 	h["n_routed_experts"] = h["num_experts"]
 	h["first_k_dense_replace"] = f.count(arch+".leading_dense_block_count", 0, maxLayers, 0)
@@ -423,10 +431,50 @@ func glm4MoEConfig(f *ggufFields, arch string, h hfConfig) {
 	h["norm_topk_prob"] = f.flag(arch+".expert_weights_norm", true)
 	h["n_group"] = f.count(arch+".expert_group_count", 1, maxExperts, 1)
 	h["topk_group"] = f.count(arch+".expert_group_used_count", 1, maxExperts, 1)
-	_, h["use_qk_norm"] = f.g.tensor("blk.0.attn_q_norm.weight")
 	h["num_nextn_predict_layers"] = 0
 	if further := f.count(arch+".nextn_predict_layers", 0, maxLayers, 0); further > 0 && f.err == nil {
 		h["num_hidden_layers"] = h["num_hidden_layers"].(int) - further
+	}
+}
+
+// deepseekConfig reads DeepSeek V2 and, if its router has sigmoids, V3. Files of llama.cpp since April
+// 2025 have the two parts of kv_b_proj apart; then key_length and value_length are those of the latent,
+// and those of a head have names with _mla.
+func deepseekConfig(f *ggufFields, arch string, h hfConfig) {
+	f.groupedExperts(arch, h)
+	softmax := f.count(arch+".expert_gating_func", 0, 2, 1) != 2
+	if softmax {
+		h["norm_topk_prob"] = f.flag(arch+".expert_weights_norm", false)
+		h["topk_method"] = "greedy"
+		if h["n_group"] != 1 {
+			h["topk_method"] = "group_limited_greedy"
+		}
+	} else {
+		h["architectures"], h["model_type"] = []string{"DeepseekV3ForCausalLM"}, "deepseek_v3"
+		h["norm_topk_prob"] = f.flag(arch+".expert_weights_norm", false)
+	}
+	h["q_lora_rank"] = nil
+	if n := f.count(arch+".attention.q_lora_rank", 0, maxHidden, 0); n > 0 {
+		h["q_lora_rank"] = n
+	}
+	h["kv_lora_rank"] = f.count(arch+".attention.kv_lora_rank", 1, maxHeadDim, -1)
+	rotary := f.count(arch+".rope.dimension_count", 2, maxHeadDim, -1)
+	_, split := f.g.tensor("blk.0.attn_k_b.weight")
+	suffix := ""
+	if split {
+		suffix = "_mla"
+	}
+	key := f.count(arch+".attention.key_length"+suffix, 2, maxHeadDim, -1)
+	if f.err == nil && key <= rotary {
+		f.fail(arch+".attention.key_length"+suffix, "is %d, of which %d are rotated; some are not", key, rotary)
+	}
+	h["qk_nope_head_dim"], h["qk_rope_head_dim"], h["head_dim"] = key-rotary, rotary, rotary
+	h["v_head_dim"] = f.count(arch+".attention.value_length"+suffix, 1, maxHeadDim, -1)
+	h["num_key_value_heads"], h["kv_b_split"] = h["num_attention_heads"], split
+	// The converter multiplies mscale_all_dim by 0.1, and the other mscale has the same value.
+	if scaling, ok := h["rope_scaling"].(map[string]any); ok {
+		m := 10 * f.real(arch+".rope.scaling.yarn_log_multiplier", 0, 1e3, 0)
+		scaling["mscale"], scaling["mscale_all_dim"] = m, m
 	}
 }
 

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -295,13 +296,54 @@ func TestFusedGGUF(t *testing.T) {
 	wantError(t, err, "m.gguf", "blk.0.attn_qkv.weight")
 }
 
+// TestDeepSeekConfig reads the two forms of kv_b_proj and the two routers.
+func TestDeepSeekConfig(t *testing.T) {
+	latent := func(tensors map[string][]uint64) *toy {
+		return familyToy("deepseek2", tensors).set("deepseek2.rope.dimension_count", uint32(4)).set("deepseek2.attention.kv_lora_rank", uint32(16)).
+			set("deepseek2.expert_count", uint32(4)).set("deepseek2.expert_used_count", uint32(2)).set("deepseek2.expert_feed_forward_length", uint32(8)).
+			set("deepseek2.rope.scaling.type", "yarn").set("deepseek2.rope.scaling.factor", float32(40)).set("deepseek2.rope.scaling.original_context_length", uint32(64)).
+			set("deepseek2.rope.scaling.yarn_log_multiplier", float32(0.0707))
+	}
+	whole := latent(map[string][]uint64{"attn_kv_b.weight": {16, 20}}).set("deepseek2.attention.value_length", uint32(6)).set("deepseek2.expert_weights_scale", float32(16))
+	split := latent(map[string][]uint64{"attn_k_b.weight": {4, 16, 2}, "attn_v_b.weight": {16, 6, 2}}).set("deepseek2.attention.key_length", uint32(20)).
+		set("deepseek2.attention.value_length", uint32(16)).set("deepseek2.attention.key_length_mla", uint32(8)).set("deepseek2.attention.value_length_mla", uint32(6)).
+		set("deepseek2.attention.q_lora_rank", uint32(12)).set("deepseek2.expert_gating_func", uint32(2)).set("deepseek2.expert_weights_norm", true).
+		set("deepseek2.expert_group_count", uint32(2)).set("deepseek2.expert_group_used_count", uint32(1)).set("deepseek2.leading_dense_block_count", uint32(1))
+	for _, x := range []struct {
+		m      *toy
+		tensor string
+		want   string
+	}{
+		{whole, "model.layers.1.self_attn.kv_b_proj.weight", "DeepseekV2ForCausalLM greedy 0 16 4 4 6 false 16 1 1 0 false"},
+		{split, "model.layers.1.self_attn.k_b_proj.weight", "DeepseekV3ForCausalLM noaux_tc 12 16 4 4 6 true 1 2 1 1 true"},
+	} {
+		c := opened(t, x.m, x.tensor)
+		s, err := c.Config().Section("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := func(key string) int { return s.CountOr(key, 0, 1<<20, 0) }
+		got := fmt.Sprint(c.Config().Architecture, " ", s.TextOr("topk_method", "noaux_tc"), " ", n("q_lora_rank"), n("kv_lora_rank"), n("qk_nope_head_dim"), n("qk_rope_head_dim"), n("v_head_dim"),
+			" ", s.FlagOr("kv_b_split", false), " ", s.RealOr("routed_scaling_factor", 0, 100, 0), n("n_group"), n("topk_group"), n("first_k_dense_replace"), " ", s.FlagOr("norm_topk_prob", true))
+		if got != x.want || s.Err() != nil {
+			t.Errorf("%s, want %s; %v", got, x.want, s.Err())
+		}
+		if r := c.Config().RopeScaling; math.Abs(r.MScale-0.707) > 1e-6 || r.MScale != r.MScaleAllDim {
+			t.Errorf("mscale %v and %v", r.MScale, r.MScaleAllDim)
+		}
+	}
+	_, err := openBytes("m.gguf", latent(nil).set("deepseek2.attention.key_length", uint32(4)).bytes())
+	wantError(t, err, "m.gguf", "deepseek2.attention.key_length")
+}
+
 // slidingFirst says that the first of two layers has a window.
 var slidingFirst = rawValue(le(nil, uint32(kindArray), uint32(kindBool), uint64(2), true, false))
 
 // ggufKeys are keys that files of an architecture must have beside those of familyToy.
 var ggufKeys = map[string]map[string]any{
-	"llama4": {"interleave_moe_layer_step": uint32(1)},
-	"gemma4": {"attention.key_length_swa": uint32(8), "attention.sliding_window": uint32(4), "attention.sliding_window_pattern": slidingFirst, "rope.dimension_count_swa": uint32(8)},
+	"llama4":    {"interleave_moe_layer_step": uint32(1)},
+	"deepseek2": {"attention.key_length": uint32(12), "attention.value_length": uint32(8), "attention.kv_lora_rank": uint32(16)},
+	"gemma4":    {"attention.key_length_swa": uint32(8), "attention.sliding_window": uint32(4), "attention.sliding_window_pattern": slidingFirst, "rope.dimension_count_swa": uint32(8)},
 }
 
 // TestGGUFArchitectures opens a file of every architecture that is read: dense, with experts, with a

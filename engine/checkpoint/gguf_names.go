@@ -95,6 +95,24 @@ var (
 		"ffn_up_shexp":         "mlp.shared_experts.up_proj",
 		"ffn_down_shexp":       "mlp.shared_experts.down_proj",
 	}
+	deepseekNames = map[string]string{
+		"attn_q_a":             "self_attn.q_a_proj",
+		"attn_q_a_norm":        "self_attn.q_a_layernorm",
+		"attn_q_b":             "self_attn.q_b_proj",
+		"attn_kv_a_mqa":        "self_attn.kv_a_proj_with_mqa",
+		"attn_kv_a_norm":       "self_attn.kv_a_layernorm",
+		"attn_kv_b":            "self_attn.kv_b_proj",
+		"attn_k_b":             "self_attn.k_b_proj",
+		"attn_v_b":             "self_attn.v_b_proj",
+		"ffn_gate_inp":         "mlp.gate",
+		"exp_probs_b.bias":     "mlp.gate.e_score_correction_bias",
+		"ffn_gate_exps.weight": "mlp.experts.gate_proj",
+		"ffn_up_exps.weight":   "mlp.experts.up_proj",
+		"ffn_down_exps.weight": "mlp.experts.down_proj",
+		"ffn_gate_shexp":       "mlp.shared_experts.gate_proj",
+		"ffn_up_shexp":         "mlp.shared_experts.up_proj",
+		"ffn_down_shexp":       "mlp.shared_experts.down_proj",
+	}
 	ernieExpertNames = map[string]string{
 		"ffn_gate_inp":         "mlp.gate",
 		"exp_probs_b.bias":     "mlp.moe_statics.e_score_correction_bias",

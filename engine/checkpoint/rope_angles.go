@@ -135,6 +135,16 @@ func (s RopeScaling) attentionFactor() float64 {
 	return mscale(1)
 }
 
+// ScoreScale returns the factor on attention scores of DeepSeek's yarn: the square of
+// 0.1 · MScaleAllDim · ln(Factor) + 1.
+func (s RopeScaling) ScoreScale() float64 {
+	if s.MScaleAllDim == 0 || s.Factor <= 1 {
+		return 1
+	}
+	m := 0.1*s.MScaleAllDim*math.Log(s.Factor) + 1
+	return m * m
+}
+
 // yarn is transformers' _compute_yarn_parameters. Dimensions that rotate more than BetaFast times
 // over the trained length keep their frequency. Those that rotate less than BetaSlow times have it
 // divided by Factor. A linear ramp over the dimensions interpolates between the two.

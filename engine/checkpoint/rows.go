@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // ReadRows fills dst with rows row0 to row0+rows-1 of a tensor, in its stored
@@ -11,6 +12,9 @@ import (
 // scalar is one row. len(dst) must be rows·RowBytes. The rows of a stack are those of its experts, one after the other.
 func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 	i, ok := c.byName[name]
+	if !ok && strings.HasSuffix(name, DecodedSuffix) {
+		return c.readDecoded(name, row0, rows, dst)
+	}
 	if !ok {
 		return c.readStack(name, row0, rows, dst)
 	}
@@ -182,6 +186,9 @@ func (c *Checkpoint) View(name string) ([]byte, error) {
 // Release drops the mapped pages of a tensor, or of all tensors of a stack, from this process;
 // reading its View again maps them again.
 func (c *Checkpoint) Release(name string) error {
+	if _, ok := c.decoded(name); ok {
+		name = strings.TrimSuffix(name, DecodedSuffix)
+	}
 	for _, one := range c.members(name) {
 		i, ok := c.byName[one]
 		if ok && c.tensors[i].joined != nil {

@@ -92,7 +92,7 @@ var coarse = GoldenBound{Max: 0.35, RMS: 0.06, Gap: 0.15}
 
 // Mixture reports whether a checkpoint has experts.
 func Mixture(golden string) bool {
-	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || golden == "tiny-olmoe" || strings.HasPrefix(golden, "tiny-qwen3-next") || golden == "tiny-llama4" || strings.Contains(golden, "-moe")
+	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || golden == "tiny-olmoe" || strings.HasPrefix(golden, "tiny-qwen3-next") || golden == "tiny-llama4" || strings.HasPrefix(golden, "tiny-deepseek") || strings.Contains(golden, "-moe")
 }
 
 // Tiny reports whether a golden file belongs to a small random checkpoint.

@@ -182,7 +182,7 @@ func safetensors(list []checkpoint.TensorInfo, data map[string][]byte) ([]byte, 
 	head := map[string]any{"__metadata__": map[string]string{"format": "pt"}}
 	var body []byte
 	for _, t := range list {
-		dtype := map[kernels.Format]string{kernels.F32: "F32", kernels.F16: "F16", kernels.BF16: "BF16"}[t.Format]
+		dtype := map[kernels.Format]string{kernels.F32: "F32", kernels.F16: "F16", kernels.BF16: "BF16", kernels.F8E4M3: "F8_E4M3"}[t.Format]
 		if dtype == "" {
 			return nil, fmt.Errorf("safetensors has no %v", t.Format)
 		}

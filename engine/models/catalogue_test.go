@@ -64,6 +64,7 @@ func TestCatalogue(t *testing.T) {
 	used := map[string]bool{"index.json": true}
 	names := map[string]bool{}
 	for _, e := range list {
+		seen := used[e.File+".json"]
 		used[e.File+".json"] = true
 		for _, n := range e.names() {
 			if names[hubName(n)] || strings.Count(n, "/") != 1 {
@@ -74,7 +75,7 @@ func TestCatalogue(t *testing.T) {
 		if e.About == "" || e.Licence == "" || e.Quantization == "" {
 			t.Errorf("%s: %+v", e.Name, e)
 		}
-		t.Run(e.Name, func(t *testing.T) { checkEntry(t, e) })
+		t.Run(e.Name, func(t *testing.T) { checkEntry(t, e, !seen) })
 	}
 	for _, f := range files {
 		if !used[f.Name()] {
@@ -83,7 +84,8 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-func checkEntry(t *testing.T, e Entry) {
+// checkEntry builds the model of an entry, unless another entry with the same config has built it.
+func checkEntry(t *testing.T, e Entry, build bool) {
 	cfg, err := e.Config()
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +99,9 @@ func checkEntry(t *testing.T, e Entry) {
 	}
 	if got := countTrained(tensors); got != e.Parameters {
 		t.Errorf("%d parameters, the tensors hold %d", e.Parameters, got)
+	}
+	if !build {
+		return
 	}
 	c, err := checkpoint.Dummy(cfg, tensors, 1)
 	if err != nil {

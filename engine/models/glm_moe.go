@@ -25,11 +25,13 @@ func glm4MoE(c checkpoint.Config) (recipe, error) {
 	if err != nil {
 		return d, err
 	}
-	if err := m.sigmoid(s); err != nil {
-		return d, err
-	}
+	m.sharedExperts(s)
+	m.sigmoid(s)
 	first := s.CountOr("first_k_dense_replace", 0, 1<<10, 1)
 	if err := s.Err(); err != nil {
+		return d, err
+	}
+	if err := m.checkGroups(); err != nil {
 		return d, err
 	}
 	d.mlp = sparse(m, func(layer int) bool { return layer >= first })
@@ -40,19 +42,22 @@ func glm4MoE(c checkpoint.Config) (recipe, error) {
 }
 
 // sigmoid sets DeepSeek V3's router, which GLM has: sigmoids with a correction, groups of experts, a
-// factor; and its shared experts.
-func (m *mixture) sigmoid(s *checkpoint.Section) error {
-	const most = 1 << 10
-	m.score = backend.Route{
-		Score: backend.Sigmoid, Normalize: s.FlagOr("norm_topk_prob", true), Factor: float32(s.RealOr("routed_scaling_factor", 1e-3, 1e3, 1)),
-		Groups: s.CountOr("n_group", 1, most, 1), TopGroups: s.CountOr("topk_group", 1, most, 1),
-	}
+// factor.
+func (m *mixture) sigmoid(s *checkpoint.Section) {
+	m.score = backend.Route{Score: backend.Sigmoid, Normalize: s.FlagOr("norm_topk_prob", true), Factor: float32(s.RealOr("routed_scaling_factor", 1e-3, 1e3, 1))}
+	m.plainRouter = true
+	m.groups(s)
 	m.corrected("gate.e_score_correction_bias", m.experts)
-	if n := s.CountOr("n_shared_experts", 0, most, 1); n > 0 {
+}
+
+// groups reads the groups of experts of a router.
+func (m *mixture) groups(s *checkpoint.Section) {
+	m.score.Groups, m.score.TopGroups = s.CountOr("n_group", 1, 1<<10, 1), s.CountOr("topk_group", 1, 1<<10, 1)
+}
+
+// sharedExperts reads the number of shared experts, which are one MLP.
+func (m *mixture) sharedExperts(s *checkpoint.Section) {
+	if n := s.CountOr("n_shared_experts", 0, 1<<10, 1); n > 0 {
 		m.shared, m.sharedWidth = "shared_experts.", n*m.width
 	}
-	if err := s.Err(); err != nil {
-		return err
-	}
-	return m.checkGroups()
 }

@@ -74,7 +74,10 @@ var goldens = map[string][2]int{
 	"tiny-ernie-moe":   {64, 40},
 	"tiny-olmoe":       {64, 40},
 
-	"tiny-llama4":     {72, 40},
+	"tiny-llama4":      {72, 40},
+	"tiny-deepseek-v2": {64, 16},
+	"tiny-deepseek-v3": {64, 16},
+
 	"tiny-qwen35-moe": {64, 40},
 	"tiny-qwen3-next": {64, 16},
 

@@ -21,6 +21,8 @@ type mixture struct {
 
 	module string // prefix of the following names: "mlp."
 	router string // module of the router
+	// plainRouter means that no quantization converts the router, whatever quantization_config says.
+	plainRouter bool
 	// correction is the tensor that is added to the scores that select, of the shape below; "": none.
 	correction      string
 	correctionShape []int
@@ -83,7 +85,11 @@ func (m mixture) checkGroups() error {
 
 func (m mixture) tensors(l *tensorList, layer string) {
 	p, h := layer+m.module, m.c.HiddenSize
-	l.linear(p+m.router, false, m.experts, h)
+	if m.plainRouter {
+		l.add(p+m.router+".weight", m.experts, h)
+	} else {
+		l.linear(p+m.router, false, m.experts, h)
+	}
 	if m.correction != "" {
 		l.add(p+m.correction, m.correctionShape...)
 	}

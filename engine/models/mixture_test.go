@@ -14,7 +14,7 @@ import (
 // TestMixtures records published configs with experts whole and in parts, and plans them on all
 // layouts.
 func TestMixtures(t *testing.T) {
-	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6", "Llama-4-Maverick-17B-128E"} {
+	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6", "Llama-4-Maverick-17B-128E", "DeepSeek-V2-Lite"} {
 		for _, world := range []int{1, 2} {
 			for _, pipe := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s/tp%d-pp%d", name, world, pipe), func(t *testing.T) {
@@ -37,6 +37,19 @@ func TestMixtureRefusals(t *testing.T) {
 		{"tiny-qwen2-moe", `"shared_expert_intermediate_size": 40`, `"other": 40`, "shared_expert_intermediate_size"},
 		{"tiny-glm4-moe", `"n_group": 3`, `"n_group": 5`, "n_group 5 with topk_group 2"},
 		{"tiny-glm4-moe", `"topk_group": 2`, `"topk_group": 4`, "n_group 3 with topk_group 4"},
+		{"tiny-deepseek-v2", `"topk_method": "group_limited_greedy"`, `"topk_method": "noaux_tc"`, "topk_method noaux_tc"},
+		{"tiny-deepseek-v2", `"scoring_func": "softmax"`, `"scoring_func": "sigmoid"`, "scoring_func sigmoid"},
+		{"tiny-deepseek-v2", `"norm_topk_prob": false`, `"norm_topk_prob": true`, "norm_topk_prob"},
+		{"tiny-deepseek-v2", `"attention_bias": false`, `"attention_bias": true`, "attention_bias"},
+		{"tiny-deepseek-v2", `"n_group": 3`, `"n_group": 2`, "n_group 2 with topk_group 2"},
+		{"tiny-deepseek-v2", `"kv_lora_rank": 32`, `"kv_lora_rank": null`, "kv_lora_rank"},
+		{"tiny-deepseek-v2", `"qk_rope_head_dim": 16`, `"qk_rope_head_dim": 0`, "qk_rope_head_dim"},
+		{"tiny-deepseek-v2", `"n_group": 3`, `"n_group": 0`, "n_group"},
+		{"tiny-deepseek-v2", `"moe_layer_freq": 1`, `"moe_layer_freq": 0`, "moe_layer_freq"},
+		{"tiny-deepseek-v2", `"intermediate_size": 48`, `"intermediate_size": null`, "layer 0 of DeepseekV2ForCausalLM without experts"},
+		{"tiny-deepseek-v3", `"topk_method": "noaux_tc"`, `"topk_method": "greedy"`, "topk_method greedy"},
+		{"tiny-deepseek-v3", `"scoring_func": "sigmoid"`, `"scoring_func": "softmax"`, "scoring_func softmax"},
+		{"tiny-deepseek-v3", `"hidden_act": "silu"`, `"hidden_act": "relu2"`, "hidden_act"},
 		{"tiny-ernie-moe", `"moe_gate": "topk"`, `"moe_gate": "hash"`, `moe_gate "hash"`},
 		{"tiny-qwen3-next", `"intermediate_size": 48`, `"intermediate_size": null`, "layer 1 of Qwen3NextForCausalLM without experts"},
 		{"tiny-qwen3-next", `"linear_num_value_heads": 4`, `"linear_num_value_heads": 5`, "linear_num_value_heads 5"},

@@ -142,6 +142,8 @@ var families = []family{
 	recipeFamily("MixtralForCausalLM", mixtral),
 	recipeFamily("Qwen2MoeForCausalLM", qwen2MoE),
 	recipeFamily("Glm4MoeForCausalLM", glm4MoE).skipping(laterLayers),
+	recipeFamily("DeepseekV2ForCausalLM", deepseekV2),
+	recipeFamily("DeepseekV3ForCausalLM", deepseekV3).skipping(laterLayers),
 	recipeFamily("GraniteMoeForCausalLM", graniteMoE),
 	recipeFamily("Ernie4_5_MoeForCausalLM", ernieMoE).without("model.mtp_"),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},

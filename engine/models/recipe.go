@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// recipe describes a decoder: blocks of grouped-query attention and an MLP, all of one width. A
+// recipe describes a decoder: blocks of grouped-query or latent attention and an MLP, all of one width. A
 // family's file returns it from a config; tensors, weights, KV classes and the recorded forward
 // pass follow from it. llamaRecipe returns the plain one, which families alter. Zero fields mean
 // that the family does without.
@@ -40,7 +40,8 @@ type recipe struct {
 	ropes   []ropeKind
 	ropeOf  []int // by layer, index of ropes; nil: 0
 
-	fusedQKV         string // module of Q, K and V in one matrix; "": q_proj, k_proj and v_proj
+	latent           *latentAttention // replaces grouped-query attention; nil: it does not
+	fusedQKV         string           // module of Q, K and V in one matrix; "": q_proj, k_proj and v_proj
 	qkvBias, outBias bool
 	qNorm, kNorm     string           // norms of the heads of Q and K
 	heads            backend.HeadNorm // the kind of these norms; weights and epsilon are not set
@@ -136,6 +137,14 @@ func llamaSection(c checkpoint.Config) (recipe, *checkpoint.Section, error) {
 	}
 	s, err := c.Section("")
 	return d, s, err
+}
+
+// valueDim returns the width of a head's output.
+func (d recipe) valueDim() int {
+	if d.latent != nil {
+		return d.latent.value
+	}
+	return d.cfg.HeadDim
 }
 
 // feedForward returns what follows attention in a layer.
@@ -298,14 +307,17 @@ func (d recipe) tensors() []checkpoint.TensorInfo {
 	for i := range c.NumLayers {
 		p := fmt.Sprintf("%slayers.%d.", d.prefix, i)
 		attn := p + "self_attn."
-		if d.fusedQKV != "" {
+		switch {
+		case d.latent != nil:
+			d.latent.tensors(l, attn, c)
+		case d.fusedQKV != "":
 			l.linear(attn+d.fusedQKV, d.qkvBias, q+2*kv, h)
-		} else {
+		default:
 			l.linear(attn+"q_proj", d.qkvBias, q, h)
 			l.linear(attn+"k_proj", d.qkvBias, kv, h)
 			l.linear(attn+"v_proj", d.qkvBias, kv, h)
 		}
-		l.linear(attn+"o_proj", d.outBias, h, q)
+		l.linear(attn+"o_proj", d.outBias, h, c.NumHeads*d.valueDim())
 		if d.qNorm != "" {
 			ofQ, ofK := []int{c.HeadDim}, []int{c.HeadDim}
 			switch {

@@ -147,6 +147,9 @@ func (s *decoderPass) after(norm backend.WeightID) {
 
 // projectQKV returns the queries, keys and values of a layer.
 func (s *decoderPass) projectQKV(layer int) (q, k, v backend.Value) {
+	if s.latent != nil {
+		return s.projectLatent(layer)
+	}
 	r, w, heads, kv, d := s.r, s.layers[layer], s.heads, s.kvHeads, s.cfg.HeadDim
 	n := s.input(w.attnNorm)
 	f, rows := r.Class(s.class+s.paging.at[layer].class).Format, r.Info(n).Rows
@@ -168,19 +171,26 @@ func (s *decoderPass) projectQKV(layer int) (q, k, v backend.Value) {
 	return q, k, v
 }
 
-// attention returns the heads' outputs [rows, heads·headDim]. store is true if later rows read the
+// attention returns the heads' outputs [rows, heads·valueDim]. store is true if later rows read the
 // keys and values.
 func (s *decoderPass) attention(layer int, store bool) backend.Value {
 	r, heads, kv, d := s.r, s.heads, s.kvHeads, s.cfg.HeadDim
 	q, k, v := s.projectQKV(layer)
 	at := s.paging.at[layer]
 	y := r.New("attn", kernels.F32, r.Info(q).Rows, heads*d)
-	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Class: s.class + at.class, Layer: at.layer, Heads: heads, KVHeads: kv, HeadDim: d,
-		Scale: s.scores(), Softcap: s.attnCap, Window: r.Class(s.class + at.class).Window, Chunked: r.Class(s.class + at.class).Chunked, Draft: s.ahead})
+	o := backend.Attention{Q: q, K: k, V: v, Y: y, Class: s.class + at.class, Layer: at.layer, Heads: heads, KVHeads: kv, HeadDim: d,
+		Scale: s.scores(), Softcap: s.attnCap, Window: r.Class(s.class + at.class).Window, Chunked: r.Class(s.class + at.class).Chunked, Draft: s.ahead}
+	if s.latent != nil {
+		o.Latent = s.latent.rotary
+	}
+	r.Do(o)
 	if store {
 		r.Do(backend.StoreKV{K: k, V: v, Class: s.class + at.class, Layer: at.layer, Draft: s.ahead})
 	}
 	r.Free(q, k, v)
+	if s.latent != nil {
+		return s.expandValues(y, layer)
+	}
 	return y
 }
 

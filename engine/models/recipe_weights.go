@@ -32,6 +32,7 @@ type decoder struct {
 type decoderLayer struct {
 	attnNorm, qkv, qkvBias, out, outBias, attnPost backend.WeightID
 	headNorm                                       *backend.HeadNorm
+	latent                                         latentWeights // of a recipe with latent attention, instead of qkv
 	mlpNorm, mlpPost                               backend.WeightID
 	mlp                                            block
 }
@@ -131,7 +132,11 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 	w := decoderLayer{qkvBias: backend.NoWeight, outBias: backend.NoWeight}
 	w.attnNorm = norm("attn_norm", d.attnNorm)
 	attn := p + "self_attn."
-	w.qkv = l.linear(n+"qkv", "attention", d.qkv(l, attn, ".weight", l.rows)...)
+	if d.latent != nil {
+		w.latent = d.latent.load(l, attn, n, d.cfg.NumHeads)
+	} else {
+		w.qkv = l.linear(n+"qkv", "attention", d.qkv(l, attn, ".weight", l.rows)...)
+	}
 	if d.qkvBias {
 		w.qkvBias = l.vector(n+"qkv_bias", "attention", d.qkv(l, attn, ".bias", l.cols)...)
 	}
@@ -151,7 +156,7 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 		h.Q, h.K, h.Eps = backend.NoWeight, backend.NoWeight, float32(d.cfg.RMSNormEps)
 		w.headNorm = &h
 	}
-	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.cfg.HeadDim))
+	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.valueDim()))
 	if d.outBias {
 		w.outBias = l.outBias(n+"out_bias", "attention", attn+"o_proj.bias")
 	}
@@ -194,6 +199,9 @@ func (m *decoder) Vocab() int                    { return m.size }
 // the token ids in the first.
 func (m *decoder) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	full := backend.KVClass{KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim}
+	if m.latent != nil {
+		full.KeyDim = m.latent.rotary
+	}
 	window := full
 	window.Window, window.Chunked = m.window, m.chunked
 	return m.paging.classes(full, window, blockSize, f)

@@ -30,11 +30,13 @@ func resemblance(cfg checkpoint.Config, tensors []checkpoint.TensorInfo) string 
 	}
 	best, at := leastAlike, ""
 	var its, itsParts map[string]bool
+	seen := map[string]bool{}
 	for _, e := range entries {
 		known, err := e.Config()
-		if err != nil {
+		if err != nil || seen[e.File] {
 			continue
 		}
+		seen[e.File] = true
 		i := slices.IndexFunc(families, func(f family) bool { return f.architecture == known.Architecture })
 		if i < 0 {
 			continue

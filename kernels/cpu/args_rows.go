@@ -88,7 +88,7 @@ type Route struct {
 	Logits, Scale, Correction, IDs, Weights uintptr
 	Symbol, Experts, Top                    int32
 	Score, Normalize                        int32
-	Groups, TopGroups                       int32
+	Groups, TopGroups, GroupTop             int32
 	Factor                                  float32
 }
 

@@ -203,7 +203,7 @@ type RouteArgs struct {
 	Logits, Scale, Correction, IDs, Weights Ptr
 	Rows, Experts, Top                      int32
 	Score, Normalize                        int32
-	Groups, TopGroups                       int32
+	Groups, TopGroups, GroupTop             int32
 	Factor                                  float32
 }
 

@@ -11,6 +11,7 @@ struct RouteArgs {
   int rows, experts, top;   // at most 1024 experts: a lane marks its picks in 32 bits
   int score, normalize;     // backend.Score
   int groups, top_groups;   // groups: 0, or at most 32, one for each lane
+  int group_top;            // experts of a group that are added: 1 or 2
   float factor;
 };
 
@@ -55,7 +56,7 @@ DEVICE void route_best(float *key, int *id, int none) {
   }
 }
 
-// route_groups returns a bit for each of the best groups; a lane adds the two best keys of a group.
+// route_groups returns a bit for each of the best groups; a lane adds the best keys of a group.
 DEVICE unsigned route_groups(const RouteArgs &a, const RouteRow &r, int lane) {
   int size = a.experts / a.groups;
   float first = -INFINITY_F, second = -INFINITY_F;
@@ -66,7 +67,7 @@ DEVICE unsigned route_groups(const RouteArgs &a, const RouteRow &r, int lane) {
   }
   unsigned chosen = 0;
   for (int k = 0; k < a.top_groups; k++) {
-    float key = first + second;
+    float key = a.group_top == 1 ? first : first + second;
     int id = lane < a.groups && !(chosen >> lane & 1) ? lane : 32;
     route_best(&key, &id, 32);
     chosen |= 1u << id;

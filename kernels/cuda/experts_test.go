@@ -27,6 +27,7 @@ func TestRoute(t *testing.T) {
 		{rows: 5, experts: 256, top: 8, corrected: true, router: ref.Router{Score: ref.Sigmoided, Groups: 8, TopGroups: 4}},
 		{rows: 5, experts: 16, top: 1, router: ref.Router{Score: ref.Logit}},
 		{rows: 5, experts: 160, top: 6, router: ref.Router{Score: ref.Softmax, Groups: 32, TopGroups: 2, Factor: 16}},
+		{rows: 5, experts: 160, top: 6, router: ref.Router{Score: ref.Softmax, Groups: 8, TopGroups: 3, GroupTop: 1, Factor: 16}},
 	} {
 		logits, router := r.floats(c.rows*c.experts, 2), c.router
 		for i := range logits { // ties
@@ -46,7 +47,7 @@ func TestRoute(t *testing.T) {
 		a := cuda.RouteArgs{
 			Logits: up(r, logits), Scale: up(r, router.Scale), Correction: up(r, router.Correction), IDs: alloc[int32](r, len(ids)), Weights: alloc[float32](r, len(ids)),
 			Rows: int32(c.rows), Experts: int32(c.experts), Top: int32(c.top), Score: int32(router.Score),
-			Groups: int32(router.Groups), TopGroups: int32(router.TopGroups), Factor: cmp.Or(router.Factor, 1),
+			Groups: int32(router.Groups), TopGroups: int32(router.TopGroups), GroupTop: int32(cmp.Or(router.GroupTop, 2)), Factor: cmp.Or(router.Factor, 1),
 		}
 		if router.Normalize {
 			a.Normalize = 1

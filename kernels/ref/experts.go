@@ -20,11 +20,11 @@ type Router struct {
 	Normalize bool // weights are divided by their sum, at least 10⁻²⁰
 	// Correction [experts] is added to the scores that are compared; nil: none.
 	Correction []float32
-	// Groups are runs of experts, of which the TopGroups remain whose two best have the largest sum.
-	// 0: all experts are compared.
-	Groups, TopGroups int
-	Factor            float32   // of the weights; 0: 1
-	Scale             []float32 // [experts], factors of the weights; nil: ones
+	// Groups are runs of experts, of which the TopGroups remain whose GroupTop best have the largest
+	// sum, one or two; 0: two. Without Groups all experts are compared.
+	Groups, TopGroups, GroupTop int
+	Factor                      float32   // of the weights; 0: 1
+	Scale                       []float32 // [experts], factors of the weights; nil: ones
 }
 
 // Route selects len(ids) experts, the best first and the lowest index of equals. Without correction
@@ -50,7 +50,9 @@ func (r Router) Route(logits []float32, ids []int32, weights []float32) {
 		for g := range sums {
 			two := make([]int32, 2)
 			best(keys[g*size:][:size], two, []int32{0}, size)
-			sums[g] = keys[g*size+int(two[0])] + keys[g*size+int(two[1])]
+			if sums[g] = keys[g*size+int(two[0])]; r.GroupTop != 1 {
+				sums[g] += keys[g*size+int(two[1])]
+			}
 		}
 		groups = make([]int32, r.TopGroups)
 		best(sums, groups, []int32{0}, len(sums))

@@ -37,6 +37,8 @@ func TestRouter(t *testing.T) {
 			[]int32{0, 1}, []float32{2. / 11, 9. / 11}},
 		{"the best pair of a group", Router{Score: Sigmoided, Groups: 3, TopGroups: 1}, []float32{odds(0.9), odds(0.1), odds(0.1), odds(0.5), odds(0.7), odds(0.5), odds(0.6), odds(0.55), odds(0.01)},
 			[]int32{4, 3}, []float32{0.7, 0.5}},
+		{"the best of a group", Router{Score: Sigmoided, Groups: 3, TopGroups: 1, GroupTop: 1}, []float32{odds(0.9), odds(0.1), odds(0.2), odds(0.5), odds(0.7), odds(0.5), odds(0.6), odds(0.55), odds(0.01)},
+			[]int32{0, 2}, []float32{0.9, 0.2}},
 		{"two groups of three", Router{Score: Softmax, Groups: 3, TopGroups: 2}, []float32{log(10), log(1), log(30), log(30), log(20), log(9)}, []int32{2, 3}, []float32{0.3, 0.3}},
 	} {
 		ids, w := make([]int32, len(c.ids)), make([]float32, len(c.ids))

@@ -23,7 +23,9 @@ func (s *subject) route(t *testing.T) {
 		"softmax": {Score: backend.Softmax}, "softmax, sum 1": {Score: backend.Softmax, Normalize: true, Corrected: true},
 		"sigmoid": {Score: backend.Sigmoid, Factor: 2.5}, "sigmoid, corrected": {Score: backend.Sigmoid, Corrected: true, Normalize: true, Factor: 2.5},
 		"groups": {Score: backend.Sigmoid, Groups: 8, TopGroups: 4, Normalize: true}, "corrected groups": {Score: backend.Sigmoid, Corrected: true, Groups: 4, TopGroups: 1},
-		"logits": {Score: backend.Logit}, "many groups": {Score: backend.Softmax, Groups: 32, TopGroups: 3},
+		"groups by one": {Score: backend.Softmax, Groups: 8, TopGroups: 3, GroupTop: 1, Factor: 16},
+		"logits":        {Score: backend.Logit},
+		"many groups":   {Score: backend.Softmax, Groups: 32, TopGroups: 3},
 	} {
 		t.Run(name, func(t *testing.T) { s.routeOf(t, 64, 6, o.Factor != 0, o) })
 	}
@@ -47,7 +49,7 @@ func (s *subject) routeOf(t *testing.T, experts, top int, scaled bool, o backend
 		}
 	}
 	x[2*experts] = 3
-	oracle := ref.Router{Score: ref.Score(o.Score), Normalize: o.Normalize, Groups: o.Groups, TopGroups: o.TopGroups, Factor: o.Factor}
+	oracle := ref.Router{Score: ref.Score(o.Score), Normalize: o.Normalize, Groups: o.Groups, TopGroups: o.TopGroups, GroupTop: o.GroupTop, Factor: o.Factor}
 	table := m.table("x", x, experts)
 	if o.Scale = backend.NoWeight; scaled {
 		oracle.Scale = normal(r, experts, 1)

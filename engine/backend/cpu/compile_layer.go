@@ -57,7 +57,7 @@ func (c *compiler) layer(op backend.Op) error {
 		a := kcpu.Route{
 			Logits: c.value(o.Logits), Scale: c.weight(o.Scale), IDs: c.value(o.Ids), Weights: c.value(o.Weights),
 			Symbol: int32(l.Rows), Experts: int32(l.Cols), Top: int32(o.Top), Score: int32(o.Score), Normalize: flag(o.Normalize),
-			Groups: int32(o.Groups), TopGroups: int32(o.TopGroups), Factor: cmp.Or(o.Factor, 1),
+			Groups: int32(o.Groups), TopGroups: int32(o.TopGroups), GroupTop: int32(cmp.Or(o.GroupTop, 2)), Factor: cmp.Or(o.Factor, 1),
 		}
 		if o.Corrected {
 			a.Correction = c.weight(o.Correction)

@@ -155,7 +155,7 @@ func (c *lowering) route(o backend.Route) error {
 	}
 	a := cuda.RouteArgs{
 		Logits: c.value(o.Logits), Scale: c.weight(o.Scale), IDs: c.value(o.Ids), Weights: c.value(o.Weights), Experts: int32(l.Cols), Top: int32(o.Top),
-		Score: int32(o.Score), Normalize: flag(o.Normalize), Groups: int32(o.Groups), TopGroups: int32(o.TopGroups), Factor: cmp.Or(o.Factor, 1),
+		Score: int32(o.Score), Normalize: flag(o.Normalize), Groups: int32(o.Groups), TopGroups: int32(o.TopGroups), GroupTop: int32(cmp.Or(o.GroupTop, 2)), Factor: cmp.Or(o.Factor, 1),
 	}
 	if o.Corrected {
 		a.Correction = c.weight(o.Correction)

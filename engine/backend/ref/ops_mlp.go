@@ -93,7 +93,7 @@ type route struct{ backend.Route }
 
 func (o route) units(l *launch) int { return l.rowsOf(o.Logits) }
 func (o route) run(l *launch, _, r int) error {
-	with := ref.Router{Score: ref.Score(o.Score), Normalize: o.Normalize, Groups: o.Groups, TopGroups: o.TopGroups, Factor: o.Factor}
+	with := ref.Router{Score: ref.Score(o.Score), Normalize: o.Normalize, Groups: o.Groups, TopGroups: o.TopGroups, GroupTop: o.GroupTop, Factor: o.Factor}
 	if o.Scale != backend.NoWeight {
 		with.Scale = l.vector(o.Scale)
 	}

@@ -90,6 +90,20 @@ LLAMA4 = dict(
         rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0, original_max_position_embeddings=64),
         num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2, use_qk_norm=True, no_rope_layers=[1, 1, 0],
         attention_chunk_size=32, attn_temperature_tuning=True, floor_scale=8, attn_scale=0.5, tie_word_embeddings=False))
+# Latent attention whose value heads, key heads, rope and latent all differ in size. Layer 0 is dense.
+DEEPSEEK = {k: v for k, v in BASE.items() if k != "num_key_value_heads"} | dict(
+    vocab_size=160, bos_token_id=0, eos_token_id=1, num_key_value_heads=4, max_position_embeddings=256, intermediate_size=48,
+    kv_lora_rank=32, qk_nope_head_dim=20, qk_rope_head_dim=16, v_head_dim=24, moe_intermediate_size=16, num_experts_per_tok=3, n_group=3,
+    topk_group=2, first_k_dense_replace=1, moe_layer_freq=1, ep_size=1, attention_bias=False, attention_dropout=0.0, rope_theta=10000)
+# The epsilon of the norms inside attention is not rms_norm_eps.
+DEEPSEEK_V2 = DEEPSEEK | dict(
+    architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", q_lora_rank=None, rms_norm_eps=1e-2, n_routed_experts=9,
+    n_shared_experts=2, topk_method="group_limited_greedy", scoring_func="softmax", norm_topk_prob=False, routed_scaling_factor=3.0,
+    rope_scaling=dict(type="yarn", factor=8, original_max_position_embeddings=32, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=0.707))
+DEEPSEEK_V3 = DEEPSEEK | dict(
+    architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3", q_lora_rank=32, kv_lora_rank=64, n_routed_experts=9, n_shared_experts=1,
+    topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True, routed_scaling_factor=2.5, num_nextn_predict_layers=1,
+    rope_scaling=dict(type="yarn", factor=16, original_max_position_embeddings=16, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0))
 
 # name -> config.json, the class that is run, seed, prompt length
 CHECKPOINTS = {
@@ -103,6 +117,8 @@ CHECKPOINTS = {
     "tiny-olmoe": dict(config=OLMOE, run="OlmoeForCausalLM", embed=0.5, seed=50, prompt=64),
     "tiny-qwen3-next": dict(config=QWEN3_NEXT, run="Qwen3NextForCausalLM", embed=0.5, seed=78, prompt=64, steps=16),
     "tiny-llama4": dict(config=LLAMA4, run="Llama4ForCausalLM", embed=0.5, seed=79, prompt=72),
+    "tiny-deepseek-v2": dict(config=DEEPSEEK_V2, run="DeepseekV2ForCausalLM", embed=0.5, seed=81, prompt=64, steps=16),
+    "tiny-deepseek-v3": dict(config=DEEPSEEK_V3, run="DeepseekV3ForCausalLM", embed=0.5, seed=82, prompt=64, steps=16),
     "tiny-qwen35-moe": dict(config=QWEN35_MOE, run="Qwen3_5MoeForCausalLM", embed=0.5, seed=49, prompt=64),
 }
 
@@ -160,7 +176,7 @@ def beyond(spec, generator):
     if config["model_type"] == "llama4":
         for name in ("vision_model.class_embedding", "multi_modal_projector.linear_1.weight"):
             out[name] = torch.randn(8, generator=generator)
-    if config["model_type"] == "glm4_moe":
+    if config["model_type"] in ("glm4_moe", "deepseek_v3"):
         layer = f"model.layers.{config['num_hidden_layers']}."
         for name in ("eh_proj.weight", "enorm.weight", "hnorm.weight", "input_layernorm.weight", "mlp.experts.0.up_proj.weight"):
             out[layer + name] = torch.randn(8, generator=generator)

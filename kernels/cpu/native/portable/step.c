@@ -282,7 +282,7 @@ static uint32_t best_groups(const vapp_route *a, const scoring *s, const float *
 		int32_t ids[2], n = 0;
 		for (int32_t e = g * size; e < (g + 1) * size; e++)
 			n = pick(compared(a, s, x, e), e, two, ids, n, 2);
-		k = pick(two[0] + two[1], g, sums, best, k, a->top_groups);
+		k = pick(a->group_top == 1 ? two[0] : two[0] + two[1], g, sums, best, k, a->top_groups);
 	}
 	for (int32_t i = 0; i < k; i++)
 		chosen |= 1u << best[i];

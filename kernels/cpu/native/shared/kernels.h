@@ -239,7 +239,7 @@ typedef struct {
 	float *weights;
 	int32_t symbol, experts, top;
 	int32_t score, normalize; /* vapp_score */
-	int32_t groups, top_groups; /* groups: 0 to VAPP_GROUPS */
+	int32_t groups, top_groups, group_top; /* groups: 0 to VAPP_GROUPS; group_top: 1 or 2 */
 	float factor;
 } vapp_route;
 
