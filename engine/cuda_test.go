@@ -74,6 +74,9 @@ func continued(t *testing.T, y *toy, prompts [][]int32) (out [][]int32) {
 		}
 	}
 	e := y.open(t)
+	for i, dir := range y.adapters {
+		load(t, e, fmt.Sprint(i), dir)
+	}
 	ledgered(t, y, e)
 	submitted := sync.OnceFunc(func() { close(arrived) })
 	defer submitted() // also if the test ends early
@@ -81,7 +84,11 @@ func continued(t *testing.T, y *toy, prompts [][]int32) (out [][]int32) {
 	for i, ids := range prompts {
 		p := sample.Default()
 		p.Temperature, p.MaxTokens, p.IgnoreEOS = 0, 4+i, true
-		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: ids, Params: p})
+		q := engine.Request{ID: fmt.Sprint(i), Prompt: ids, Params: p}
+		if i < len(y.adapters) {
+			q.Adapter = q.ID
+		}
+		s, err := e.Submit(context.Background(), q)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,19 +22,20 @@ import (
 
 // toy is a small Llama model with the options that most tests use.
 type toy struct {
-	dir     string
-	opts    engine.Options
-	slabs   int
-	hooks   engine.Hooks
-	on      backend.Opener // nil: ref
-	build   models.Build
-	pooling engine.PoolingOptions
-	draft   string        // directory of a model that proposes; "": none does
-	fat     bool          // pages are larger than their content, see fat
-	model   *engine.Model // set by open
-	clock   func() time.Time
-	stored  weights          // replace the model's weights
-	llama   enginetest.Llama // the model in dir, if the test wrote it
+	dir      string
+	opts     engine.Options
+	slabs    int
+	hooks    engine.Hooks
+	on       backend.Opener // nil: ref
+	build    models.Build
+	pooling  engine.PoolingOptions
+	draft    string        // directory of a model that proposes; "": none does
+	fat      bool          // pages are larger than their content, see fat
+	model    *engine.Model // set by open
+	clock    func() time.Time
+	stored   weights          // replace the model's weights
+	llama    enginetest.Llama // the model in dir, if the test wrote it
+	adapters []string         // folders of adapters: continued loads number i as "i" and uses it for prompt i, the model alone for the last ones
 }
 
 // least is the number of slabs that one sequence of the longest length needs.

@@ -56,6 +56,7 @@ export OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONHASHSEED=0 PYTHONDONTWRITEBYTEC
 
 nice -n 5 "$venv/bin/python" "$data/record_llama.py" --model "$model"
 nice -n 5 "$venv/bin/python" "$data/record_families.py"
+nice -n 5 "$venv/bin/python" "$data/record_lora.py"
 nice -n 5 "$venv/bin/python" "$data/record_tower.py"
 nice -n 5 "$venv/bin/python" "$data/record_tower_qwen35.py"
 nice -n 5 "$venv/bin/python" "$data/record_mtp.py"

@@ -28,7 +28,7 @@ and the chat templates of TestParsersOf (appliance/starter). A mark stands only 
 | safetensors, CPU | TestGoldenRef, TestGoldenCPU (engine/models): logits of the checkpoint | TestForms (engine/models), form plain |
 | GGUF | TestGoldenRef, TestGoldenCPU on a file in llama.cpp's names and blocks | TestGGUFArchitectures (engine/checkpoint): names and keys |
 | AWQ, GPTQ, int4, int8, fp8, NVFP4 | TestGoldenRef, TestGoldenCPU on a checkpoint of that form; int4 and int8 as compressed-tensors has them | TestForms: weights stored so |
-| LoRA | TestGoldenRef on a checkpoint with an adapter | TestForms, form lora |
+| LoRA | TestLoRARef, TestLoRACPU (engine/models): logits of the checkpoint with an adapter, beside PEFT's | TestForms, forms lora, lora-tp2, lora-pp2 and lora-awq |
 | TP, PP | | TestForms: the second of two ranks, the second of two stages |
 | pooling | TestPooling, TestPoolingCPU (engine): the last row and the mean, in batches, chunks and with prefixes | TestForms, form pooling |
 | twins | TestFamilies, TestFamiliesCPU (engine): chunks, batches, prefixes, preemption and n-gram proposals change no token | |
@@ -187,7 +187,7 @@ func kindsOf(t *testing.T, dir string) []string {
 		t.Fatalf("%s: %v", dir, err)
 	}
 	out := []string{"safetensors"}
-	if _, err := os.Stat(filepath.Join(dir, "adapter_config.json")); err == nil {
+	if adapters, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "lora", filepath.Base(dir)+"@*")); len(adapters) > 0 {
 		out = append(out, "lora")
 	}
 	if c.Quantization == nil {

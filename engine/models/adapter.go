@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"vapp.dev/engine/backend"
@@ -28,13 +29,7 @@ func (a LoRA) check(f family) error {
 	case a == LoRA{}:
 		return nil
 	case !f.adapts:
-		var known []string
-		for _, f := range families {
-			if f.adapts {
-				known = append(known, f.architecture)
-			}
-		}
-		return &UnsupportedError{"LoRA adapters of " + f.architecture, "they are served with " + strings.Join(known, ", ")}
+		return &UnsupportedError{"LoRA adapters of " + f.architecture, "its layers have no slots for them; docs/models.md lists the architectures that have"}
 	case a.Slots < 1 || a.Slots > maxAdapterSlots:
 		return &UnsupportedError{fmt.Sprintf("room for %d LoRA adapters (lora.maxLoras)", a.Slots), fmt.Sprintf("1 to %d are planned", maxAdapterSlots)}
 	case !slices.Contains(LoRARanks, a.Rank):
@@ -113,53 +108,74 @@ type Adaptable interface {
 type adaptable struct {
 	modules []adapterModule
 	format  kernels.Format
+	staged  bool // the model is a pipeline stage: modules of other layers are other stages'
+	layers  int  // of all stages
 }
 
-// find returns the module that an adapter names. Families whose decoder is inside of another module also
-// take the names of the decoder alone.
-func (m *adaptable) find(name string) (int, bool) {
-	for i := range m.modules {
-		if m.modules[i].name == name {
-			return i, true
-		}
-	}
-	tail := func(s string) string {
-		if _, rest, ok := strings.Cut(s, "layers."); ok {
-			return rest
-		}
-		return s
-	}
-	if !strings.HasPrefix(name, "model.layers.") && !strings.HasPrefix(name, "model.language_model.layers.") && !strings.HasPrefix(name, "language_model.model.layers.") {
-		return 0, false
-	}
-	for i := range m.modules {
-		if tail(m.modules[i].name) == tail(name) {
-			return i, true
-		}
-	}
-	return 0, false
+// adapters returns the modules of the weights that l has added.
+func (l *loader) adapters() adaptable {
+	return adaptable{l.modules, l.activations, l.Pipe.World > 1, l.layers}
 }
 
-// match returns the adapter's matrix of each module, nil where it has none.
+// withoutAdapters calls add, whose matrices get no slots: heads and drafts that adapters do not alter.
+func (l *loader) withoutAdapters(add func()) {
+	slots := l.LoRA
+	l.LoRA = LoRA{}
+	add()
+	l.LoRA = slots
+}
+
+// inDecoder returns a module's name without the name of the decoder: families whose decoder is inside of
+// another module also take the names of the decoder alone.
+func inDecoder(module string) string {
+	for _, prefix := range []string{"model.language_model.", "language_model.model.", "model."} {
+		if name, ok := strings.CutPrefix(module, prefix); ok {
+			return name
+		}
+	}
+	return module
+}
+
+// elsewhere reports whether a module belongs to a layer of another stage.
+func (m *adaptable) elsewhere(module string) bool {
+	rest, ok := strings.CutPrefix(inDecoder(module), "layers.")
+	number, _, _ := strings.Cut(rest, ".")
+	i, err := strconv.Atoi(number)
+	if !m.staged || !ok || err != nil || i < 0 || i >= m.layers {
+		return false
+	}
+	here := "layers." + number + "."
+	return !slices.ContainsFunc(m.modules, func(of adapterModule) bool { return strings.HasPrefix(inDecoder(of.name), here) })
+}
+
+// match returns the adapter's matrix of each module, nil where it has none. A matrix that is divided
+// among several weights is a module of each.
 func (m *adaptable) match(a *checkpoint.Adapter) ([]*checkpoint.AdapterMatrix, error) {
 	out := make([]*checkpoint.AdapterMatrix, len(m.modules))
 	if a == nil {
 		return out, nil
 	}
+	byName := map[string][]int{}
+	for i, of := range m.modules {
+		name := inDecoder(of.name)
+		byName[name] = append(byName[name], i)
+	}
 	for k := range a.Modules {
 		of := &a.Modules[k]
-		i, ok := m.find(of.Module)
-		if !ok {
+		at := byName[inDecoder(of.Module)]
+		if len(at) == 0 && !m.elsewhere(of.Module) {
 			return nil, &UnsupportedError{"an adapter of module " + of.Module, "the model's " + m.kinds() + " of its layers are adapted"}
 		}
-		if have := m.modules[i]; of.In != have.in || of.Out != have.out {
-			return nil, &UnsupportedError{fmt.Sprintf("an adapter of %s with %d inputs and %d outputs", of.Module, of.In, of.Out),
-				fmt.Sprintf("the model's has %d and %d; the adapter is of another base model", have.in, have.out)}
+		for _, i := range at {
+			if have := m.modules[i]; of.In != have.in || of.Out != have.out {
+				return nil, &UnsupportedError{fmt.Sprintf("an adapter of %s with %d inputs and %d outputs", of.Module, of.In, of.Out),
+					fmt.Sprintf("the model's has %d and %d; the adapter is of another base model", have.in, have.out)}
+			}
+			if out[i] != nil {
+				return nil, &UnsupportedError{"an adapter with two matrices of " + of.Module, "each module has one"}
+			}
+			out[i] = of
 		}
-		if out[i] != nil {
-			return nil, &UnsupportedError{"an adapter with two matrices of " + of.Module, "each module has one"}
-		}
-		out[i] = of
 	}
 	return out, nil
 }

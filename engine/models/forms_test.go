@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -45,16 +44,12 @@ func familyForms() []familyForm {
 		{name: "pooling", build: Build{Pooling: Pooling{Head: Hidden}}},
 		{name: "speculate", build: Build{Verify: 3}},
 	}
-	lora := familyForm{name: "lora"}
-	if f := reflect.ValueOf(&lora.build).Elem().FieldByName("LoRA"); f.IsValid() {
-		for name, n := range map[string]int64{"Slots": 2, "Rank": 16} {
-			if x := f.FieldByName(name); x.IsValid() && x.CanInt() {
-				x.SetInt(n)
-			}
-		}
-		forms = append(forms, lora)
-	}
-	return forms
+	slots := LoRA{Slots: 2, Rank: 16}
+	return append(forms,
+		familyForm{name: "lora", build: Build{LoRA: slots}},
+		familyForm{name: "lora-tp2", build: Build{LoRA: slots, Shard: backend.Shard{Rank: 1, World: 2}}, ranks: true},
+		familyForm{name: "lora-pp2", build: Build{LoRA: slots, Pipe: backend.Shard{Rank: 1, World: 2}}, ranks: true},
+		familyForm{name: "lora-awq", build: Build{LoRA: slots}, change: quantConfig(awq), stored: kernels.I4})
 }
 
 // TestForms builds every architecture in every form, from the config of a recorded checkpoint or of

@@ -10,7 +10,7 @@ import (
 // Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
 // MLP and the head run on sampled rows only.
 func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
-	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
+	p.Weights, p.Vocab, p.Shard, p.AdapterSlots = m.weights, m.size, m.Shard, m.LoRA.Slots
 	r := backend.Record(p)
 	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	if m.Vision && m.stage.first {

@@ -17,6 +17,7 @@ import (
 // its own, and the last layers read keys and values of earlier ones.
 type gemma struct {
 	vocabulary
+	adaptable
 	cfg     checkpoint.Config
 	text    gemmaText
 	stage   stage
@@ -128,7 +129,7 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 			return nil, err
 		}
 	}
-	m.weights = l.specs
+	m.weights, m.adaptable = l.specs, l.adapters()
 	return m, nil
 }
 

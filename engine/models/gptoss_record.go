@@ -22,7 +22,7 @@ func (m *gptOss) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 // mixture and the head run on sampled rows only.
 func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	c := m.cfg
-	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
+	p.Weights, p.Vocab, p.Shard, p.AdapterSlots = m.weights, m.size, m.Shard, m.LoRA.Slots
 	r := backend.Record(p)
 	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	angles := r.New("angles", kernels.F32, backend.PerToken, c.HeadDim)

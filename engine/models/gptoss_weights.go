@@ -12,6 +12,7 @@ import (
 // and a mixture of experts with a clamped SwiGLU. Linear layers have biases.
 type gptOss struct {
 	vocabulary
+	adaptable
 	cfg     checkpoint.Config
 	stage   stage
 	paging  paging
@@ -78,7 +79,7 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 	if st.last {
 		m.norm = l.vector("norm", "norm", all("model.norm.weight"))
 	}
-	m.weights = l.specs
+	m.weights, m.adaptable = l.specs, l.adapters()
 	return m, nil
 }
 

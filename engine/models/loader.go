@@ -17,6 +17,7 @@ type loader struct {
 	activations kernels.Format // that the model computes in
 	// modules are those that adapters may alter, if Build.LoRA has slots.
 	modules []adapterModule
+	layers  int   // of all pipeline stages
 	err     error // the first error; New returns it
 }
 

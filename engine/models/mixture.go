@@ -176,7 +176,9 @@ func (m mixture) load(l *loader, layer, name string) block {
 	w.common.gateUp = l.linear(name+"shared_gate_up", "mlp", l.rows(s+"gate_proj.weight", m.sharedWidth, 1), l.rows(s+"up_proj.weight", m.sharedWidth, 1))
 	w.common.down = l.linear(name+"shared_down", "mlp", l.cols(s+"down_proj.weight", m.sharedWidth, 1))
 	if m.sharedGate != "" {
-		w.commonGate = l.matrix(matrix{name: name + "shared_gate", group: "router"}, all(p+m.sharedGate+".weight"))
+		gate := all(p + m.sharedGate + ".weight")
+		w.commonGate = l.matrix(matrix{name: name + "shared_gate", group: "router"}, gate)
+		l.adapt(w.commonGate, []piece{gate})
 	}
 	return w
 }

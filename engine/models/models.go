@@ -146,7 +146,7 @@ var families = []family{
 	recipeFamily("DeepseekV3ForCausalLM", deepseekV3).skipping(laterLayers),
 	recipeFamily("GraniteMoeForCausalLM", graniteMoE),
 	recipeFamily("Ernie4_5_MoeForCausalLM", ernieMoE).without("model.mtp_"),
-	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
+	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true, adapts: true},
 	gemmaFamily(gemmaConditional),
 	gemmaFamily(gemmaCausal),
 	gemmaFamily(gemmaUnified),
@@ -303,5 +303,5 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if err := checkTensors(c, f, want); err != nil {
 		return f, nil, err
 	}
-	return f, &loader{src: c, Build: b, quant: q, activations: b.Activations(cfg)}, nil
+	return f, &loader{src: c, Build: b, quant: q, activations: b.Activations(cfg), layers: cfg.NumLayers}, nil
 }

@@ -20,7 +20,7 @@ type qwen35Pass struct {
 // the last layer's MLP and the head run on sampled rows only; with one, the drafter reads every
 // token's normalized hidden state.
 func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
-	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
+	p.Weights, p.Vocab, p.Shard, p.AdapterSlots = m.weights, m.size, m.Shard, m.LoRA.Slots
 	if m.Vision {
 		p.Axes = 3
 	}

@@ -57,7 +57,7 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	if err := m.load(l); err != nil {
 		return nil, err
 	}
-	m.weights = l.specs
+	m.weights, m.adaptable = l.specs, l.adapters()
 	return m, nil
 }
 
@@ -106,7 +106,7 @@ func (m *qwen35) load(l *loader) error {
 		}
 	}
 	if drafts {
-		m.drafter = m.newDrafter(l, slots[0])
+		l.withoutAdapters(func() { m.drafter = m.newDrafter(l, slots[0]) })
 	}
 	if !m.Vision {
 		return nil
@@ -197,6 +197,7 @@ func (m *qwen35) newDelta(l *loader, p, n string) (*qwen35Delta, backend.WeightI
 		dtBias: l.vector(n+"dt_bias", group, l.cols(p+"dt_bias", q.valueHeads, 1)),
 		norm:   l.vector(n+"delta_norm", "norm", all(p+"norm.weight")),
 	}
+	l.adapt(d.ba, in.ba)
 	return d, m.deltaOut(l, p+"out_proj.weight", n+"delta_out", group)
 }
 

@@ -70,7 +70,7 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	if st.last {
 		m.norm = l.vector("norm", "norm", all(d.prefix+"norm.weight"))
 	}
-	m.weights, m.adaptable = l.specs, adaptable{l.modules, l.activations}
+	m.weights, m.adaptable = l.specs, l.adapters()
 	return m, nil
 }
 

@@ -59,7 +59,7 @@ func Stems() []string {
 
 // Catalogue returns all kernels, by op.
 func Catalogue() []Kernel {
-	return slices.Concat(rowKernels(), panelKernels(), linearKernels(), attentionKernels(), expertKernels(), stateKernels(), tokenKernels(), visionKernels())
+	return slices.Concat(rowKernels(), panelKernels(), linearKernels(), adaptKernels(), attentionKernels(), expertKernels(), stateKernels(), tokenKernels(), visionKernels())
 }
 
 func rowKernels() []Kernel {

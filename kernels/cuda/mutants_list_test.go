@@ -139,6 +139,10 @@ var mutants = []mutant{
 	{"vision.cu", "if (most == 0)", "if (false)", "TestResample"},
 	{"vision.cu", "a.down[t] / a.size == down) at", "down >= 0) at", "TestPool"},
 	{"vision.cu", "if (from < 0) return;", "", "TestMerge"},
+	{"adapt.cu", "a.tokens ? a.tokens[row] : row", "row", "TestAdapt"},
+	{"adapt.cu", "c >= a.ends[module]", "c > a.ends[module]", "TestAdapt"},
+	{"adapt.cu", "(size_t(s) * mids + first) * a.in", "size_t(first) * a.in", "TestAdapt"},
+	{"adapt.cu", "if (slots[r] != s) continue;\n      a.y", "a.y", "TestAdapt"},
 	{"draft.cu", "before && drawn != -2 && token == drawn", "drawn != -2 && token == drawn", "TestDraft"},
 }
 
@@ -165,6 +169,7 @@ func TestMutantsApply(t *testing.T) {
 
 // killed counts a file's mutants that made a test fail in TestMutants.
 var killed = map[string]int{
+	"adapt.cu":        4,
 	"attention.cu":    19,
 	"delta.cu":        12,
 	"draft.cu":        1,

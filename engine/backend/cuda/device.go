@@ -145,6 +145,9 @@ func (d *device) open() (err error) {
 	if err := d.work.Fill(d.arenas[backend.Workspace], 0, counters); err != nil {
 		return err
 	}
+	if err := d.clearUnloaded(); err != nil {
+		return err
+	}
 	return d.work.Wait(hangTimeout)
 }
 

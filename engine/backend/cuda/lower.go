@@ -83,6 +83,8 @@ func (c *lowering) rowOp(op backend.Op) error {
 		return c.gather(op, o.X, o.Y, c.value(o.AcceptedRow), false)
 	case backend.Route:
 		return c.route(o)
+	case backend.Adapt:
+		return c.adapt(o)
 	}
 	return planned(op)
 }

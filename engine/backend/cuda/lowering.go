@@ -42,9 +42,9 @@ type addresses struct {
 
 // stepAddresses are the addresses of a set's buffers.
 type stepAddresses struct {
-	tokens, positions, seq, first, rows, sampling, grammar, allowed, bias, places cuda.Ptr
-	pages                                                                         []cuda.Ptr
-	sampled, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted   cuda.Ptr
+	tokens, positions, seq, first, rows, sampling, grammar, allowed, bias, places, adapters cuda.Ptr
+	pages                                                                                   []cuda.Ptr
+	sampled, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted             cuda.Ptr
 }
 
 // noAddresses returns zero addresses, to lower a program that is not run.

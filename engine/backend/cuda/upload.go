@@ -36,6 +36,9 @@ func (d *device) upload(p *backend.Program, b backend.Binding) error {
 		u.sampling(s, b.Samples)
 	}
 	send(&u, s.MRopePositions, b.Tokens*p.Axes)
+	if p.AdapterSlots > 0 {
+		send(&u, s.Adapters, b.Tokens)
+	}
 	u.flush()
 	return u.err
 }

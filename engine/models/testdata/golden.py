@@ -30,7 +30,7 @@ class Hidden:
     """Keeps the output of the final norm of the latest forward pass."""
 
     def __init__(self, model):
-        self.handle = model.model.norm.register_forward_hook(self.keep)
+        self.handle = getattr(model.model, "language_model", model.model).norm.register_forward_hook(self.keep)
         self.value = None
 
     def keep(self, _module, _args, output):
@@ -109,7 +109,7 @@ def save(path, tensors, model, checkpoint_files, text=""):
     facts = {
         "format": FORMAT,
         "architecture": model.config.architectures[0] if model.config.architectures else type(model).__name__,
-        "vocab_size": model.config.vocab_size,
+        "vocab_size": model.config.get_text_config().vocab_size,
         "checkpoint": {os.path.basename(f): sha256(f) for f in checkpoint_files},
         "text": text,
         "compute": "float32",

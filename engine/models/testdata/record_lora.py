@@ -19,6 +19,12 @@ import golden
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPT, STEPS = 40, 8
 
+
+def of_text(*modules):
+    """Return the regular expression of modules outside of towers."""
+    return rf"^(?!.*(vision|visual|audio)).*\.({'|'.join(modules)})$"
+
+
 ADAPTERS = {
     # Every linear layer of the blocks.
     "tiny-llama3-tied@all": dict(r=4, lora_alpha=2, target_modules="all-linear"),
@@ -31,6 +37,16 @@ ADAPTERS = {
     "tiny-glm4@pairs": dict(r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "down_proj"]),
     # The attention of a mixture of experts.
     "tiny-qwen3-moe@attention": dict(r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
+    "tiny-gpt-oss@attention": dict(r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
+    # Layers that reuse keys and values; one matrix with the embeddings of all layers.
+    "tiny-gemma4-e@all": dict(r=2, lora_alpha=4, target_modules=of_text("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+                                                                       "per_layer_input_gate", "per_layer_projection", "per_layer_model_projection")),
+    # Delta nets: projections of their own, and two matrices divided by key heads.
+    "tiny-qwen35@all": dict(r=2, lora_alpha=4, target_modules=of_text("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+                                                                     "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")),
+    # PEFT adapts gate_proj, up_proj and down_proj of this family's experts too, as target_parameters.
+    "tiny-qwen3-next@mixers": dict(r=2, lora_alpha=4, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "in_proj_qkvz", "in_proj_ba", "out_proj",
+                                                                      "shared_expert_gate"]),
 }
 
 
