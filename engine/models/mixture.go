@@ -28,9 +28,15 @@ type mixture struct {
 	// are stacks [experts, …]. If up is "", gate holds the rows of gate, then those of up.
 	gate, up, down string
 
-	shared      string // prefix of gate_proj, up_proj and down_proj of the shared experts; "": none
-	sharedWidth int
-	sharedGate  string // module of the shared experts' gate, a number for each token; "": none
+	shared                  string // prefix of gate_proj, up_proj and down_proj of the shared experts; "": none
+	sharedWidth             int
+	sharedFused, sharedDown string // their modules, if they are others: gate and up in one matrix, down
+	sharedGate              string // module of the shared experts' gate, a number for each token; "": none
+}
+
+// common returns the shared experts as an MLP.
+func (m mixture) common() denseMLP {
+	return denseMLP{c: m.c, width: m.sharedWidth, act: m.act, module: m.module + m.shared, fused: m.sharedFused, down: m.sharedDown, keep: true, partial: true}
 }
 
 // newMixture returns a mixture of experts of a width, with the names of Qwen's modules. It refuses
@@ -105,9 +111,7 @@ func (m mixture) tensors(l *tensorList, layer string) {
 	if m.shared == "" {
 		return
 	}
-	l.linear(p+m.shared+"gate_proj", false, m.sharedWidth, h)
-	l.linear(p+m.shared+"up_proj", false, m.sharedWidth, h)
-	l.linear(p+m.shared+"down_proj", false, h, m.sharedWidth)
+	m.common().tensors(l, layer)
 	if m.sharedGate != "" {
 		l.linear(p+m.sharedGate, false, 1, h)
 	}
@@ -126,8 +130,8 @@ type mixtureBlock struct {
 	mixture
 	routerWeight, correctionWeight backend.WeightID
 	gateUp, down                   backend.WeightID
-	width                          int      // of this rank
-	common                         gatedMLP // the shared experts
+	width                          int   // of this rank
+	common                         block // the shared experts; nil: none
 	commonGate                     backend.WeightID
 }
 
@@ -155,11 +159,7 @@ func (m mixture) load(l *loader, layer, name string) block {
 	if m.shared == "" {
 		return w
 	}
-	s := p + m.shared
-	w.common = gatedMLP{gateUpBias: backend.NoWeight, downBias: backend.NoWeight, act: backend.Activation{Act: m.act}, keep: true, partial: true}
-	_, w.common.width = l.part(m.sharedWidth)
-	w.common.gateUp = l.linear(name+"shared_gate_up", "mlp", l.rows(s+"gate_proj.weight", m.sharedWidth, 1), l.rows(s+"up_proj.weight", m.sharedWidth, 1))
-	w.common.down = l.linear(name+"shared_down", "mlp", l.cols(s+"down_proj.weight", m.sharedWidth, 1))
+	w.common = m.common().load(l, layer, name+"shared_")
 	if m.sharedGate != "" {
 		w.commonGate = l.matrix(matrix{name: name + "shared_gate", group: "router"}, all(p+m.sharedGate+".weight"))
 	}
@@ -184,7 +184,7 @@ func (w mixtureBlock) record(r *backend.Recorder, x backend.Value) backend.Value
 	r.Do(backend.Experts{X: x, Ids: o.Ids, Weights: o.Weights, Y: y, GateUp: w.gateUp, Down: w.down,
 		GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: w.top, Width: w.width, Activation: backend.Activation{Act: w.act}})
 	r.Free(o.Ids, o.Weights)
-	if w.shared != "" {
+	if w.common != nil {
 		s := w.common.record(r, x)
 		if w.commonGate != backend.NoWeight {
 			gate := linear("shared_gate", w.commonGate, 1)

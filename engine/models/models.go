@@ -140,6 +140,7 @@ var families = []family{
 	recipeFamily("Qwen2MoeForCausalLM", qwen2MoE),
 	recipeFamily("Glm4MoeForCausalLM", glm4MoE).skipping(laterLayers),
 	recipeFamily("GraniteMoeForCausalLM", graniteMoE),
+	recipeFamily("GraniteMoeHybridForCausalLM", graniteHybrid),
 	recipeFamily("Ernie4_5_MoeForCausalLM", ernieMoE).without("model.mtp_"),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
 	gemmaFamily(gemmaConditional),
