@@ -271,7 +271,7 @@ func (f *ggufFields) heads(arch string, h hfConfig) {
 
 // rotatesPart reports whether heads of a family may be rotated in part.
 func rotatesPart(arch string) bool {
-	return arch == "phi3" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe"
+	return arch == "phi3" || arch == "chatglm" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe"
 }
 
 // tensorFacts derives from the tensors what GGUF has no key for.
