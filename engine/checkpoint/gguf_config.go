@@ -171,7 +171,7 @@ func (g *gguf) config() (Config, ggufArch, error) {
 	name := f.text("general.architecture", "")
 	arch, ok := ggufArchs[name]
 	if f.err == nil && !ok {
-		f.fail("general.architecture", "%s is not read (%s are)", clip(name), readArchs())
+		f.fail("general.architecture", "%s is not read (%s are); take the model's safetensors if docs/models.md lists it", clip(name), readArchs())
 	}
 	if f.err != nil {
 		return Config{}, arch, f.err
