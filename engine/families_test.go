@@ -182,6 +182,9 @@ func families(t *testing.T, on backend.Opener, s backend.Settings) {
 		names = slices.Concat(names, furtherFamilies(t, true))
 	}
 	for _, name := range names {
+		if !enginetest.RunsOn(name, on.Name()) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			g := recorded(t, name)
 			twin := slices.Contains(twinFamilies, name)

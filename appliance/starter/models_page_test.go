@@ -21,7 +21,8 @@ architecture can be built as (engine/models/testdata/forms.txt), the GGUF archit
 and the chat templates of TestParsersOf (appliance/starter). A mark stands only where that data has it; the test fails when the page is stale.
 
 ● computed and compared with a recorded run; ○ built, recorded as a program and planned, or read; – not; ✕ refused by name
-([why](#refusals)). Families without ● of safetensors share the recipe of another one in the same file of engine/models.
+([why](#refusals)); as X: llama.cpp's converter writes these models as X. Granite 4's hybrid models (tiny-granite4-h) have Mamba-2 layers, which
+ref runs and other backends plan. Families without ● of safetensors share the recipe of another one in the same file of engine/models.
 
 | column | ● | ○ |
 |---|---|---|
@@ -39,6 +40,18 @@ and the chat templates of TestParsersOf (appliance/starter). A mark stands only 
 
 // pageForms are the columns of the page that TestForms has, in order.
 var pageForms = []struct{ title, form string }{{"AWQ", "awq"}, {"GPTQ", "gptq"}, {"int4", "int4"}, {"int8", "int8"}, {"fp8", "fp8"}, {"NVFP4", "nvfp4"}, {"LoRA", "lora"}, {"TP", "tp2"}, {"PP", "pp2"}, {"pooling", "pooling"}}
+
+// ggufAs has the architectures whose GGUF files are those of another one.
+var ggufAs = map[string]string{
+	"InternLM3ForCausalLM":                  "LlamaForCausalLM",
+	"GraniteMoeHybridForCausalLM":           "GraniteForCausalLM", // models of attention alone
+	"Mistral3ForConditionalGeneration":      "Ministral3ForCausalLM",
+	"Gemma3ForConditionalGeneration":        "Gemma3ForCausalLM",
+	"Gemma4ForConditionalGeneration":        "Gemma4ForCausalLM",
+	"Gemma4UnifiedForConditionalGeneration": "Gemma4ForCausalLM",
+	"Qwen3_5ForConditionalGeneration":       "Qwen3_5ForCausalLM",
+	"Qwen3_5MoeForConditionalGeneration":    "Qwen3_5MoeForCausalLM",
+}
 
 // TestModelsPage generates docs/models.md and compares it with the file.
 func TestModelsPage(t *testing.T) {
@@ -72,7 +85,11 @@ func TestModelsPage(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s |", arch)
 		mark(run.kinds["safetensors"], has["plain"] != "", "plain")
-		mark(run.kinds["gguf"], gguf[arch], "gguf")
+		if as := ggufAs[arch]; as != "" && gguf[as] {
+			fmt.Fprintf(&b, " as %s |", as)
+		} else {
+			mark(run.kinds["gguf"], gguf[arch], "gguf")
+		}
 		for _, f := range pageForms {
 			mark(run.kinds[f.form] || f.form == "pooling" && run.names != nil, has[f.form] != "", f.form)
 		}

@@ -166,6 +166,9 @@ func (c *checker) mixture(op Op) {
 		c.value("Y", o.Y, f32, PerToken, x.Cols)
 		c.weight("W", o.W, Vector, 1, x.Cols*o.Kernel)
 		c.require(o.Kernel > 1 && k.ConvRows >= o.Kernel-1, "a state of %d rows for a kernel of %d", k.ConvRows, o.Kernel)
+		if o.Biased {
+			c.weight("Bias", o.Bias, Vector, 1, x.Cols)
+		}
 	case DeltaNet:
 		k := c.state(o.Class, o.Layer)
 		c.require(o.KeyHeads > 0 && o.ValueHeads > 0 && o.ValueHeads%o.KeyHeads == 0, "%d value heads, %d key heads", o.ValueHeads, o.KeyHeads)
@@ -175,6 +178,15 @@ func (c *checker) mixture(op Op) {
 		c.value("Y", o.Y, f32, PerToken, o.ValueHeads*o.ValueDim)
 		c.weight("ALog", o.ALog, Vector, 1, o.ValueHeads)
 		c.weight("DtBias", o.DtBias, Vector, 1, o.ValueHeads)
+	case Mamba2:
+		k := c.state(o.Class, o.Layer)
+		c.require(k.Heads == o.Heads && k.Rows == o.HeadDim && k.Cols == o.StateDim, "a state of %d×%d×%d", k.Heads, k.Rows, k.Cols)
+		c.value("X", o.X, f32, PerToken, o.Heads*o.HeadDim+2*o.StateDim)
+		c.value("Dt", o.Dt, f32, PerToken, o.Heads)
+		c.value("Y", o.Y, f32, PerToken, o.Heads*o.HeadDim)
+		for name, w := range map[string]WeightID{"ALog": o.ALog, "D": o.D, "DtBias": o.DtBias} {
+			c.weight(name, w, Vector, 1, o.Heads)
+		}
 	}
 }
 

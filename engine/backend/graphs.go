@@ -200,7 +200,7 @@ func Segments(p *Program, k GraphKind) []Segment {
 // bySequence reports whether an op's work is divided by sequences.
 func bySequence(op Op) bool {
 	switch op.(type) {
-	case Attention, StoreKV, StoreTokens, Conv, DeltaNet:
+	case Attention, StoreKV, StoreTokens, Conv, DeltaNet, Mamba2:
 		return true
 	}
 	return false

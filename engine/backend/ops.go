@@ -142,6 +142,7 @@ func (Route) opName() string          { return "route" }
 func (Experts) opName() string        { return "experts" }
 func (Conv) opName() string           { return "conv" }
 func (DeltaNet) opName() string       { return "delta_net" }
+func (Mamba2) opName() string         { return "mamba2" }
 func (Gate) opName() string           { return "gate" }
 func (DraftInput) opName() string     { return "draft_input" }
 func (Verify) opName() string         { return "verify" }

@@ -1,7 +1,7 @@
 package backend
 
 // Conv is a causal convolution of each column of X [T,cols] over the Kernel last
-// rows of its sequence, followed by silu: Y[t,c] = silu(Σ W[c,k] · X[t−Kernel+1+k,c]).
+// rows of its sequence, followed by silu: Y[t,c] = silu(Σ W[c,k] · X[t−Kernel+1+k,c] + Bias[c]).
 // Rows before the step come from the state of Class, which the op updates: Kernel−1 rows,
 // oldest first. If the state has more rows (for steps that verify proposals), the row of
 // position p is p mod ConvRows, so that the rows before any row of the last step are
@@ -12,6 +12,8 @@ type Conv struct {
 	W            WeightID // [cols, Kernel]
 	Kernel       int
 	Class, Layer int
+	Biased       bool
+	Bias         WeightID // [cols], with Biased only
 }
 
 // DeltaNet is the gated delta rule, the recurrence of one linear-attention layer
@@ -32,4 +34,16 @@ type DeltaNet struct {
 	KeyHeads, ValueHeads int
 	KeyDim, ValueDim     int
 	Class, Layer         int
+}
+
+// Mamba2 is the recurrence of one Mamba-2 layer (transformers: mamba2_chunk_scan). X [T,
+// Heads·HeadDim + 2·StateDim] are the inputs x of all heads, then B and C, after the convolution; Dt
+// [T,Heads] are steps. With dt = softplus(Dt + DtBias), each token computes
+// S ← exp(−exp(ALog)·dt)·S + dt·x·Bᵀ; y = S·C + D·x. S [Heads, HeadDim, StateDim] F32 is the state
+// of Class; its copies and snapshots are used as by DeltaNet. Y [T,Heads·HeadDim].
+type Mamba2 struct {
+	X, Dt, Y                 Value
+	ALog, D, DtBias          WeightID // [Heads]
+	Heads, HeadDim, StateDim int
+	Class, Layer             int
 }

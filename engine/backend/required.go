@@ -8,8 +8,13 @@ import "fmt"
 // their kernels cannot do.
 func RequiredFeature(op Op) string {
 	switch o := op.(type) {
-	case Add, Concat, Reorder, Softcap, Activate, Route, Experts, Conv, DeltaNet, DraftInput, Verify, GatherAccepted, Propose, Gate, GatherLast, Send, Receive, OutputRows, Adapt,
+	case Add, Concat, Reorder, Softcap, Activate, Route, Experts, DeltaNet, Mamba2, DraftInput, Verify, GatherAccepted, Propose, Gate, GatherLast, Send, Receive, OutputRows, Adapt,
 		LatentRope, HeadLinear, Patches, AvgPool, Standardize, EncoderOutput, Merge, Resample, Join:
+		return OpName(op)
+	case Conv:
+		if o.Biased {
+			return OpName(op) + " with a bias (Mamba-2)"
+		}
 		return OpName(op)
 	case Embed:
 		return first(op, o.Row0 != 0, "a part of the table")
@@ -21,7 +26,7 @@ func RequiredFeature(op Op) string {
 		return first(op, o.Draft != nil, "draft positions")
 	case Rope:
 		return first(op, o.Norm != nil && o.Norm.Whole, "heads normalised together", o.Norm != nil && o.Norm.Each, "weights for each head", o.Norm != nil && o.Norm.Plain, "LayerNorm of heads", o.Norm != nil && o.Norm.After, "normalised rotated heads",
-			o.Norm != nil, "normalised heads", o.Rotary == 0, "no rotation", o.Gated, "gated queries", o.Shared, "V from K", o.KVHeads == 0, "queries alone", o.Grid, "two positions", o.Tempered, "tempered queries")
+			o.Norm != nil, "normalised heads", o.Rotary == 0, "no rotation", o.Gated, "gated queries", o.Shared, "V from K", o.KVHeads == 0, "queries alone", o.Grid, "two positions", o.Interleaved, "neighbours rotated", o.Tempered, "tempered queries")
 	case Attention:
 		return first(op, o.Draft != nil, "draft positions", o.Bidirectional, "both directions", o.Items, "items that see themselves", o.Chunked, "chunks", o.Window > 0, "a window", o.Sinked, "sinks", o.Softcap != 0, "a softcap", o.Rebuild != nil, "keys rebuilt from values", o.Latent > 0, "latent keys")
 	case GLU:

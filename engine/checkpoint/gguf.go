@@ -200,10 +200,10 @@ func parseGGUF(path string, data []byte) (*gguf, error) {
 	}
 	version := c.u32("version")
 	if version == ggufVersion<<24 || version == ggufOldest<<24 {
-		return nil, fault(path, "version", "is big-endian; little-endian files are read")
+		return nil, fault(path, "version", "is big-endian; little-endian files are read, gguf_convert_endian.py of llama.cpp converts it")
 	}
 	if c.err == nil && version != ggufVersion && version != ggufOldest {
-		return nil, fault(path, "version", "is %d, versions %d and %d are read", version, ggufOldest, ggufVersion)
+		return nil, fault(path, "version", "is %d, versions %d and %d are read; convert the model again with llama.cpp", version, ggufOldest, ggufVersion)
 	}
 	tensors, keys := c.u64("tensor_count"), c.u64("metadata_kv_count")
 	if keys > maxGGUFKeys {
@@ -238,7 +238,7 @@ func (g *gguf) readKey(c *ggufCursor, i uint64) {
 		return
 	}
 	if _, twice := g.values[key]; twice {
-		c.fail(key, "is in the metadata twice")
+		c.fail(key, "is in the metadata twice: "+damaged)
 		return
 	}
 	v := c.value(key)

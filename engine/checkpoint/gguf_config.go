@@ -169,7 +169,7 @@ func (g *gguf) config() (Config, ggufArch, error) {
 	name := f.text("general.architecture", "")
 	arch, ok := ggufArchs[name]
 	if f.err == nil && !ok {
-		f.fail("general.architecture", "%s is not read (%s are)", clip(name), readArchs())
+		f.fail("general.architecture", "%s is not read (%s are); take the model's safetensors if docs/models.md lists it", clip(name), readArchs())
 	}
 	if f.err != nil {
 		return Config{}, arch, f.err
@@ -269,7 +269,7 @@ func (f *ggufFields) heads(arch string, h hfConfig) {
 
 // rotatesPart reports whether heads of a family may be rotated in part.
 func rotatesPart(arch string) bool {
-	return arch == "phi3" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe" || arch == "deepseek2"
+	return arch == "phi3" || arch == "chatglm" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe" || arch == "deepseek2"
 }
 
 // tensorFacts derives from the tensors what GGUF has no key for.

@@ -45,6 +45,7 @@ var ggufArchs = map[string]ggufArch{
 	"olmo2":         {"Olmo2ForCausalLM", "olmo2", false, olmo2Names, olmo2Config},
 	"olmoe":         {"OlmoeForCausalLM", "olmoe", false, qwenExpertNames, olmoeConfig},
 	"smollm3":       {"SmolLM3ForCausalLM", "smollm3", true, nil, nil},
+	"chatglm":       {"GlmForCausalLM", "glm", false, glmNames, partialRope},
 	"glm4":          {"Glm4ForCausalLM", "glm4", false, glm4Names, partialRope},
 	"glm4moe":       {"Glm4MoeForCausalLM", "glm4_moe", false, glm4ExpertNames, glm4MoEConfig},
 	"command-r":     {"CohereForCausalLM", "cohere", false, nil, cohereConfig},

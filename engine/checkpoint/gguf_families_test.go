@@ -346,6 +346,22 @@ var ggufKeys = map[string]map[string]any{
 	"gemma4":    {"attention.key_length_swa": uint32(8), "attention.sliding_window": uint32(4), "attention.sliding_window_pattern": slidingFirst, "rope.dimension_count_swa": uint32(8)},
 }
 
+// TestGLM opens a file of GLM-4-9B-Chat, whose Q, K and V are one matrix and whose heads are rotated in
+// part.
+func TestGLM(t *testing.T) {
+	m := familyToy("chatglm", map[string][]uint64{
+		"attn_norm.weight": {16}, "ffn_norm.weight": {16}, "attn_qkv.weight": {16, 32}, "attn_qkv.bias": {32}, "attn_output.weight": {16, 16},
+		"ffn_up.weight": {16, 64}, "ffn_down.weight": {32, 16},
+	}).set("chatglm.rope.dimension_count", uint32(4)).set("chatglm.feed_forward_length", uint32(32))
+	c := opened(t, m, "model.layers.1.self_attn.k_proj.weight", "model.layers.1.self_attn.v_proj.bias", "model.layers.0.mlp.gate_up_proj.weight")
+	if cfg := c.Config(); cfg.Architecture != "GlmForCausalLM" || cfg.PartialRotaryFactor != 0.5 || !cfg.AttentionBias {
+		t.Errorf("%+v", cfg)
+	}
+	if q, _ := c.Tensor("model.layers.0.self_attn.q_proj.weight"); q.RopeHead != 0 || q.Shape[0] != 16 {
+		t.Errorf("Q is %+v", q)
+	}
+}
+
 // TestGGUFArchitectures opens a file of every architecture that is read: dense, with experts, with a
 // window. testdata/gguf_architectures.txt has llama.cpp's name and Hugging Face's of each.
 func TestGGUFArchitectures(t *testing.T) {
@@ -366,6 +382,10 @@ func TestGGUFArchitectures(t *testing.T) {
 			}
 			if form&2 != 0 {
 				m.set(arch+".attention.sliding_window", uint32(4)).set(arch+".attention.sliding_window_pattern", slidingFirst)
+				if arch == "mistral3" {
+					m.set("mistral3.attention.temperature_scale", float32(0.1)).set("mistral3.rope.scaling.type", "yarn")
+					m.set("mistral3.rope.scaling.factor", float32(4)).set("mistral3.rope.scaling.original_context_length", uint32(64))
+				}
 			}
 			c, err := Open(writeTemp(t, "m.gguf", m.bytes()))
 			if err != nil {

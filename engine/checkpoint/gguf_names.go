@@ -153,6 +153,7 @@ var (
 		"post_attention_norm": "post_attention_layernorm",
 		"post_ffw_norm":       "post_feedforward_layernorm",
 	}
+	glmNames  = map[string]string{"ffn_up": "mlp.gate_up_proj"}
 	glm4Names = map[string]string{
 		"ffn_up":              "mlp.gate_up_proj",
 		"post_attention_norm": "post_self_attn_layernorm",

@@ -86,6 +86,12 @@ func TestBadSplitGGUF(t *testing.T) {
 				m.set("split.tensors.count", uint32(5))
 			}
 		}},
+		"factors in a later file": {"3", "rope_freqs.weight", "not 2 f32 factors", func(p []*toy) {
+			p[2].tensors, p[2].data = append(p[2].tensors, entry{"rope_freqs.weight", []uint64{3}, 0, 32}), 64
+			for _, m := range p {
+				m.set("split.tensors.count", uint32(3))
+			}
+		}},
 		"cut": {"3", "output_norm.weight", "the file has", func(p []*toy) { p[2].data -= 8 }},
 	} {
 		t.Run(name, func(t *testing.T) {

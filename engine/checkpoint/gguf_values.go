@@ -157,10 +157,17 @@ type ggufFields struct {
 	err error
 }
 
+// fail keeps the first error. Of a split model it names the file that has the tensor, or the first file,
+// which has the keys.
 func (f *ggufFields) fail(key, format string, args ...any) {
-	if f.err == nil {
-		f.err = fault(f.g.path, key, format, args...)
+	if f.err != nil {
+		return
 	}
+	path := f.g.path
+	if t, ok := f.g.tensor(key); ok {
+		path = t.File
+	}
+	f.err = fault(path, key, format, args...)
 }
 
 // count reads a whole number in [lo, hi]; absent below lo makes it required.

@@ -92,8 +92,12 @@ var coarse = GoldenBound{Max: 0.35, RMS: 0.06, Gap: 0.15}
 
 // Mixture reports whether a checkpoint has experts.
 func Mixture(golden string) bool {
-	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || golden == "tiny-olmoe" || strings.HasPrefix(golden, "tiny-qwen3-next") || golden == "tiny-llama4" || strings.HasPrefix(golden, "tiny-deepseek") || strings.Contains(golden, "-moe")
+	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || golden == "tiny-olmoe" || strings.HasPrefix(golden, "tiny-qwen3-next") || golden == "tiny-llama4" || golden == "tiny-granite4-h" || strings.HasPrefix(golden, "tiny-deepseek") || strings.Contains(golden, "-moe")
 }
+
+// RunsOn reports whether a backend runs a small checkpoint. Only ref runs Mamba-2 layers; the others
+// plan them.
+func RunsOn(golden, backend string) bool { return golden != "tiny-granite4-h" || backend == "ref" }
 
 // Tiny reports whether a golden file belongs to a small random checkpoint.
 func Tiny(golden string) bool { return strings.HasPrefix(golden, "tiny-") }

@@ -67,8 +67,8 @@ func NewWithDraft(target, draft *checkpoint.Checkpoint, b Build) (Model, error) 
 	if err != nil {
 		return nil, fmt.Errorf("draft model: %w", err)
 	}
-	if d.(*decoder).slides() {
-		return nil, &UnsupportedError{"a draft model with sliding windows", "its pages are those of full attention"}
+	if of := d.(*decoder); of.slides() || of.mamba != nil {
+		return nil, &UnsupportedError{"a draft model with sliding windows or Mamba-2 layers", "its pages are those of full attention"}
 	}
 	out := &withDraft{Model: m, draft: d.(*decoder), of: of, weights: l.specs}
 	out.draft.class = len(m.Classes(16, kernels.BF16))

@@ -29,7 +29,7 @@ func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound,
 // runTiny runs every small checkpoint.
 func runTiny(t *testing.T, o backend.Opener, s backend.Settings, limit bound, bits bool) {
 	for name := range goldens {
-		if enginetest.Tiny(name) && !strings.HasSuffix(name, x8) {
+		if enginetest.Tiny(name) && !strings.HasSuffix(name, x8) && enginetest.RunsOn(name, o.Name()) {
 			t.Run(name, func(t *testing.T) { tinyGolden(t, name, o, s, limit, bits) })
 		}
 	}

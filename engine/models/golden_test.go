@@ -53,6 +53,7 @@ var goldens = map[string][2]int{
 	"tiny-smollm3":    {72, 16},
 	"tiny-glm4":       {72, 16},
 	"tiny-glm4-awq":   {72, 16},
+	"tiny-granite4":   {72, 16},
 	"tiny-cohere":     {72, 16},
 	"tiny-cohere2":    {72, 16},
 	"tiny-ernie":      {72, 16},
@@ -80,6 +81,7 @@ var goldens = map[string][2]int{
 
 	"tiny-qwen35-moe": {64, 40},
 	"tiny-qwen3-next": {64, 16},
+	"tiny-granite4-h": {64, 16},
 
 	"tiny-qwen2-gguf":   {100, 40},
 	"tiny-qwen3-gguf":   {100, 40},

@@ -16,7 +16,7 @@ const (
 	chunkedAttention = "chunked_attention"
 )
 
-// pageAt locates a layer's keys and values: the KV class, and the index of the layer within it.
+// pageAt locates a layer's keys and values, or its state: the KV class, and the index of the layer within it.
 type pageAt struct{ class, layer int }
 
 // layerTypes returns layer_types. Without it every period-th layer is full, the others sliding.
@@ -59,11 +59,11 @@ func short(s string) string { return s[:min(len(s), 40)] }
 
 // paging maps the layers of a stage to KV classes. The full class comes first. The rank that
 // samples always has it, even if all its layers slide, because it stores the token ids. The window
-// class follows if any layer slides or has chunks.
+// class follows if any layer slides or has chunks, then that of recurrent states.
 type paging struct {
-	at           []pageAt // by layer of the stage
-	full, window int      // number of layers in each class
-	tokens       bool
+	at                   []pageAt // by layer of the stage
+	full, window, states int      // number of layers in each class
+	tokens               bool
 }
 
 // source returns the layer whose pages a layer reads; nil: each has its own. A source is of the same
@@ -75,7 +75,16 @@ func pagingOf(types []string, source func(layer int) int, s stage, b Build) pagi
 	if p.tokens || slices.Contains(types, fullAttention) {
 		sliding = 1
 	}
+	after := sliding // the class of states
+	if slices.Contains(types, slidingAttention) {
+		after++
+	}
 	for i, t := range types {
+		if t == mambaLayer {
+			p.at = append(p.at, pageAt{after, p.states})
+			p.states++
+			continue
+		}
 		if source != nil && source(s.layer0+i) != s.layer0+i {
 			p.at = append(p.at, p.at[source(s.layer0+i)-s.layer0])
 			continue

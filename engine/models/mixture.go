@@ -34,9 +34,15 @@ type mixture struct {
 	// There is one expert for each token then.
 	scalesInput bool
 
-	shared      string // prefix of gate_proj, up_proj and down_proj of the shared experts; "": none
-	sharedWidth int
-	sharedGate  string // module of the shared experts' gate, a number for each token; "": none
+	shared                  string // prefix of gate_proj, up_proj and down_proj of the shared experts; "": none
+	sharedWidth             int
+	sharedFused, sharedDown string // their modules, if they are others: gate and up in one matrix, down
+	sharedGate              string // module of the shared experts' gate, a number for each token; "": none
+}
+
+// common returns the shared experts as an MLP.
+func (m mixture) common() denseMLP {
+	return denseMLP{c: m.c, width: m.sharedWidth, act: m.act, module: m.module + m.shared, fused: m.sharedFused, down: m.sharedDown, keep: true, partial: true}
 }
 
 // newMixture returns a mixture of experts of a width, with the names of Qwen's modules. It refuses
@@ -117,9 +123,7 @@ func (m mixture) tensors(l *tensorList, layer string) {
 	if m.shared == "" {
 		return
 	}
-	l.linear(p+m.shared+"gate_proj", false, m.sharedWidth, h)
-	l.linear(p+m.shared+"up_proj", false, m.sharedWidth, h)
-	l.linear(p+m.shared+"down_proj", false, h, m.sharedWidth)
+	m.common().tensors(l, layer)
 	if m.sharedGate != "" {
 		l.linear(p+m.sharedGate, false, 1, h)
 	}
@@ -138,8 +142,8 @@ type mixtureBlock struct {
 	mixture
 	routerWeight, correctionWeight backend.WeightID
 	gateUp, down                   backend.WeightID
-	width                          int      // of this rank
-	common                         gatedMLP // the shared experts
+	width                          int   // of this rank
+	common                         block // the shared experts; nil: none
 	commonGate                     backend.WeightID
 }
 
@@ -170,11 +174,7 @@ func (m mixture) load(l *loader, layer, name string) block {
 	if m.shared == "" {
 		return w
 	}
-	s := p + m.shared
-	w.common = gatedMLP{gateUpBias: backend.NoWeight, downBias: backend.NoWeight, act: backend.Activation{Act: m.act}, keep: true, partial: true}
-	_, w.common.width = l.part(m.sharedWidth)
-	w.common.gateUp = l.linear(name+"shared_gate_up", "mlp", l.rows(s+"gate_proj.weight", m.sharedWidth, 1), l.rows(s+"up_proj.weight", m.sharedWidth, 1))
-	w.common.down = l.linear(name+"shared_down", "mlp", l.cols(s+"down_proj.weight", m.sharedWidth, 1))
+	w.common = m.common().load(l, layer, name+"shared_")
 	if m.sharedGate != "" {
 		gate := all(p + m.sharedGate + ".weight")
 		w.commonGate = l.matrix(matrix{name: name + "shared_gate", group: "router"}, gate)
@@ -196,7 +196,7 @@ func (w mixtureBlock) record(r *backend.Recorder, x backend.Value) backend.Value
 	o.Logits, o.Top, o.Correction, o.Scale = linear("router", w.routerWeight, w.experts), w.top, w.correctionWeight, backend.NoWeight
 	o.Ids, o.Weights = r.New("expert_ids", kernels.I32, in.Rows, w.top), r.New("expert_weights", kernels.F32, in.Rows, w.top)
 	var s backend.Value
-	if w.shared != "" && w.scalesInput {
+	if w.common != nil && w.scalesInput {
 		s = w.common.record(r, x) // of x as it is
 	}
 	if w.scalesInput {
@@ -211,7 +211,7 @@ func (w mixtureBlock) record(r *backend.Recorder, x backend.Value) backend.Value
 	r.Do(backend.Experts{X: x, Ids: o.Ids, Weights: o.Weights, Y: y, GateUp: w.gateUp, Down: w.down,
 		GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: w.top, Width: w.width, Activation: backend.Activation{Act: w.act}})
 	r.Free(o.Ids, o.Weights)
-	if w.shared != "" {
+	if w.common != nil {
 		if !w.scalesInput {
 			s = w.common.record(r, x)
 		}

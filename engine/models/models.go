@@ -145,6 +145,7 @@ var families = []family{
 	recipeFamily("DeepseekV2ForCausalLM", deepseekV2),
 	recipeFamily("DeepseekV3ForCausalLM", deepseekV3).skipping(laterLayers),
 	recipeFamily("GraniteMoeForCausalLM", graniteMoE),
+	recipeFamily("GraniteMoeHybridForCausalLM", graniteHybrid),
 	recipeFamily("Ernie4_5_MoeForCausalLM", ernieMoE).without("model.mtp_"),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true, adapts: true},
 	gemmaFamily(gemmaConditional),

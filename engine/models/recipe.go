@@ -34,7 +34,8 @@ type recipe struct {
 	// parallel means that attention and MLP both read attnNorm's result and are added together.
 	parallel bool
 
-	types   []string // by layer: fullAttention, slidingAttention or, if chunked, chunkedAttention
+	types   []string // by layer: fullAttention, slidingAttention or, if chunked, chunkedAttention, or mambaLayer
+	mamba   *mamba2  // the mixers of mambaLayer; nil: no layer has one
 	window  int      // positions that a sliding layer sees, or that are a chunk
 	chunked bool
 	ropes   []ropeKind
@@ -289,6 +290,7 @@ func (d recipe) check() error {
 	}
 	for i, t := range d.types {
 		switch {
+		case t == mambaLayer && d.mamba != nil:
 		case t != fullAttention && t != d.limited():
 			return &UnsupportedError{fmt.Sprintf("layer_types[%d] %q", i, short(t)), "it is " + fullAttention + " or " + d.limited()}
 		case t != fullAttention && d.window < 1:
@@ -302,32 +304,14 @@ func (d recipe) check() error {
 func (d recipe) tensors() []checkpoint.TensorInfo {
 	c := d.cfg
 	l := tensorsOf(c)
-	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	h := c.HiddenSize
 	l.add(d.prefix+"embed_tokens.weight", c.VocabSize, h)
 	for i := range c.NumLayers {
 		p := fmt.Sprintf("%slayers.%d.", d.prefix, i)
-		attn := p + "self_attn."
-		switch {
-		case d.latent != nil:
-			d.latent.tensors(l, attn, c)
-		case d.fusedQKV != "":
-			l.linear(attn+d.fusedQKV, d.qkvBias, q+2*kv, h)
-		default:
-			l.linear(attn+"q_proj", d.qkvBias, q, h)
-			l.linear(attn+"k_proj", d.qkvBias, kv, h)
-			l.linear(attn+"v_proj", d.qkvBias, kv, h)
-		}
-		l.linear(attn+"o_proj", d.outBias, h, c.NumHeads*d.valueDim())
-		if d.qNorm != "" {
-			ofQ, ofK := []int{c.HeadDim}, []int{c.HeadDim}
-			switch {
-			case d.heads.Whole:
-				ofQ, ofK = []int{q}, []int{kv}
-			case d.heads.Each:
-				ofQ, ofK = []int{c.NumHeads, c.HeadDim}, []int{c.NumKVHeads, c.HeadDim}
-			}
-			l.add(attn+d.qNorm+".weight", ofQ...)
-			l.add(attn+d.kNorm+".weight", ofK...)
+		if d.types[i] == mambaLayer {
+			d.mamba.tensors(l, p+"mamba.")
+		} else {
+			d.attentionTensors(l, p+"self_attn.")
 		}
 		for _, norm := range []string{d.attnNorm, d.attnPost, d.mlpNorm, d.mlpPost} {
 			if norm != "" {
@@ -341,4 +325,32 @@ func (d recipe) tensors() []checkpoint.TensorInfo {
 		l.add(d.headTensor, c.VocabSize, h)
 	}
 	return l.list
+}
+
+// attentionTensors adds the tensors of a layer's attention.
+func (d recipe) attentionTensors(l *tensorList, attn string) {
+	c := d.cfg
+	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	switch {
+	case d.latent != nil:
+		d.latent.tensors(l, attn, c)
+	case d.fusedQKV != "":
+		l.linear(attn+d.fusedQKV, d.qkvBias, q+2*kv, h)
+	default:
+		l.linear(attn+"q_proj", d.qkvBias, q, h)
+		l.linear(attn+"k_proj", d.qkvBias, kv, h)
+		l.linear(attn+"v_proj", d.qkvBias, kv, h)
+	}
+	l.linear(attn+"o_proj", d.outBias, h, c.NumHeads*d.valueDim())
+	if d.qNorm != "" {
+		ofQ, ofK := []int{c.HeadDim}, []int{c.HeadDim}
+		switch {
+		case d.heads.Whole:
+			ofQ, ofK = []int{q}, []int{kv}
+		case d.heads.Each:
+			ofQ, ofK = []int{c.NumHeads, c.HeadDim}, []int{c.NumKVHeads, c.HeadDim}
+		}
+		l.add(attn+d.qNorm+".weight", ofQ...)
+		l.add(attn+d.kNorm+".weight", ofK...)
+	}
 }

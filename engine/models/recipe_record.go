@@ -171,9 +171,12 @@ func (s *decoderPass) projectQKV(layer int) (q, k, v backend.Value) {
 	return q, k, v
 }
 
-// attention returns the heads' outputs [rows, heads·valueDim]. store is true if later rows read the
-// keys and values.
+// attention returns the heads' outputs [rows, heads·valueDim], or those of the mixer that a layer has in
+// the place of attention. store is true if later rows read the keys and values.
 func (s *decoderPass) attention(layer int, store bool) backend.Value {
+	if s.layers[layer].mamba != nil {
+		return s.mix(layer)
+	}
 	r, heads, kv, d := s.r, s.heads, s.kvHeads, s.cfg.HeadDim
 	q, k, v := s.projectQKV(layer)
 	at := s.paging.at[layer]

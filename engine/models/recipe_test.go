@@ -16,7 +16,7 @@ import (
 // and workspace on all layouts.
 func TestRecipes(t *testing.T) {
 	for _, name := range []string{
-		"gemma-3-270m", "gemma-3-12b", "gemma-2-2b", "phi-4", "phi-4-mini", "mistral-7b-v0.1", "Mistral-Small-3.2-24B-Instruct-2506", "granite-3.3-2b", "smollm3-3b",
+		"gemma-3-270m", "gemma-3-12b", "gemma-2-2b", "phi-4", "phi-4-mini", "mistral-7b-v0.1", "Mistral-Small-3.2-24B-Instruct-2506", "granite-3.3-2b", "granite-4.0-micro", "smollm3-3b",
 		"glm-4-9b-0414", "c4ai-command-r7b-12-2024", "c4ai-command-r-plus", "ERNIE-4.5-0.3B-PT", "internlm3-8b", "Ministral-3-8B-Base-2512",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,6 @@ func TestInterleaved(t *testing.T) {
 
 // TestRecipeRefusals checks that configs that almost are a family's are refused by field and value.
 func TestRecipeRefusals(t *testing.T) {
-	fp8 := quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
 	for _, c := range []struct {
 		name   string
 		change map[string]any
@@ -159,7 +158,6 @@ func TestRecipeRefusals(t *testing.T) {
 		{"gemma-3-1b", nil, Build{Rebuild: true}, "keys rebuilt"},
 		{"granite-3.3-2b", map[string]any{"rope_parameters": map[string]any{"full_attention": map[string]any{}}}, Build{}, "a rope that differs by layer"},
 		{"granite-3.3-2b", nil, Build{Shard: backend.Shard{World: 2}}, "49159 tokens"},
-		{"c4ai-command-r7b-12-2024", fp8, Build{}, "a quantized checkpoint of Cohere2ForCausalLM is not supported: rows of Q and K"},
 		{"granite-3.3-2b", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 16, "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1}}, Build{},
 			"llama_4_scaling_beta 0.1 of GraniteForCausalLM"},
 		{"mistral-7b-v0.3", map[string]any{"architectures": []string{"Ministral3ForCausalLM"}}, Build{}, "a rope of Ministral3ForCausalLM without a type"},

@@ -35,6 +35,7 @@ type decoderLayer struct {
 	latent                                         latentWeights // of a recipe with latent attention, instead of qkv
 	mlpNorm, mlpPost                               backend.WeightID
 	mlp                                            block
+	mamba                                          *mambaMixer // nil: attention
 }
 
 func newDecoder(d recipe, l *loader) (Model, error) {
@@ -49,6 +50,9 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	if err == nil {
 		err = l.checkRanks(c, c.NumKVHeads)
 	}
+	if err == nil && d.mamba != nil && l.Shard.World > 1 {
+		err = &UnsupportedError{fmt.Sprintf("tensor parallel size %d of %s", l.Shard.World, c.Architecture), "the norms of its Mamba-2 layers run over the heads of all ranks; take pipeline stages instead (parallel.pipeline)"}
+	}
 	if err == nil && d.heads.Whole && l.Shard.World > 1 {
 		err = &UnsupportedError{fmt.Sprintf("tensor parallel size %d of %s", l.Shard.World, c.Architecture), "its norms of Q and K run over the heads of all ranks; take pipeline stages instead (parallel.pipeline)"}
 	}
@@ -57,6 +61,9 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if d.mamba != nil {
+		d.mamba.convAs = l.Activations(c)
 	}
 	m := &decoder{recipe: d, stage: st, paging: pagingOf(d.types, nil, st, l.Build)}
 	_, m.heads = l.part(c.NumHeads)
@@ -131,6 +138,20 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 	}
 	w := decoderLayer{qkvBias: backend.NoWeight, outBias: backend.NoWeight}
 	w.attnNorm = norm("attn_norm", d.attnNorm)
+	if d.types[i] == mambaLayer {
+		w.mamba, w.out = d.mamba.load(l, p+"mamba.", n)
+	} else {
+		d.loadAttention(l, &w, i, p, n)
+	}
+	w.attnPost = norm("attn_post", d.attnPost)
+	w.mlpNorm = norm("mlp_norm", d.mlpNorm)
+	w.mlp = d.feedForward(i).load(l, p, n)
+	w.mlpPost = norm("mlp_post", d.mlpPost)
+	return w
+}
+
+// loadAttention adds the rank's weights of the attention of layer i to w.
+func (d recipe) loadAttention(l *loader, w *decoderLayer, i int, p, n string) {
 	attn := p + "self_attn."
 	if d.latent != nil {
 		w.latent = d.latent.load(l, attn, n, d.cfg.NumHeads)
@@ -147,7 +168,7 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 			h.Q = l.vector(n+"q_norm", "norm", l.rows(attn+d.qNorm+".weight", d.cfg.NumHeads, 1))
 			h.K = l.vector(n+"k_norm", "norm", l.rows(attn+d.kNorm+".weight", d.cfg.NumKVHeads, 1))
 		} else {
-			h.Q, h.K = norm("q_norm", "self_attn."+d.qNorm), norm("k_norm", "self_attn."+d.kNorm)
+			h.Q, h.K = l.vector(n+"q_norm", "norm", all(attn+d.qNorm+".weight")), l.vector(n+"k_norm", "norm", all(attn+d.kNorm+".weight"))
 		}
 		w.headNorm = &h
 	}
@@ -160,11 +181,6 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 	if d.outBias {
 		w.outBias = l.outBias(n+"out_bias", "attention", attn+"o_proj.bias")
 	}
-	w.attnPost = norm("attn_post", d.attnPost)
-	w.mlpNorm = norm("mlp_norm", d.mlpNorm)
-	w.mlp = d.feedForward(i).load(l, p, n)
-	w.mlpPost = norm("mlp_post", d.mlpPost)
-	return w
 }
 
 // qkv returns the rank's pieces of Q, K and V; part selects the rows of a matrix or the elements of
@@ -195,8 +211,8 @@ func (p piece) after(n int) piece {
 func (m *decoder) Weights() []backend.WeightSpec { return m.weights }
 func (m *decoder) Vocab() int                    { return m.size }
 
-// Classes returns the classes of the full layers and of the windows or chunks. The rank that samples stores
-// the token ids in the first.
+// Classes returns the classes of the full layers, of the windows or chunks and of states. The rank that samples
+// stores the token ids in the first.
 func (m *decoder) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	full := backend.KVClass{KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim}
 	if m.latent != nil {
@@ -204,7 +220,11 @@ func (m *decoder) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	}
 	window := full
 	window.Window, window.Chunked = m.window, m.chunked
-	return m.paging.classes(full, window, blockSize, f)
+	out := m.paging.classes(full, window, blockSize, f)
+	if m.paging.states > 0 {
+		out = append(out, m.mamba.class(m.paging.states, m.numVerified(), f))
+	}
+	return out
 }
 
 // scores returns the scale of attention scores.
@@ -215,26 +235,33 @@ func (d recipe) scores() float32 {
 	return float32(1 / math.Sqrt(float64(d.cfg.HeadDim)))
 }
 
-// denseMLP is a gated MLP: gate_proj, up_proj and down_proj of a module.
+// denseMLP is a gated MLP: mlp.gate_proj, mlp.up_proj and mlp.down_proj, or a family's own names.
 type denseMLP struct {
-	c      checkpoint.Config
-	width  int
-	act    backend.Act
-	bias   bool
-	module string // prefix of the names; "": "mlp."
-	fused  string // module of gate and up in one matrix; "": gate_proj and up_proj
-	keep   bool   // x is the residual, which the MLP must not overwrite
+	c       checkpoint.Config
+	width   int
+	act     backend.Act
+	bias    bool
+	module  string // prefix of the names; "": "mlp."
+	fused   string // module of gate and up in one matrix; "": gate_proj and up_proj
+	down    string // "": down_proj
+	keep    bool   // x is the residual, which the MLP must not overwrite
+	partial bool   // the caller sums the result over the ranks
+}
+
+// gateUp returns the modules of gate and up: two, or the fused one.
+func (d denseMLP) gateUp() []string {
+	if d.fused != "" {
+		return []string{d.fused}
+	}
+	return []string{"gate_proj", "up_proj"}
 }
 
 func (d denseMLP) tensors(l *tensorList, layer string) {
-	h, mlp := d.c.HiddenSize, layer+cmp.Or(d.module, "mlp.")
-	if d.fused != "" {
-		l.linear(mlp+d.fused, d.bias, 2*d.width, h)
-	} else {
-		l.linear(mlp+"gate_proj", d.bias, d.width, h)
-		l.linear(mlp+"up_proj", d.bias, d.width, h)
+	h, mlp, gateUp := d.c.HiddenSize, layer+cmp.Or(d.module, "mlp."), d.gateUp()
+	for _, name := range gateUp {
+		l.linear(mlp+name, d.bias, 2*d.width/len(gateUp), h)
 	}
-	l.linear(mlp+"down_proj", d.bias, h, d.width)
+	l.linear(mlp+cmp.Or(d.down, "down_proj"), d.bias, h, d.width)
 }
 
 func (d denseMLP) check(b Build) error {
@@ -243,26 +270,25 @@ func (d denseMLP) check(b Build) error {
 
 func (d denseMLP) load(l *loader, layer, name string) block {
 	mlp := layer + cmp.Or(d.module, "mlp.")
-	pieces := func(suffix string, part func(tensor string, n, size int) piece) []piece {
-		gate, up := "gate_proj", "up_proj"
-		if d.fused != "" {
-			gate, up = d.fused, d.fused
+	pieces := func(suffix string, part func(tensor string, n, size int) piece) (out []piece) {
+		for _, module := range d.gateUp() {
+			out = append(out, part(mlp+module+suffix, d.width, 1))
 		}
-		out := []piece{part(mlp+gate+suffix, d.width, 1), part(mlp+up+suffix, d.width, 1)}
 		if d.fused != "" {
-			out[1] = out[1].after(d.width)
+			out = append(out, out[0].after(d.width))
 		}
 		return out
 	}
-	w := gatedMLP{gateUpBias: backend.NoWeight, downBias: backend.NoWeight, act: backend.Activation{Act: d.act}, keep: d.keep}
+	w := gatedMLP{gateUpBias: backend.NoWeight, downBias: backend.NoWeight, act: backend.Activation{Act: d.act}, keep: d.keep, partial: d.partial}
 	_, w.width = l.part(d.width)
 	w.gateUp = l.linear(name+"gate_up", "mlp", pieces(".weight", l.rows)...)
 	if d.bias {
 		w.gateUpBias = l.vector(name+"gate_up_bias", "mlp", pieces(".bias", l.cols)...)
 	}
-	w.down = l.linear(name+"down", "mlp", l.cols(mlp+"down_proj.weight", d.width, 1))
+	down := mlp + cmp.Or(d.down, "down_proj")
+	w.down = l.linear(name+"down", "mlp", l.cols(down+".weight", d.width, 1))
 	if d.bias {
-		w.downBias = l.outBias(name+"down_bias", "mlp", mlp+"down_proj.bias")
+		w.downBias = l.outBias(name+"down_bias", "mlp", down+".bias")
 	}
 	return w
 }

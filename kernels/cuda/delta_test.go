@@ -74,7 +74,7 @@ func testConv(r *rig, f kernels.Format) {
 		want, state := make([]float32, tokens*cols), make([]float32, cols*(kernel-1))
 		for i := range tokens * cols {
 			c := i % cols
-			want[i] = ref.Conv(w[c*kernel:(c+1)*kernel], state[c*(kernel-1):(c+1)*(kernel-1)], x[i])
+			want[i] = ref.Conv(w[c*kernel:(c+1)*kernel], state[c*(kernel-1):(c+1)*(kernel-1)], x[i], 0)
 		}
 		c := newRecurrent(f, rows, cols, 1, 64, 3)
 		arena := up(r, c.arena)

@@ -2,12 +2,12 @@ package ref
 
 import "math"
 
-// Conv returns the causal convolution of one channel at a token with value x, followed by
-// silu. state has the kernel−1 values before x, the oldest first; Conv appends x and drops
+// Conv returns the causal convolution of one channel at a token with value x, plus a bias, followed
+// by silu. state has the kernel−1 values before x, the oldest first; Conv appends x and drops
 // the oldest. w is the channel's kernel, the newest value's weight last. Sums are float64,
 // from the oldest value on.
-func Conv(w, state []float32, x float32) float32 {
-	sum := 0.0
+func Conv(w, state []float32, x, bias float32) float32 {
+	sum := float64(bias)
 	for i, s := range state {
 		sum += float64(w[i]) * float64(s)
 	}
@@ -57,6 +57,32 @@ func Delta(a DeltaArgs) {
 			y += s * float64(a.Q[i]) * iq
 		}
 		a.Y[j] = float32(y)
+	}
+}
+
+// Mamba2Args are the operands of Mamba2: one head at one token.
+type Mamba2Args struct {
+	X             []float32 // [HeadDim]
+	B, C          []float32 // [StateDim]
+	Dt            float32
+	ALog, Bias, D float32   // Bias: dt_bias
+	State         []float32 // [HeadDim, StateDim], updated
+	Y             []float32 // [HeadDim]
+}
+
+// Mamba2 computes one step of a state space model (transformers: mamba2_selective_state_update), with
+// float64 sums: S ← e^(−e^ALog·dt)·S + dt·x·Bᵀ; y = S·C + D·x, with dt = softplus(Dt + Bias).
+func Mamba2(a Mamba2Args) {
+	dt := softplus(float64(a.Dt + a.Bias))
+	keep := math.Exp(-math.Exp(float64(a.ALog)) * dt)
+	for i, x := range a.X {
+		y, in := float64(a.D)*float64(x), dt*float64(x)
+		for j, b := range a.B {
+			s := &a.State[i*len(a.B)+j]
+			*s = float32(float64(*s)*keep + in*float64(b))
+			y += float64(*s) * float64(a.C[j])
+		}
+		a.Y[i] = float32(y)
 	}
 }
 

@@ -73,10 +73,25 @@ func TestConv(t *testing.T) {
 	w, state := []float32{1, 10, 100}, make([]float32, 2)
 	var got []float32
 	for _, x := range []float32{1, 2, 3} {
-		got = append(got, Conv(w, state, x))
+		got = append(got, Conv(w, state, x, 0))
 	}
 	close32(t, "conv", got, SiLU(100), SiLU(210), SiLU(321))
 	close32(t, "state", state, 2, 3)
+	close32(t, "bias", []float32{Conv(w, state, 4, -30)}, SiLU(402))
+}
+
+// TestMamba2 follows a state of two numbers over two tokens.
+func TestMamba2(t *testing.T) {
+	state, y := make([]float32, 2), make([]float32, 1)
+	step := func(x float32) {
+		Mamba2(Mamba2Args{X: []float32{x}, B: []float32{1, 2}, C: []float32{3, 1}, Dt: 30, Bias: -5, ALog: float32(math.Log(math.Log(2) / 25)), D: 0.5, State: state, Y: y})
+	}
+	step(1) // dt is 25, the decay 1/2
+	close32(t, "first state", state, 25, 50)
+	close32(t, "first result", y, 3*25+50+0.5)
+	step(2)
+	close32(t, "second state", state, 12.5+50, 25+100)
+	close32(t, "second result", y, 3*62.5+125+1)
 }
 
 // TestDelta: a value stored under a key is read back with this key, and β = 1 replaces it.

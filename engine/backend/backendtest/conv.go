@@ -81,7 +81,7 @@ func convOracle(c *recurrent, f kernels.Format, w, x []float32) (want [][]float3
 					sum += math.Abs(float64(weights[k] * p))
 				}
 				sizes[t*cols+ch] = sum * (1 + sum)
-				y[t*cols+ch] = ref.Conv(weights, past, v)
+				y[t*cols+ch] = ref.Conv(weights, past, v, 0)
 			}
 		}
 		want, size = append(want, y), append(size, sizes)

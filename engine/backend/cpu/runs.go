@@ -14,7 +14,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	}
 	for _, op := range p.Ops {
 		if what := missing(op); what != "" {
-			return backend.Unsupported(name, "op "+what, "it has no kernel yet")
+			return backend.Unsupported(name, "op "+what, "it has no kernel; it is planned only")
 		}
 	}
 	for _, c := range p.Classes {
@@ -34,9 +34,13 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 // fields that kernels support, then asks RequiredFeature about the rest.
 func missing(op backend.Op) string {
 	switch o := op.(type) {
-	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
+	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.DeltaNet,
 		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt, backend.LatentRope, backend.HeadLinear:
 		return ""
+	case backend.Conv:
+		if !o.Biased {
+			return ""
+		}
 	case backend.Embed:
 		o.Row0 = 0
 		return backend.RequiredFeature(o)
@@ -44,7 +48,7 @@ func missing(op backend.Op) string {
 		o.W, o.Offset, o.Scale, o.Segment, o.Gated, o.Plain = 0, 0, 0, 0, false, false
 		return backend.RequiredFeature(o)
 	case backend.Rope:
-		o.Norm, o.Gated, o.Shared, o.Rotary, o.Tempered, o.KVHeads = nil, false, false, o.HeadDim, false, 1
+		o.Norm, o.Gated, o.Shared, o.Rotary, o.Interleaved, o.Tempered, o.KVHeads = nil, false, false, o.HeadDim, false, false, 1
 		return backend.RequiredFeature(o)
 	case backend.Angles:
 		o.Draft, o.Temperature = nil, backend.Temperature{}

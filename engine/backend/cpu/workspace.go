@@ -53,7 +53,7 @@ func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, e
 	case backend.DraftInput, backend.Verify:
 		return workspaceSize{shared: align(4 * int64(p.Bucket.Tokens))}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles,
-		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Reorder, backend.Softcap,
+		backend.StoreKV, backend.Mamba2, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Reorder, backend.Softcap,
 		backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join,
 		backend.Activate, backend.Route, backend.AllReduce, backend.AllGather,
 		backend.Send, backend.Receive, backend.Gate, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt:

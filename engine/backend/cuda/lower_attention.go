@@ -268,6 +268,9 @@ func (c *lowering) states(class, layer int) cuda.States {
 }
 
 func (c *lowering) conv(o backend.Conv) error {
+	if o.Biased {
+		return backend.Unsupported(name, "op "+backend.RequiredFeature(o), "Mamba-2 layers are planned only; backend ref runs them")
+	}
 	if o.Kernel > maxConvKernel {
 		return backend.Unsupported(name, fmt.Sprintf("a convolution of %d rows", o.Kernel), fmt.Sprintf("at most %d", maxConvKernel))
 	}

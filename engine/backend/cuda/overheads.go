@@ -54,7 +54,7 @@ func (l layout) graphOverhead(p *backend.Program) backend.Overhead {
 	segments, f := 1, 1.0
 	for _, op := range p.Ops {
 		switch op.(type) {
-		case backend.Attention, backend.DeltaNet:
+		case backend.Attention, backend.DeltaNet, backend.Mamba2:
 			segments++
 		case backend.Experts:
 			f = expertFactor

@@ -112,6 +112,8 @@ func compileLayer(o backend.Op) op {
 		return conv{o}
 	case backend.DeltaNet:
 		return deltaNet{o}
+	case backend.Mamba2:
+		return mamba2{o}
 	}
 	return compileDraft(o)
 }

@@ -18,6 +18,10 @@ func (o conv) run(l *launch, _, seq int) error {
 		return nil
 	}
 	n, w := l.cols(o.X), l.vector(o.W)
+	bias := make([]float32, n)
+	if o.Biased {
+		bias = l.vector(o.Bias)
+	}
 	c, stored, _ := l.state(o.Class, o.Layer, seq)
 	keep, start := o.Kernel-1, int(l.s.Positions[first])
 	own := inputs{stored, c.State, n}
@@ -32,7 +36,7 @@ func (o conv) run(l *launch, _, seq int) error {
 	for t := first; t < last; t++ {
 		x, y := rowOf(l.floats(o.X), t, n), rowOf(l.floats(o.Y), t, n)
 		for ch := range y {
-			y[ch] = ref.Conv(w[ch*o.Kernel:(ch+1)*o.Kernel], state[ch*keep:(ch+1)*keep], rounded(c.State.ConvFormat, x[ch]))
+			y[ch] = ref.Conv(w[ch*o.Kernel:(ch+1)*o.Kernel], state[ch*keep:(ch+1)*keep], rounded(c.State.ConvFormat, x[ch]), bias[ch])
 		}
 		end := start + t - first + 1
 		if t >= last-c.State.ConvRows {
@@ -153,21 +157,8 @@ func (o deltaNet) run(l *launch, _, i int) error {
 	if first == last {
 		return nil
 	}
-	c, _, all := l.state(o.Class, o.Layer, seq)
-	start, size := int(l.s.Positions[first]), int(c.State.MatrixBytes()/4)
-	after := func(pos int) []float32 { // the copy with the state after pos
-		return rowOf(all[pos%c.State.Copies*size:][:size], h, o.KeyDim*o.ValueDim)
-	}
-	state := make([]float32, o.KeyDim*o.ValueDim)
-	marks := l.snapshots(o.Class, o.Layer, seq)
-	marked := func(page []byte) []float32 {
-		return rowOf(floats(page[c.State.ConvBytes():]), h, o.KeyDim*o.ValueDim)
-	}
-	if marks.begin != nil {
-		copy(state, marked(marks.begin))
-	} else if start > 0 {
-		copy(state, after(start-1))
-	}
+	m := l.matrix(o.Class, o.Layer, seq, h)
+	state := m.begin()
 	keys, group := o.KeyHeads*o.KeyDim, o.ValueHeads/o.KeyHeads
 	for t := first; t < last; t++ {
 		x, ba := rowOf(l.floats(o.QKV), t, l.cols(o.QKV)), rowOf(l.floats(o.BA), t, 2*o.ValueHeads)
@@ -176,12 +167,84 @@ func (o deltaNet) run(l *launch, _, i int) error {
 			B: ba[h], A: ba[o.ValueHeads+h], ALog: l.vector(o.ALog)[h], Bias: l.vector(o.DtBias)[h],
 			State: state, Y: rowOf(rowOf(l.floats(o.Y), t, l.cols(o.Y)), h, o.ValueDim),
 		})
-		if t == last-1 || c.State.Copies > 1 && slices.Contains(l.s.Rows[:l.b.Samples], int32(t)) {
-			copy(after(start+t-first), state)
-		}
-		if page := marks.at(start + t - first + 1); page != nil {
-			copy(marked(page), state)
-		}
+		m.store(t, state)
+	}
+	return nil
+}
+
+// matrixState is the matrix of one head of a sequence's state in a layer, in the copies and snapshots
+// that a step reads and stores.
+type matrixState struct {
+	l                  *launch
+	shape              *backend.StateShape
+	copies             []float32
+	marks              snapshots
+	head, size         int // of all heads: the head's index, the numbers of its matrix
+	first, last, start int // tokens of the step, and the position of the first
+}
+
+func (l *launch) matrix(class, layer, seq, head int) matrixState {
+	c, _, all := l.state(class, layer, seq)
+	first := int(l.s.First[seq])
+	return matrixState{
+		l: l, shape: c.State, copies: all, marks: l.snapshots(class, layer, seq), head: head, size: c.State.Rows * c.State.Cols,
+		first: first, last: int(l.s.First[seq+1]), start: int(l.s.Positions[first]),
+	}
+}
+
+// after returns the copy with the matrix after a position.
+func (m matrixState) after(pos int) []float32 {
+	all := int(m.shape.MatrixBytes() / 4)
+	return rowOf(m.copies[pos%m.shape.Copies*all:][:all], m.head, m.size)
+}
+
+// marked returns the matrix in the page of a snapshot.
+func (m matrixState) marked(page []byte) []float32 {
+	return rowOf(floats(page[m.shape.ConvBytes():]), m.head, m.size)
+}
+
+// begin returns the matrix before the step.
+func (m matrixState) begin() []float32 {
+	state := make([]float32, m.size)
+	if m.marks.begin != nil {
+		copy(state, m.marked(m.marks.begin))
+	} else if m.start > 0 {
+		copy(state, m.after(m.start-1))
+	}
+	return state
+}
+
+// store stores the matrix after token t where a later step reads it.
+func (m matrixState) store(t int, state []float32) {
+	at := m.start + t - m.first
+	if t == m.last-1 || m.shape.Copies > 1 && slices.Contains(m.l.s.Rows[:m.l.b.Samples], int32(t)) {
+		copy(m.after(at), state)
+	}
+	if page := m.marks.at(at + 1); page != nil {
+		copy(m.marked(page), state)
+	}
+}
+
+type mamba2 struct{ backend.Mamba2 }
+
+// units returns the number of heads of all sequences.
+func (o mamba2) units(l *launch) int { return l.b.Seqs * o.Heads }
+func (o mamba2) run(l *launch, _, i int) error {
+	seq, h := i/o.Heads, i%o.Heads
+	if l.s.First[seq] == l.s.First[seq+1] {
+		return nil
+	}
+	m := l.matrix(o.Class, o.Layer, seq, h)
+	state := m.begin()
+	inner := o.Heads * o.HeadDim
+	for t := m.first; t < m.last; t++ {
+		x := rowOf(l.floats(o.X), t, l.cols(o.X))
+		ref.Mamba2(ref.Mamba2Args{
+			X: rowOf(x, h, o.HeadDim), B: rowOf(x[inner:], 0, o.StateDim), C: rowOf(x[inner:], 1, o.StateDim),
+			Dt: rowOf(l.floats(o.Dt), t, o.Heads)[h], ALog: l.vector(o.ALog)[h], Bias: l.vector(o.DtBias)[h], D: l.vector(o.D)[h],
+			State: state, Y: rowOf(rowOf(l.floats(o.Y), t, inner), h, o.HeadDim),
+		})
+		m.store(t, state)
 	}
 	return nil
 }

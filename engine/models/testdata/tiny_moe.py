@@ -52,6 +52,12 @@ GRANITE_MOE = BASE | dict(
     num_experts_per_tok=3, rope_theta=10000.0, rope_scaling=None, tie_word_embeddings=True, attention_bias=False,
     attention_dropout=0.0, attention_multiplier=0.1, embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=2.0,
     output_router_logits=False, router_aux_loss_coef=0.001, use_cache=True)
+# A Mamba-2 mixer in the first and the last layer, attention without a rope between them.
+GRANITE4_H = GRANITE_MOE | dict(
+    architectures=["GraniteMoeHybridForCausalLM"], model_type="granitemoehybrid", hidden_size=48, intermediate_size=16,
+    num_local_experts=3, num_experts_per_tok=2, shared_intermediate_size=24, num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], vocab_size=264,
+    position_embedding_type="nope", mamba_n_heads=8, mamba_d_head=12, mamba_d_state=20, mamba_n_groups=1, mamba_d_conv=4,
+    mamba_expand=2, mamba_conv_bias=True, mamba_proj_bias=False, mamba_chunk_size=16)
 ERNIE_MOE = BASE | dict(
     architectures=["Ernie4_5_MoeForCausalLM"], model_type="ernie4_5_moe", intermediate_size=96, moe_intermediate_size=24,
     moe_num_experts=10, moe_k=3, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=1, num_hidden_layers=3,
@@ -113,6 +119,7 @@ CHECKPOINTS = {
     "tiny-nvfp4-moe": dict(config=QWEN3_MOE_NVFP4, run="Qwen3MoeForCausalLM", embed=0.5, seed=53, prompt=64, steps=16),
     "tiny-glm4-moe": dict(config=GLM4_MOE, run="Glm4MoeForCausalLM", embed=0.5, seed=345, prompt=64),
     "tiny-granite-moe": dict(config=GRANITE_MOE, run="GraniteMoeForCausalLM", embed=0.1, seed=46, prompt=64),
+    "tiny-granite4-h": dict(config=GRANITE4_H, run="GraniteMoeHybridForCausalLM", embed=0.1, seed=92, prompt=64, steps=16),
     "tiny-ernie-moe": dict(config=ERNIE_MOE, run="Ernie4_5_MoeForCausalLM", embed=0.4, seed=47, prompt=64),
     "tiny-olmoe": dict(config=OLMOE, run="OlmoeForCausalLM", embed=0.5, seed=50, prompt=64),
     "tiny-qwen3-next": dict(config=QWEN3_NEXT, run="Qwen3NextForCausalLM", embed=0.5, seed=78, prompt=64, steps=16),
@@ -138,7 +145,7 @@ def stored(name, weight, spec):
     """The tensors that hold a parameter in the file: names and values."""
     family = spec["config"]["model_type"]
     at, _, last = name.rpartition(".")
-    if family == "granitemoe":
+    if family in ("granitemoe", "granitemoehybrid"):
         for ours, published in (("experts.gate_up_proj", "input_linear.weight"), ("experts.down_proj", "output_linear.weight"),
                                 ("router.weight", "router.layer.weight")):
             if name.endswith(ours):

@@ -18,6 +18,10 @@ BASE = dict(
 WINDOW = 24
 GEMMA = dict(hidden_activation="gelu_pytorch_tanh", hidden_act="gelu_pytorch_tanh", head_dim=32, tie_word_embeddings=True,
              query_pre_attn_scalar=24, sliding_window=WINDOW)
+GRANITE4 = dict(
+    embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.4, logits_scaling=3.0, tie_word_embeddings=True,
+    attention_bias=False, position_embedding_type="rope", shared_intermediate_size=80, intermediate_size=96, num_local_experts=0,
+    num_experts_per_tok=0, mamba_d_conv=4, mamba_d_head=16, mamba_d_state=8, mamba_expand=2, mamba_n_groups=1, mamba_n_heads=8)
 
 # name -> architecture, model_type, quirks | how it is built
 FAMILIES = {
@@ -64,6 +68,7 @@ FAMILIES = {
                            quantization_config=grouped.awq(32)), dict(seed=90)),
     "tiny-gemma": ("GemmaForCausalLM", "gemma", dict(hidden_act="gelu", head_dim=32, num_key_value_heads=1, tie_word_embeddings=True),
                    dict(embed=0.15, seed=85)),
+    "tiny-granite4": ("GraniteMoeHybridForCausalLM", "granitemoehybrid", GRANITE4 | dict(layer_types=["attention"] * 2), dict(embed=0.2, seed=91)),
 }
 
 
