@@ -64,7 +64,7 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 		if name == "" {
 			name = fmt.Sprintf("number %d", kind)
 		}
-		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0 and MXFP4 are)", name)
+		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0 and MXFP4 are); take a file of another type, or quantize the model again", name)
 		return t
 	}
 	size, wrong := measure(f, t.Shape)
@@ -92,9 +92,9 @@ func (g *gguf) place(c *ggufCursor, base, align int64) {
 		t.Offset += base
 		switch {
 		case t.Offset < end:
-			c.fail(t.Name, "overlaps %s", clip(g.tensors[i-1].Name))
+			c.fail(t.Name, "overlaps %s: %s", clip(g.tensors[i-1].Name), damaged)
 		case t.Offset-end >= align:
-			c.fail(t.Name, "begins %d bytes after the tensor before it ends, more than padding", t.Offset-end)
+			c.fail(t.Name, "begins %d bytes after the tensor before it ends, more than padding: %s", t.Offset-end, damaged)
 		case t.Bytes > int64(len(c.data))-t.Offset:
 			c.fail(t.Name, "ends at byte %d, the file has %d: %s", t.Offset+t.Bytes, len(c.data), damaged)
 		}
