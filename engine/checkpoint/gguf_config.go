@@ -61,7 +61,7 @@ func (c *Checkpoint) fromGGUF(g *gguf) error {
 			return fault(t.File, t.Name, "is one expert alone, as llama.cpp wrote them until April 2024; convert the model again, all experts are then one tensor")
 		}
 		if !ok {
-			return fault(t.File, t.Name, "is no tensor of a %s model of %d layers", cfg.ModelType, cfg.NumLayers)
+			return fault(t.File, t.Name, "is no tensor of a %s model of %d layers that vapp reads; convert the model again, or use its safetensors", cfg.ModelType, cfg.NumLayers)
 		}
 		for _, t := range arch.parts(t, name, part, cfg) {
 			if err := c.addGGUF(arch, t, cfg); err != nil {

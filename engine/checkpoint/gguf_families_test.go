@@ -259,6 +259,28 @@ func TestFamilyGGUF(t *testing.T) {
 	}
 }
 
+// TestGGUFRemedies checks that errors about types and names of tensors say what to do.
+func TestGGUFRemedies(t *testing.T) {
+	for _, c := range []struct {
+		field, remedy string
+		spoil         func(*toy)
+	}{
+		{"blk.0.attn_q.weight", "quantize the model again", func(m *toy) { m.tensors[2].kind = 77 }},
+		{"blk.0.attn_q.weight", "quantize the model again", func(m *toy) { m.tensors[2].kind = 41 }},
+		{"blk.0.ffn_zz.weight", "convert the model again", func(m *toy) { m.tensors[2].name = "blk.0.ffn_zz.weight" }},
+		{"blk.0.attn_q.weight", "fetch it again", func(m *toy) { m.tensors[2].offset += 64 }},
+		{"blk.0.attn_q.weight", "fetch it again", func(m *toy) { m.tensors[2].offset -= 32 }},
+	} {
+		m := familyToy("llama", map[string][]uint64{"attn_q.weight": {16, 16}})
+		c.spoil(m)
+		_, err := openBytes("m.gguf", m.bytes())
+		wantError(t, err, "m.gguf", c.field)
+		if err == nil || !strings.Contains(err.Error(), c.remedy) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want one line with %q", err, c.remedy)
+		}
+	}
+}
+
 // TestOldGGUF checks files of version 2, keys about an importance matrix, which nothing reads, and that
 // experts in tensors of their own are refused.
 func TestOldGGUF(t *testing.T) {

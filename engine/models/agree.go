@@ -22,7 +22,11 @@ func (e *MismatchError) Error() string {
 	if n > show {
 		text += fmt.Sprintf("; and %d more", n-show)
 	}
-	return oneLine(fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text))
+	what := "tensors disagree"
+	if n == 1 {
+		what = "tensor disagrees"
+	}
+	return oneLine(fmt.Sprintf("%s: %d %s with the config: %s; fetch all files of one version of the model, or convert it again", e.Path, n, what, text))
 }
 
 // checkTensors compares the checkpoint's tensors with those that the config implies. Tensors that f

@@ -144,6 +144,8 @@ func peerBound(family string) float64 {
 	switch {
 	case family == "gemma4-moe":
 		return math.Inf(1) // the tokens alone
+	case family == "gemma": // nothing normalizes what the MLP adds
+		return 1e-2
 	case strings.HasPrefix(family, "gemma4"):
 		return 0.1
 	case strings.HasPrefix(family, "gemma"):

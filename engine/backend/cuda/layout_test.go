@@ -172,3 +172,34 @@ func TestGraphs(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedFormats checks that weights in formats with grids are refused with the format and what to do,
+// whether their rows are looked up or multiplied.
+func TestRefusedFormats(t *testing.T) {
+	l := on(t, "h100", backend.Graphs{})
+	for _, f := range []kernels.Format{
+		kernels.IQ1_S, kernels.IQ1_M, kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ4_XS, kernels.TQ1_0, kernels.TQ2_0,
+	} {
+		for weight, table := range map[string]kernels.Format{"weight table": f, "weight w": kernels.BF16} {
+			p := &backend.Program{Name: "p", Vocab: 1000, Bucket: backend.Bucket{Tokens: 8, Seqs: 4, Samples: 4}}
+			p.Weights = []backend.WeightSpec{
+				{Name: "table", Rows: 1000, Cols: 256, Source: table, Use: backend.Lookup},
+				{Name: "w", Rows: 32, Cols: 256, Source: f, Use: backend.Multiply},
+			}
+			r := backend.Record(p)
+			ids, x, y := r.New("ids", kernels.I32, backend.PerToken, 1), r.New("x", kernels.F32, backend.PerToken, 256), r.New("y", kernels.F32, backend.PerToken, 32)
+			r.Do(backend.Tokens{Out: ids})
+			r.Do(backend.Embed{Ids: ids, Table: 0, Y: x, Scale: 1})
+			r.Do(backend.Linear{X: x, W: 1, Bias: backend.NoWeight, Y: y})
+			r.Free(ids, x, y)
+			p, err := r.Program()
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = l.Runs(p.Weights, p)
+			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), weight) || !strings.Contains(err.Error(), f.String()+": serve it on a cpu, or a file in another format") {
+				t.Errorf("%v: %v", f, err)
+			}
+		}
+	}
+}

@@ -84,7 +84,7 @@ func (c *lowering) embed(o backend.Embed) error {
 		return add(c, "embed_packed_"+m.stored.String(), g, across(w.Cols, 256), 0, a)
 	}
 	if !plain(m.stored) {
-		return backend.Unsupported(name, "weight "+w.Name, "no kernel looks up rows of "+m.stored.String())
+		return backend.Unsupported(name, "weight "+w.Name, "no kernel looks up rows of "+m.stored.String()+elsewhere)
 	}
 	a := cuda.EmbedArgs{
 		IDs: c.value(o.Ids), Table: c.weight(o.Table), Y: c.value(o.Y), Scale: o.Scale,

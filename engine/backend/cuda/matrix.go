@@ -144,11 +144,14 @@ func (m matrix) parts(a *cuda.LinearArgs, scales func(backend.Part) int) {
 	a.Parts = int32(max(1, len(m.Parts)))
 }
 
+// elsewhere is the remedy for weights in a format that no kernel reads.
+const elsewhere = ": serve it on a cpu, or a file in another format such as q4_k"
+
 // multiplies returns the reason why no kernel multiplies with the matrix, or "".
 func (m matrix) multiplies() string {
 	switch {
 	case !m.panels && !m.blas && m.stored != kernels.F32:
-		return "no kernel multiplies " + m.stored.String() + ": serve it on a cpu, or a file in another format such as q4_k"
+		return "no kernel multiplies " + m.stored.String() + elsewhere
 	case m.count > 0 && m.scaling == backend.PerBlock && m.Experts == 0 && len(m.Parts) > maxParts:
 		return "kernels support fewer parts with separate scales"
 	case m.Experts > 0 && m.scaling == backend.PerBlock && !m.wholeBlocks():

@@ -160,7 +160,7 @@ def convert(directory, kind, path):
     def vocabulary(self):
         letters = tiny_llama.byte_letters()
         merges = [f"Ġ {c}" for c in "etaoinshrdlucm"]
-        merges += ("t h,th e,i n,e r,a n,r e,o n,a t,e n,n d,t i,e s,o r,t e,o f,e d,i s,i t,a l,a r,s t,t o,n t,in g,an d,"
+        merges += ("t h,h e,i n,e r,a n,r e,o n,a t,e n,n d,t i,e s,o r,t e,o f,e d,i s,i t,a l,a r,s t,t o,n t,in g,an d,"
                    "Ġt he,Ġa nd,Ġo f,Ġt o,Ġi n,Ġi s,in t,er s,e l,l o,l e,v e,m e,c o,d e").split(",")
         tokens = letters + [m.replace(" ", "") for m in merges]
         kinds = [gguf.TokenType.NORMAL] * len(tokens) + [gguf.TokenType.CONTROL] * (VOCABULARY - len(tokens))
