@@ -23,7 +23,7 @@ func (s *subject) equalLatent(t *testing.T) {
 // The sizes of a net with latent attention.
 const (
 	netNope   = 48
-	netRotary = 16
+	netRotary = 32
 	netRank   = 128
 )
 

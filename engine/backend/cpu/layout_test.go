@@ -157,11 +157,12 @@ func TestWorkspaceRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, p := range map[string]*backend.Program{
-		"heads of 1024":   {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 1, KVHeads: 1, HeadDim: 1024}}},
-		"128 query heads": {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 128, KVHeads: 1, HeadDim: 64}}},
-		"convolution of":  {Shard: backend.Whole, Ops: []backend.Op{backend.Conv{Kernel: 17}}},
-		"keys of 512":     {Shard: backend.Whole, Ops: []backend.Op{backend.DeltaNet{KeyDim: 512}}},
-		"vocabulary":      {Shard: backend.Whole, Vocab: 1 << 30, Ops: []backend.Op{backend.Sample{}}},
+		"heads of 1024":  {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 1, KVHeads: 1, HeadDim: 1024}}},
+		"heads of 600":   {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 128, KVHeads: 1, HeadDim: 64, Latent: 600}}},
+		"latent keys of": {Shard: backend.Whole, Ops: []backend.Op{backend.LatentRope{Rank: 1024}}},
+		"convolution of": {Shard: backend.Whole, Ops: []backend.Op{backend.Conv{Kernel: 17}}},
+		"keys of 512":    {Shard: backend.Whole, Ops: []backend.Op{backend.DeltaNet{KeyDim: 512}}},
+		"vocabulary":     {Shard: backend.Whole, Vocab: 1 << 30, Ops: []backend.Op{backend.Sample{}}},
 	} {
 		if _, err := l.Workspace(p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
