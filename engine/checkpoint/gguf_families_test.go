@@ -338,7 +338,7 @@ var ggufKeys = map[string]map[string]any{
 }
 
 // TestGGUFArchitectures opens a file of every architecture that is read: dense, with experts, with a
-// window. testdata/gguf_architectures.txt has llama.cpp's name and Hugging Face's of each.
+// window or a router of sigmoids. testdata/gguf_architectures.txt has llama.cpp's name and Hugging Face's of each.
 func TestGGUFArchitectures(t *testing.T) {
 	var text strings.Builder
 	for _, arch := range slices.Sorted(maps.Keys(ggufArchs)) {
@@ -357,6 +357,7 @@ func TestGGUFArchitectures(t *testing.T) {
 			}
 			if form&2 != 0 {
 				m.set(arch+".attention.sliding_window", uint32(4)).set(arch+".attention.sliding_window_pattern", slidingFirst)
+				m.set(arch+".expert_gating_func", uint32(2)) // sigmoids
 			}
 			c, err := Open(writeTemp(t, "m.gguf", m.bytes()))
 			if err != nil {
