@@ -385,7 +385,7 @@ func TestGLM(t *testing.T) {
 }
 
 // TestGGUFArchitectures opens a file of every architecture that is read: dense, with experts, with a
-// window. testdata/gguf_architectures.txt has llama.cpp's name and Hugging Face's of each.
+// window or a router of sigmoids. testdata/gguf_architectures.txt has llama.cpp's name and Hugging Face's of each.
 func TestGGUFArchitectures(t *testing.T) {
 	var text strings.Builder
 	for _, arch := range slices.Sorted(maps.Keys(ggufArchs)) {
@@ -408,6 +408,7 @@ func TestGGUFArchitectures(t *testing.T) {
 					m.set("mistral3.attention.temperature_scale", float32(0.1)).set("mistral3.rope.scaling.type", "yarn")
 					m.set("mistral3.rope.scaling.factor", float32(4)).set("mistral3.rope.scaling.original_context_length", uint32(64))
 				}
+				m.set(arch+".expert_gating_func", uint32(2)) // sigmoids
 			}
 			c, err := Open(writeTemp(t, "m.gguf", m.bytes()))
 			if err != nil {
