@@ -1,7 +1,8 @@
 // Y = X·Wᵀ + bias for every format of W, on the matrix units. pack.cu first rounds X to bf16
 // (to fp16 for fp16 weights) and packs it as fragments. Quants are multiplied exactly, and the
-// sums of 32 of them (for some K quants 16) are scaled in float32. linear_wide.cu multiplies
-// the power-of-two scales of MXFP4 into the weights instead, which is as exact.
+// sums of 32 of them (for some K quants and NVFP4 16) are scaled in float32, those of NVFP4 once
+// more at the end. linear_wide.cu multiplies the power-of-two scales of MXFP4 into the weights
+// instead, which is as exact.
 #pragma once
 #include "weights.cuh"
 
