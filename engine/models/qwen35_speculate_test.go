@@ -247,3 +247,33 @@ func (s *stepper) ends(op backend.Op) {
 		s.t.Fatalf("the stepper has no op %s", backend.OpName(op))
 	}
 }
+
+// TestQwen35HeadHasNoAdapters records the MTP head beside slots of adapters: its own layer has none.
+func TestQwen35HeadHasNoAdapters(t *testing.T) {
+	ck, err := checkpoint.Open("testdata/tiny-qwen35-mtp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ck.Close()
+	b := Build{Shard: backend.Whole, Pipe: backend.Whole, Draft: 2, LoRA: LoRA{Slots: 2, Rank: 8}}
+	l := &loader{src: ck, Build: b, activations: kernels.F32}
+	m, err := newQwen35(ck.Config(), l)
+	if err != nil || l.err != nil {
+		t.Fatal(err, l.err)
+	}
+	if _, err := recordStep(m, kernels.F32, backend.Bucket{Tokens: 32, Seqs: 1, Samples: 3}); err != nil {
+		t.Fatal(err)
+	}
+	adapted := 0
+	for _, w := range m.Weights() {
+		if w.Adapters.Rank == 0 {
+			continue
+		}
+		if adapted++; w.Group == "drafter" {
+			t.Errorf("%s has slots", w.Name)
+		}
+	}
+	if adapted == 0 {
+		t.Error("no matrix has slots")
+	}
+}
