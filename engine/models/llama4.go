@@ -6,6 +6,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
 )
 
 // llama4 is the text model of Llama 4: Llama's blocks, most of them with chunked attention and a rope
@@ -76,7 +77,8 @@ func (d *recipe) llama4Layers(s *checkpoint.Section) error {
 }
 
 // llama4Experts sets the layers with experts, of which the router selects one for each token. Its
-// weight multiplies the expert's input.
+// weight multiplies the expert's input. Files have stacks of experts or, if they are quantized, a matrix for
+// each.
 func (d *recipe) llama4Experts(s *checkpoint.Section) error {
 	c := d.cfg
 	m, err := newMixture(c, c.IntermediateSize)
@@ -85,7 +87,11 @@ func (d *recipe) llama4Experts(s *checkpoint.Section) error {
 	}
 	m.module, m.router, m.scalesInput = "feed_forward.", "router", true
 	m.shared, m.sharedWidth = "shared_expert.", m.width
-	if c.Dialect != "gguf" {
+	q, err := quantOf(c)
+	if err != nil {
+		return err
+	}
+	if q.format == kernels.Invalid && c.Dialect != "gguf" {
 		m.gate, m.up, m.down, m.transposed = "experts.gate_up_proj", "", "experts.down_proj", true
 	}
 	if m.top != 1 {
