@@ -23,7 +23,7 @@ func (g *gguf) readTensors(c *ggufCursor, count uint64) {
 	for i := uint64(0); i < count && c.err == nil; i++ {
 		t := c.tensor(fmt.Sprintf("tensor %d", i), align)
 		if c.err == nil && seen[t.Name] {
-			c.fail(t.Name, "is in the file twice")
+			c.fail(t.Name, "is in the file twice: "+damaged)
 		}
 		seen[t.Name] = true
 		g.tensors = append(g.tensors, t)
@@ -64,7 +64,7 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 		if name == "" {
 			name = fmt.Sprintf("number %d", kind)
 		}
-		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0 and MXFP4 are); take a file of another type, or quantize the model again", name)
+		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0 and MXFP4 are); take another quantization of the model", name)
 		return t
 	}
 	size, wrong := measure(f, t.Shape)
@@ -74,7 +74,7 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 	if offset > uint64(len(c.data)) {
 		c.fail(field, "begins %d bytes into the data, the file has %d: %s", offset, len(c.data), damaged)
 	} else if int64(offset)%align != 0 {
-		c.fail(field, "offset %d is no multiple of the alignment %d", offset, align)
+		c.fail(field, "offset %d is no multiple of the alignment %d: %s", offset, align, damaged)
 	}
 	t.Format, t.Bytes, t.Offset, t.swapped = f, size, int64(offset), kind == ggufMXFP4
 	return t
