@@ -265,8 +265,8 @@ func TestGGUFRemedies(t *testing.T) {
 		field, remedy string
 		spoil         func(*toy)
 	}{
-		{"blk.0.attn_q.weight", "quantize the model again", func(m *toy) { m.tensors[2].kind = 77 }},
-		{"blk.0.attn_q.weight", "quantize the model again", func(m *toy) { m.tensors[2].kind = 41 }},
+		{"blk.0.attn_q.weight", "take another quantization", func(m *toy) { m.tensors[2].kind = 77 }},
+		{"blk.0.attn_q.weight", "take another quantization", func(m *toy) { m.tensors[2].kind = 41 }},
 		{"blk.0.ffn_zz.weight", "convert the model again", func(m *toy) { m.tensors[2].name = "blk.0.ffn_zz.weight" }},
 		{"blk.0.attn_q.weight", "fetch it again", func(m *toy) { m.tensors[2].offset += 64 }},
 		{"blk.0.attn_q.weight", "fetch it again", func(m *toy) { m.tensors[2].offset -= 32 }},

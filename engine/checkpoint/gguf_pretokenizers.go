@@ -45,20 +45,22 @@ const (
 	otherO200 = `| ?[^\s\p{L}\p{N}]+[\r\n/]*` + lines + blanks
 	splitO200 = wordBig + contractions + `?|` + wordSmall + contractions + `?|\p{N}{1,3}` + otherO200
 
-	// Kimi K2: o200k with Han a word of its own, and line ends behind other characters.
-	kimiBig   = `[[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]`
-	kimiSmall = `[[\p{Ll}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]`
-	kimiHead  = `[^\r\n\p{L}\p{N}]?`
-	splitKimi = `\p{Han}+|` + kimiHead + kimiBig + `*` + kimiSmall + `+` + contractions + `?|` + kimiHead + kimiBig + `+` + kimiSmall + `*` + contractions + `?|\p{N}{1,3}` + splitTail
+	punctuation    = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
+	cjk            = `[一-龥぀-ゟ゠-ヿ]+`
+	splitDeepSeek  = punctuation + `[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*` + lines + blanks
+	cjkDeepSeek    = `[一-龥ࠀ-一가-퟿]+`
+	letterDeepSeek = `[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\x{1F7D}ᾀ-ᾴᾶ-ᾼ\x{1FBE}ῂ-ῄῆ-ῌῐ-\x{1FD3}ῖ-\x{1FDB}ῠ-Ῥῲ-ῴῶ-ῼ` +
+		`ℂℇℊ-ℓℕℙ-ℝℤ\x{2126}ℨ\x{212A}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+`
 
-	scriptsYoutu  = `[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`
-	punctuation   = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
-	cjk           = `[一-龥぀-ゟ゠-ヿ]+`
-	splitDeepSeek = punctuation + `[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*` + lines + blanks
-	casedDeepSeek = `[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]`
-	cjkDeepSeek   = `[一-龥ࠀ-一가-퟿]+`
-	splitBloom    = ` ?[^(\s|.,!?…。，、।۔،)]+`
-	blanksJais    = `|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
+	// Kimi: o200k whose words have no Chinese characters, which are words of their own.
+	upperKimi = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]`
+	lowerKimi = `[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]`
+	splitKimi = `[\p{Han}]+|[^\r\n\p{L}\p{N}]?` + upperKimi + `*` + lowerKimi + `+` + contractions + `?|[^\r\n\p{L}\p{N}]?` + upperKimi + `+` + lowerKimi + `*` + contractions +
+		`?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + lines + blanks
+	splitBloom = ` ?[^(\s|.,!?…。，、।۔،)]+`
+	blanksJais = `|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
+
+	scriptsYoutu = `[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`
 )
 
 // splitThen returns a pre-tokenizer that splits by each expression in turn and then maps bytes to
@@ -100,14 +102,14 @@ func bpeKinds() map[string]vocabulary {
 
 	of := map[string]vocabulary{
 		"deepseek-coder": splitting(`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, cjkDeepSeek, `\p{N}`),
-		"deepseek-llm":   splitting(`[\r\n]`, `\s?`+casedDeepSeek+`+`, `\s?[!-/:-~！-／：-～‘-‟　-。]+`, `\s+$`, cjkDeepSeek, `\p{N}+`),
+		"deepseek-llm":   splitting(`[\r\n]`, `\s?`+letterDeepSeek, `\s?[!-/:-~！-／：-～‘-‟　-。]+`, `\s+$`, cjkDeepSeek, `\p{N}+`),
+		"kimi-k2":        splitting(splitKimi),
 		"spark2_5":       splitting(`\p{N}{1,3}`, cjk, punctuation+`[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]`+blanks, `\p{N}`),
 		"falcon":         splitting("[\\p{P}\\$\\+<=>\\^~\\|`]+", splitGPT2, `[0-9][0-9][0-9]`),
 		"viking":         splitting(splitBloom, `\p{N}`),
 		"jais-2":         splitting(splitHead + `{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + lines + blanksJais),
 		"qwen35":         qwen(contractions + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + lines + blanks),
 		"tekken":         splitting(wordBig + `|` + wordSmall + `|\p{N}` + otherO200).ignoresMerges().beginning(),
-		"kimi-k2":        splitting(splitKimi),
 		"youtu":          splitting(scriptsYoutu, wordBig+contractions+`?|`+wordSmall+contractions+`?|\p{N}`+otherO200).ignoresMerges(),
 		"superbpe":       splitting(`\p{N}+`, `(?=(\d{3})+(?!\d))`),
 		"seed-coder":     splitting(splitHead + `{1}| ?[^\s\p{L}\p{N}\r\n]+` + lines + blanks),
@@ -182,7 +184,7 @@ func (g *gguf) vocabulary() (vocabulary, error) {
 			f.fail("tokenizer.ggml.pre", "is missing, and without it nothing says how text is split; convert the model again, files have it since April 2024")
 		}
 		if f.err == nil && !ok {
-			f.fail("tokenizer.ggml.pre", "%s is not read (%d names of llama.cpp's table are, among them gpt-2, llama-bpe, qwen2, qwen35, gpt-4o, tekken, deepseek-v3, glm4, falcon, starcoder, smollm, command-r, gemma4)", clip(pre), len(kinds))
+			f.fail("tokenizer.ggml.pre", "%s is not read (%d names of llama.cpp's table are, among them gpt-2, llama-bpe, qwen2, qwen35, gpt-4o, tekken, deepseek-v3, kimi-k2, glm4, falcon, starcoder, smollm, command-r, gemma4)", clip(pre), len(kinds))
 		}
 		return kind, f.err
 	default:

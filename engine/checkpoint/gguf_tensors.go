@@ -64,7 +64,7 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 		if name == "" {
 			name = fmt.Sprintf("number %d", kind)
 		}
-		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0 and MXFP4 are); take a file of another type, or quantize the model again", name)
+		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0 and MXFP4 are); take another quantization of the model", name)
 		return t
 	}
 	size, wrong := measure(f, t.Shape)

@@ -40,10 +40,14 @@ func (v recordedVocabulary) keys(model, pre string) map[string]any {
 // the models' own tokenizers do. llama.cpp does not: their last two texts are not compared.
 const composes = " qwen2 deepseek-r1-qwen kormo f2llmv2 megrez qwen35 command-r olmo gpt-4o llama4 kanana2 talkie minimax-m2 tekken kimi-k2 "
 
+// kimiWords has the tokens of a text of which llama.cpp does not split the words of kimi-k2 at capitals,
+// as the model's tokenizer does.
+var kimiWords = []string{"cam", "el", "Ca", "s", "e", "Ġ", "HTMLPa", "rser", "ĠXML", "Ht", "t", "p", "Re", "quest", "Ġdon't", "Stop", "ĠÃĦÃĸÃľ", "ÃŁ", "ĠSt", "raÃŁe"}
+
 // approximated lists the texts that llama.cpp splits otherwise than the expression of the model's own
 // tokenizer: it joins small letters and capitals (text 6), and of Tiny Aya's numbers it knows neither digits
 // nor word boundaries beyond ASCII (7, 10).
-var approximated = map[string][]int{"kimi-k2": {6}, "youtu": {6}, "tiny_aya": {6, 7, 10}, "cohere2moe": {6, 7, 10}}
+var approximated = map[string][]int{"youtu": {6}, "tiny_aya": {6, 7, 10}, "cohere2moe": {6, 7, 10}}
 
 // TestVocabularies compares token ids with those of llama.cpp, for every kind of tokenizer.
 func TestVocabularies(t *testing.T) {
@@ -112,14 +116,17 @@ func sameTokens(t *testing.T, name string, texts []string, keys map[string]any, 
 		if i >= len(texts)-2 && strings.Contains(composes, " "+name+" ") || slices.Contains(approximated[name], i) {
 			continue
 		}
-		if !slices.Equal(got, want[i]) {
-			var a, b []string
-			for _, id := range got {
-				a = append(a, tok.Token(id))
-			}
-			for _, id := range want[i] {
-				b = append(b, tok.Token(id))
-			}
+		var a, b []string
+		for _, id := range got {
+			a = append(a, tok.Token(id))
+		}
+		for _, id := range want[i] {
+			b = append(b, tok.Token(id))
+		}
+		if name == "kimi-k2" && strings.HasPrefix(text, "camelCase ") {
+			b = kimiWords
+		}
+		if !slices.Equal(a, b) {
 			t.Errorf("%s: text %d %q\n got %q\nwant %q", name, i, text, a, b)
 		}
 	}

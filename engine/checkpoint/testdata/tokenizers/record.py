@@ -28,8 +28,8 @@ DECOMPOSED = ["e\u0301 naı\u0308ve हिन्दी में", "ภาษา
 NAMES = """gpt-2 phi-2 mpt gigachat a.x-4.0 mellum jais trillion granite-docling exaone4 smollm starcoder refact codeshell exaone minerva-7b mellum2
 llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 dbrx smaug-bpe chatglm-bpe glm4 glm5 deepseek-v3 hunyuan-dense joyai-llm hy_v4
 gpt-4o llama4 kanana2 talkie minimax-m2 bloom gpt3-finnish poro-chat bailingmoe bailingmoe2 llada-moe qwen2 deepseek-r1-qwen kormo f2llmv2 megrez
-stablelm2 hunyuan solar-open grok-2 deepseek-coder deepseek-llm spark2_5 falcon viking jais-2 qwen35 tekken superbpe kimi-k2 youtu tiny_aya cohere2moe
-seed-coder ufakzeka laguna exaone-moe minicpm5 command-r olmo""".split()
+stablelm2 hunyuan solar-open grok-2 deepseek-coder deepseek-llm kimi-k2 spark2_5 falcon viking jais-2 qwen35 tekken superbpe
+seed-coder ufakzeka laguna exaone-moe minicpm5 command-r olmo youtu tiny_aya cohere2moe""".split()
 SPECIAL = "<|special|>"
 
 
