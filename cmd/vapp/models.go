@@ -116,12 +116,15 @@ func know(e models.Entry) (known, error) {
 	return k, nil
 }
 
-// billions formats a number of parameters: 1.24 B, 135 M.
+// billions formats a number of parameters: 135 M, 1.24 B, 1.03 T.
 func billions(n int64) string {
 	if n < 999.5e6 {
 		return fmt.Sprintf("%.0f M", float64(n)/1e6)
 	}
-	return fmt.Sprintf("%.3g B", float64(n)/1e9)
+	if n < 999.5e9 {
+		return fmt.Sprintf("%.3g B", float64(n)/1e9)
+	}
+	return fmt.Sprintf("%.3g T", float64(n)/1e12)
 }
 
 func (k known) size() string {

@@ -130,6 +130,7 @@ func cohereHeads(s *shape, text *object) {
 var plannedOnly = map[string]string{
 	"Gemma4ForCausalLM":                     "vLLM's figures for it were not seen, only for Gemma4ForConditionalGeneration",
 	"Gemma4UnifiedForConditionalGeneration": "what vLLM allocates for its inputs without a tower was not seen",
+	"GraniteMoeHybridForCausalLM":           "states of Mamba-2 are not known here, only those of gated delta nets",
 	"MinistralForCausalLM":                  "vLLM has no such architecture; name it MistralForCausalLM or Ministral3ForCausalLM",
 	"Qwen3_5ForCausalLM":                    "vLLM's figures for it were not seen, only for Qwen3_5ForConditionalGeneration",
 	"Qwen3_5MoeForCausalLM":                 "vLLM's figures for it were not seen, only for Qwen3_5MoeForConditionalGeneration",

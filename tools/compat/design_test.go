@@ -205,3 +205,23 @@ func TestChunkedPages(t *testing.T) {
 		t.Errorf("without the hybrid manager %d blocks", o.cache.need(131072))
 	}
 }
+
+// TestLatentRanks checks DeepSeek-V3 in fp8 on eight ranks: an eighth of what is split, the
+// down-projections of 2112 outputs whole, and a copy of the up-projection of K and V in bfloat16.
+func TestLatentRanks(t *testing.T) {
+	i := Inputs{Release: V033, Config: config(t, "deepseek-ai/DeepSeek-V3"), Device: Device{"NVIDIA H200", 139 << 30, 132, 9, 0}}
+	i.Request = Request{TensorParallel: 8, MaxModelLen: 8192}
+	const (
+		hidden, layers = 7168, 61
+		down           = layers * 2112 * hidden
+		up             = layers * 16 * 256 * 512
+		attention      = layers * (16*192*1536 + 16*128*hidden)
+		dense          = 3 * 3 * hidden * 18432 / 8
+		experts        = 58 * 257 * 3 * hidden * 2048 / 8
+		half           = 2 * (2*129280*hidden/8 + 58*256*hidden + up) // embedding, head, routers, copy
+	)
+	want := float64(down + up + attention + dense + experts + half)
+	if got := float64(must(t, i).stages[0].total); math.Abs(got/want-1) > 0.002 {
+		t.Errorf("%.0f bytes, want about %.0f", got, want)
+	}
+}

@@ -53,7 +53,7 @@ func start(i Inputs) (*run, error) {
 		return nil, fault("compat", "%v does not know %s; %v is the first here that does", in.rel, i.Config.Architecture, first)
 	}
 	if in.shape.image && !in.r.TextOnly {
-		return nil, fault("config.vision_config", "is an image tower whose memory is not known here; plan text alone: multimodal.limits of 0")
+		return nil, fault("config.vision_config", "is an image tower whose memory is not known here; plan text alone: --set multimodal.limits.image=0")
 	}
 	if in.r.BlockSize == 0 {
 		in.r.BlockSize = in.defaultBlock()

@@ -26,6 +26,7 @@ type rank struct {
 	sms      int64
 	marlin   bool // fp8 weights are dequantized in the kernel
 	online   bool // weights are converted to fp8 at load
+	unsplit  bool // the matrix is whole on every rank
 	a        allocator
 	part     part
 	bytes    [parts]int64 // without the allocator's rounding

@@ -110,11 +110,11 @@ func (w *rank) latentAttention(p string) {
 	l := w.latent
 	heads := w.share(w.shape.heads)
 	if l.qRank > 0 {
-		w.matrix(l.qRank+l.kvRank+l.rope, w.hidden, false, p+"q_a_proj", p+"kv_a_proj_with_mqa")
+		w.unsplitMatrix(l.qRank+l.kvRank+l.rope, w.hidden, p+"q_a_proj", p+"kv_a_proj_with_mqa")
 		w.param(l.qRank)
 		w.matrix(heads*(l.nope+l.rope), l.qRank, false, p+"q_b_proj")
 	} else {
-		w.matrix(l.kvRank+l.rope, w.hidden, false, p+"kv_a_proj_with_mqa")
+		w.unsplitMatrix(l.kvRank+l.rope, w.hidden, p+"kv_a_proj_with_mqa")
 		w.matrix(heads*(l.nope+l.rope), w.hidden, false, p+"q_proj")
 	}
 	w.param(l.kvRank)

@@ -10,7 +10,7 @@ func (w *rank) matrix(n, k int64, bias bool, shards ...string) {
 	case q.scheme == plain || q.scheme == mxfp4 || q.skips(shards[0]):
 		w.param(n, k)
 	case q.scheme == fp8Blocks:
-		if n%q.blockN != 0 && len(shards) > 1 || w.tp > 1 && (n%q.blockN != 0 || k%q.blockK != 0) {
+		if !w.unsplit && (n%q.blockN != 0 && len(shards) > 1 || w.tp > 1 && (n%q.blockN != 0 || k%q.blockK != 0)) {
 			w.failField("parallel.tensor", "%d leaves %s with %d x %d, which blocks of %d x %d do not divide", w.tp, shards[0], n, k, q.blockN, q.blockK)
 		}
 		weight := w.tensor(1, n, k)
@@ -33,6 +33,13 @@ func (w *rank) matrix(n, k int64, bias bool, shards ...string) {
 	if bias {
 		w.param(n)
 	}
+}
+
+// unsplitMatrix allocates a matrix that every rank holds whole. Its last block may be a part.
+func (w *rank) unsplitMatrix(n, k int64, shards ...string) {
+	w.unsplit = true
+	w.matrix(n, k, false, shards...)
+	w.unsplit = false
 }
 
 func (w *rank) converted(weight, scale *block, scales int64) {
