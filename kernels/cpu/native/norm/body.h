@@ -193,8 +193,8 @@ void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 	}
 }
 
-/* rotate_pairs is rotate_head; interleaved: of the pairs of neighbours of x, by halves. */
-static void rotate_pairs(const float *x, const float *angles, int32_t n, int32_t interleaved, int32_t format, uint8_t *y)
+/* rotate_apart is rotate_head; interleaved: of the pairs of neighbours of x, by halves. */
+static void rotate_apart(const float *x, const float *angles, int32_t n, int32_t interleaved, int32_t format, uint8_t *y)
 {
 	float halves[VAPP_ATTENTION_DIM];
 	for (int32_t i = 0; interleaved && i < n / 2; i++)
@@ -212,10 +212,10 @@ void VAPP_NAME(latent_rope)(const void *args, const vapp_call *c)
 		int64_t t = u / (heads + 1), h = u % (heads + 1), row = t * heads + h;
 		const float *angles = a->angles + t * turned, *kv = a->kv + t * (rank + turned);
 		if (h < heads) {
-			rotate_pairs(a->q + row * (a->nope + turned) + a->nope, angles, a->rotary, a->interleaved, VAPP_F32, (uint8_t *)(a->query + row * (rank + turned) + rank));
+			rotate_apart(a->q + row * (a->nope + turned) + a->nope, angles, a->rotary, a->interleaved, VAPP_F32, (uint8_t *)(a->query + row * (rank + turned) + rank));
 			continue;
 		}
-		rotate_pairs(kv + rank, angles, a->rotary, a->interleaved, a->format, (uint8_t *)a->k + t * turned * e);
+		rotate_apart(kv + rank, angles, a->rotary, a->interleaved, a->format, (uint8_t *)a->k + t * turned * e);
 		rms(kv, a->norm, rank, 0, inverse_rms(kv, rank, a->eps), latent);
 		for (int64_t i = 0; i < rank; i += VW)
 			vf_narrow(a->format, (uint8_t *)a->v + (t * rank + i) * e, vf_head(latent + i, rank - i), rank - i < VW ? (int)(rank - i) : VW);
