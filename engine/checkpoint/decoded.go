@@ -12,7 +12,7 @@ import (
 
 // DecodedSuffix ends the name of the numbers of a quantized tensor in F32, codes times scales, for
 // weights that no kernel reads in their stored format (kv_b_proj of latent attention). Tensors in
-// block formats have them, and 8-bit floats with scales.
+// block formats have them, and 8-bit floats and NVFP4 with scales.
 const DecodedSuffix = ".decoded"
 
 // decoded returns the numbers of a quantized tensor; name has DecodedSuffix.
@@ -24,7 +24,7 @@ func (c *Checkpoint) decoded(name string) (TensorInfo, bool) {
 	}
 	t := c.tensors[i]
 	switch t.Format {
-	case kernels.F8E4M3, kernels.F8E5M2:
+	case kernels.F8E4M3, kernels.F8E5M2, kernels.NVFP4:
 		if _, _, ok := c.scaleOf(t); !ok {
 			return TensorInfo{}, false
 		}
@@ -38,11 +38,11 @@ func (c *Checkpoint) decoded(name string) (TensorInfo, bool) {
 	return TensorInfo{Name: name, Shape: t.Shape, Format: kernels.F32, File: t.File, Bytes: kernels.F32.Bytes(t.Elements())}, true
 }
 
-// scaleOf returns the tensor of the scales of 8-bit floats and how many rows and columns share one.
+// scaleOf returns the tensor of the scales of 8-bit floats, or of NVFP4's matrix, and how many rows and columns share one.
 func (c *Checkpoint) scaleOf(t TensorInfo) (scale TensorInfo, side [2]int64, ok bool) {
 	const block = 128
 	rows, cols := t.Rows(), t.RowElements()
-	for _, suffix := range []string{"_scale_inv", "_scale"} {
+	for _, suffix := range []string{"_scale_inv", "_scale", GlobalScaleSuffix} {
 		i, there := c.byName[t.Name+suffix]
 		if !there {
 			continue

@@ -88,6 +88,14 @@ func TestGrouped(t *testing.T) {
 					t.Fatalf("row %d input %d is %v, want %v", i/128, i%128, got[i], want)
 				}
 			}
+			decoded := make([]float32, 6*128)
+			b := make([]byte, 4*len(decoded))
+			if err := c.ReadRows("m.weight"+DecodedSuffix, 3, 6, b); err != nil {
+				t.Fatal(err)
+			}
+			if ref.Dequantize(kernels.F32, b, decoded); !slices.Equal(decoded, got[3*128:9*128]) {
+				t.Error("decoded rows differ")
+			}
 			for _, run := range [][2]int{{0, 1}, {3, 9}, {8, 24}, {31, 32}} {
 				part := make([]byte, int64(run[1]-run[0])*w.RowBytes())
 				if err := c.ReadRows("m.weight", run[0], run[1]-run[0], part); err != nil || string(part) != string(whole[int64(run[0])*w.RowBytes():][:len(part)]) {
