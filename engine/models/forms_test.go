@@ -176,7 +176,7 @@ func widened(m map[string]any) map[string]any {
 	if text, ok := m["text_config"].(map[string]any); ok {
 		m["text_config"] = widened(text)
 	}
-	for _, key := range []string{"intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size", "hidden_size_per_layer_input"} {
+	for _, key := range []string{"intermediate_size", "intermediate_size_mlp", "moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size", "hidden_size_per_layer_input"} {
 		if n, ok := m[key].(float64); ok {
 			m[key] = (int(n) + 127) / 128 * 128
 		}

@@ -6,6 +6,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
 )
 
 // llama4 is the text model of Llama 4: Llama's blocks, most of them with chunked attention and a rope
@@ -85,7 +86,11 @@ func (d *recipe) llama4Experts(s *checkpoint.Section) error {
 	}
 	m.module, m.router, m.scalesInput = "feed_forward.", "router", true
 	m.shared, m.sharedWidth = "shared_expert.", m.width
-	if c.Dialect != "gguf" {
+	q, err := quantOf(c)
+	if err != nil {
+		return err
+	}
+	if c.Dialect != "gguf" && q.format == kernels.Invalid { // quantized checkpoints have a tensor for each expert
 		m.gate, m.up, m.down, m.transposed = "experts.gate_up_proj", "", "experts.down_proj", true
 	}
 	if m.top != 1 {
