@@ -37,6 +37,9 @@ def main():
     rows = [[c.strip() for c in line.strip().strip("|").split("|")] for line in Path(rows_at).read_text(encoding="utf-8").splitlines()]
     families, kinds = ([*dict.fromkeys(r[i] for r in sorted(rows, key=lambda r: r[i]))] for i in (0, 1))
     out = [BEGIN, "", f"llama.cpp of {version}; {len(rows)} files. A difference is in standard deviations of a row's logits.", ""]
+    of = {f: sorted(r[1] for r in rows if r[0] == f) for f in families}
+    for some in sorted({tuple(x) for x in of.values() if len(x) < len(kinds)}):
+        out += [f"{', '.join(f for f in families if tuple(of[f]) == some)}: {', '.join(some)} alone.", ""]
     out += ["### By family", "", *table("family", rows, 0, families), "", "### By block type, without Gemma", "", *table("type", [r for r in rows if not r[0].startswith("gemma")], 1, kinds), ""]
     refused = [re.sub(r"^tiny-", "", line) for line in Path(refused_at).read_text(encoding="utf-8").splitlines()] if Path(refused_at).exists() else []
     if refused:
