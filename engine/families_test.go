@@ -302,11 +302,14 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 		a.change(y)
 	}
 	var mu sync.Mutex
-	arrived := make(chan struct{}) // closed after all requests: otherwise the first may end before the last arrive
+	// The step of a request of its own waits for all others, so that these start together.
+	started, arrived := make(chan struct{}), make(chan struct{})
 	if a.alone {
 		close(arrived)
 	}
+	begin := sync.OnceFunc(func() { close(started) })
 	y.hooks.Step = func(s engine.StepStats) {
+		begin()
 		<-arrived
 		mu.Lock()
 		defer mu.Unlock()
@@ -320,6 +323,16 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 		}
 	}
 	e := y.open(t)
+	if !a.alone {
+		p := sample.Default()
+		p.Temperature, p.MaxTokens = 0, 1
+		s, err := e.Submit(context.Background(), engine.Request{ID: "first", Prompt: g.InputIDs[:1], Params: p, N: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-started
+		defer func() { collect(t, s[0]) }()
+	}
 	for round := range max(a.rounds, 1) {
 		var streams []*engine.Stream
 		tokens := make([][]int32, len(twinRequests(g)))

@@ -34,6 +34,7 @@ var greedyWays = []struct {
 	{name: "a scale for each channel", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("channel", "null", "null"))},
 	{name: "a scale for each group", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("group", "64", "null"))},
 	{name: "a scale for each token too", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("channel", "null", `{"num_bits": 8, "type": "int", "strategy": "token", "dynamic": true}`))},
+	{name: "a scale for each 16 inputs", of: []kernels.Format{kernels.NVFP4}, change: scaled(`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]}`)},
 	{name: "int8 activations", of: []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K, kernels.Q5_0, kernels.Q5_1, kernels.Q5_K}, change: func(y *toy) { y.opts.Backend.Activations = "int8" }},
 	{name: "quantized at load", of: []kernels.Format{kernels.BF16}, change: func(y *toy) { y.build.Quantize = kernels.F8E4M3 }},
 }
@@ -71,7 +72,7 @@ func TestGreedy(t *testing.T) {
 		}
 		for _, f := range kcpu.SupportedFormats(v) {
 			for _, w := range greedyWays {
-				if slices.Contains(unread, f) || slices.Contains(alike, f) && !longSoak || w.of != nil && !slices.Contains(w.of, f) || w.of == nil && (f == kernels.F8E4M3 || f == kernels.I8) {
+				if slices.Contains(unread, f) || slices.Contains(alike, f) && !longSoak || w.of != nil && !slices.Contains(w.of, f) || w.of == nil && (f == kernels.F8E4M3 || f == kernels.I8 || f == kernels.NVFP4) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%v/%s", v, f, w.name), func(t *testing.T) {

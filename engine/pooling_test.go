@@ -53,6 +53,9 @@ func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 		names = slices.Concat(names, furtherFamilies(t, true))
 	}
 	for _, name := range names {
+		if !enginetest.RunsOn(name, on.Name()) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			g := recorded(t, name)
 			var plain [][]float32

@@ -114,7 +114,8 @@ func CatalogueNames() []string {
 	return out
 }
 
-// Suggest returns up to three catalogue names that are similar to an unknown name.
+// Suggest returns up to three catalogue names that are similar to an unknown name, without those that
+// are more than three times as far as the first.
 func Suggest(name string) []string {
 	names := map[string]string{}
 	var keys []string
@@ -127,8 +128,11 @@ func Suggest(name string) []string {
 		}
 	}
 	var out []string
+	far := func(n string) int { return nearest.Distance(nearest.Folded(name), nearest.Folded(n)) }
 	for _, key := range nearest.Names(untuned(name), keys, 3) {
-		out = append(out, names[key])
+		if n := names[key]; len(out) == 0 || far(n) <= 3*max(1, far(out[0])) {
+			out = append(out, n)
+		}
 	}
 	return out
 }

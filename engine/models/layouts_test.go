@@ -206,7 +206,7 @@ func checkStored(t *testing.T, m Model, source, stored kernels.Format, scales ba
 				t.Errorf("%s is %v, stored as %v, scaled %v; want %v, %v, %v", w.Name, w.Source, w.Stored(), w.Scaling, source, stored, scales)
 			}
 			for _, p := range w.Parts {
-				if (p.Scale != "") != (source == kernels.F8E4M3 || source == kernels.I8) {
+				if (p.Scale != "") != (source == kernels.F8E4M3 || source == kernels.I8 || source == kernels.NVFP4) {
 					t.Errorf("%s: the scales of %s are %q", w.Name, p.Tensor, p.Scale)
 				}
 			}

@@ -293,8 +293,10 @@ func (d recipe) check() error {
 		case t == mambaLayer && d.mamba != nil:
 		case t != fullAttention && t != d.limited():
 			return &UnsupportedError{fmt.Sprintf("layer_types[%d] %q", i, short(t)), "it is " + fullAttention + " or " + d.limited()}
-		case t != fullAttention && d.window < 1:
-			return &UnsupportedError{"layer_types with " + t, "the config has no size for it"}
+		case t == slidingAttention && d.window < 1:
+			return &UnsupportedError{"layer_types with " + t, "the config has no sliding_window"}
+		case t == chunkedAttention && d.window < 1:
+			return &UnsupportedError{"layer_types with " + t, "the config has no attention_chunk_size"}
 		}
 	}
 	return nil

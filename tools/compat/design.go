@@ -59,6 +59,7 @@ var designs = map[string]design{
 	"Mistral3ForConditionalGeneration": mistralBlocks.with(func(d *design) {
 		d.image, d.read = true, func(s *shape, _ *object) { s.prefix = "language_model.model." }
 	}),
+	"GemmaForCausalLM":  {since: V019, norms: 2, tied: true},
 	"Gemma2ForCausalLM": {since: V019, norms: 4, tied: true, pattern: 2, slides: everyNthIsFull},
 	"Gemma3ForCausalLM": gemma3Blocks,
 	"Gemma3ForConditionalGeneration": gemma3Blocks.with(func(d *design) {
