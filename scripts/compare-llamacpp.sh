@@ -8,7 +8,8 @@
 # is fetched after the first build. FAMILY (tiny-qwen3) compares that one and writes no page.
 #
 # TYPES         the block types that are made, "Q8_0 IQ4_XS" (default: all)
-# TORCH_PYTHON  a Python with torch, transformers, safetensors and numpy (default: that of `make golden`)
+# TORCH_PYTHON  a Python with torch, transformers, safetensors, numpy and, for tiny-ministral3, sentencepiece (default:
+#               that of `make golden`, which has no sentencepiece: that family is then named as refused)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

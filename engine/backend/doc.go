@@ -17,18 +17,19 @@
 //
 // A dense decoder takes 16 ops: Tokens, StoreTokens, Embed, Angles, Norm, Linear, Rope,
 // Attention, StoreKV, GLU, Gather and Sample on one rank, AllReduce, AllGather, Send and
-// Receive on several. There are 40, in one file for each purpose:
+// Receive on several. There are 43, in one file for each purpose:
 //
-//	ops.go            16  token ids, rows, elementwise arithmetic, products, sampling, ranks
+//	ops.go            17  token ids, rows, elementwise arithmetic, products, sampling, ranks
 //	ops_attention.go   4  rotary embedding, attention, the KV cache
 //	ops_latent.go      2  multi-head latent attention
 //	ops_mlp.go         5  activations, mixture of experts
-//	ops_state.go       2  recurrent layers (linear attention)
+//	ops_state.go       3  recurrent layers (linear attention, Mamba-2)
+//	ops_adapter.go     1  LoRA adapters
 //	ops_draft.go       4  a draft head, and the check of its proposals
 //	ops_vision.go      5  vision towers
 //	ops_grid.go        2  patches in a two-dimensional grid
 //
-// The other 24 are not variants of the 16. Each has operands, a row count or a side effect
+// The other 27 are not variants of the 16. Each has operands, a row count or a side effect
 // that none of them has: Route returns expert ids, Conv and DeltaNet update a recurrent
 // state, Verify compares sampled tokens with proposals, AvgPool changes the number of
 // rows. To compose them of smaller ops would need general indexing ops, more kernels and
