@@ -23,13 +23,11 @@ var LoRARanks = []int{1, 8, 16, 32, 64, 128, 256, 320, 512}
 // maxAdapterSlots bounds LoRA.Slots.
 const maxAdapterSlots = 1024
 
-// check refuses sizes of slots, and families without adapters.
-func (a LoRA) check(f family) error {
+// check refuses impossible sizes of slots.
+func (a LoRA) check() error {
 	switch {
 	case a == LoRA{}:
 		return nil
-	case !f.adapts:
-		return &UnsupportedError{"LoRA adapters of " + f.architecture, "its layers have no slots for them; docs/models.md lists the architectures that have"}
 	case a.Slots < 1 || a.Slots > maxAdapterSlots:
 		return &UnsupportedError{fmt.Sprintf("room for %d LoRA adapters (lora.maxLoras)", a.Slots), fmt.Sprintf("1 to %d are planned", maxAdapterSlots)}
 	case !slices.Contains(LoRARanks, a.Rank):

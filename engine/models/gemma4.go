@@ -48,7 +48,7 @@ var gemmaUnserved = []string{"model.vision_embedder.", "model.audio_tower.", "mo
 // gemmaFamily returns the table row of one of these architectures.
 func gemmaFamily(architecture string) family {
 	return family{
-		architecture: architecture, tensors: gemmaTensors, build: newGemma, check: checkGemma, pipes: true, adapts: true,
+		architecture: architecture, tensors: gemmaTensors, build: newGemma, check: checkGemma, pipes: true,
 		skipOf: func(c checkpoint.Config) func(tensor string) bool {
 			g, err := readGemmaText(c)
 			return func(tensor string) bool {

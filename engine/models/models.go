@@ -85,8 +85,6 @@ type family struct {
 	tempered bool
 	// drafts is true if build returns a *decoder, which can serve as the draft model in NewWithDraft.
 	drafts bool
-	// adapts is true if build honours Build.LoRA.
-	adapts bool
 }
 
 // without returns the family with files that also have tensors under these prefixes, which are not
@@ -147,7 +145,7 @@ var families = []family{
 	recipeFamily("GraniteMoeForCausalLM", graniteMoE),
 	recipeFamily("GraniteMoeHybridForCausalLM", graniteHybrid),
 	recipeFamily("Ernie4_5_MoeForCausalLM", ernieMoE).without("model.mtp_"),
-	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true, adapts: true},
+	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
 	gemmaFamily(gemmaConditional),
 	gemmaFamily(gemmaCausal),
 	gemmaFamily(gemmaUnified),
@@ -288,7 +286,7 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if b.Quantize == q.format {
 		b.Quantize = kernels.Invalid // as stored
 	}
-	if err := b.LoRA.check(f); err != nil {
+	if err := b.LoRA.check(); err != nil {
 		return f, nil, err
 	}
 	if b.Pipe.World > 1 && !f.pipes {

@@ -105,7 +105,7 @@ func (q qwen35Config) feedForward(layer int) feedForward {
 }
 
 func qwen35Family(architecture string) family {
-	return family{architecture: architecture, tensors: qwen35Tensors, build: newQwen35, check: checkQwen35, skip: qwen35Skips, pipes: true, adapts: true}
+	return family{architecture: architecture, tensors: qwen35Tensors, build: newQwen35, check: checkQwen35, skip: qwen35Skips, pipes: true}
 }
 
 // readQwen35 reads the config; defaults are transformers'.

@@ -111,7 +111,6 @@ func recipeFamily(architecture string, of func(checkpoint.Config) (recipe, error
 		},
 		pipes:  true,
 		drafts: true,
-		adapts: true,
 	}
 }
 
