@@ -43,7 +43,9 @@ func TestGoldenCUDA(t *testing.T) {
 			most = 4
 		}
 	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(goldens)), func(name string) bool { return !gpu && !enginetest.Tiny(name) })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(goldens)), func(name string) bool {
+		return !gpu && !enginetest.Tiny(name) || !enginetest.RunsOn(name, "cuda")
+	})
 	cudatest.Apart(t, most, names, func(t *testing.T, name string) {
 		cudatest.Use(t)
 		// The devices of the runs share a context, because creating one takes longer than most of
