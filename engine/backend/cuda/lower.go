@@ -96,6 +96,8 @@ func planned(op backend.Op) error {
 		return media(op)
 	case backend.Receive, backend.Send:
 		return backend.Unsupported(name, "op "+backend.OpName(op), "parallel sizes above 1 are planned only")
+	case backend.LatentRope, backend.HeadLinear:
+		return backend.Unsupported(name, "op "+backend.OpName(op), "latent attention is planned only; backends cpu and ref run it")
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }
