@@ -19,23 +19,35 @@ import (
 )
 
 // BenchmarkAdapters measures 16 streams of the model alone and, in turns with them, 16 streams with eight
-// adapters of rank 16, on a random model of 100 million weights in bf16. It reports tokens per second of both
-// and the median of their ratio.
+// adapters of rank 16, on random models in bf16. It reports tokens per second of both and the median of their
+// ratio. A step reads all weights once, so the ratio of the bytes of both is what memory allows.
 func BenchmarkAdapters(b *testing.B) {
-	const slots, streams = 8, 16
+	for _, m := range []struct {
+		name  string
+		model enginetest.Llama
+	}{
+		{"100M", enginetest.Llama{Layers: 8, Hidden: 1024, Heads: 16, KVHeads: 4, HeadDim: 64, Intermediate: 2816, DType: kernels.BF16, Seed: 1}},
+		{"Llama-3.2-1B", enginetest.Llama{Layers: 16, Hidden: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, Intermediate: 8192, Vocab: 128256, Tied: true, DType: kernels.BF16, Seed: 1}},
+	} {
+		b.Run(m.name, func(b *testing.B) { benchAdapters(b, m.model) })
+	}
+}
+
+func benchAdapters(b *testing.B, o enginetest.Llama) {
+	const slots, streams, rank = 8, 16, 16
 	dir := filepath.Join(b.TempDir(), "model")
 	must := func(err error) {
 		if err != nil {
 			b.Fatal(err)
 		}
 	}
-	must(enginetest.WriteLlama(dir, enginetest.Llama{Layers: 8, Hidden: 1024, Heads: 16, KVHeads: 4, HeadDim: 64, Intermediate: 2816, DType: kernels.BF16, Seed: 1}))
-	y := &toy{dir: dir, on: cpu.Opener{}, slabs: 64, build: models.Build{LoRA: models.LoRA{Slots: slots, Rank: 16}}, opts: engine.Options{
+	must(enginetest.WriteLlama(dir, o))
+	y := &toy{dir: dir, on: cpu.Opener{}, slabs: 64, build: models.Build{LoRA: models.LoRA{Slots: slots, Rank: rank}}, opts: engine.Options{
 		MaxModelLen: 256, MaxNumSeqs: streams, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true, Overlap: true,
 	}}
 	e := y.open(b)
 	for i := range slots {
-		load(b, e, fmt.Sprint("a", i), writeAdapter(b, dir, 16, uint64(i)))
+		load(b, e, fmt.Sprint("a", i), writeAdapter(b, dir, rank, uint64(i)))
 	}
 	turn := func(adapters bool) float64 {
 		p := sample.Default()

@@ -33,9 +33,10 @@ static inline int adapt_rows(const vapp_adapt *a, int64_t from, int64_t to, int3
 	return n;
 }
 
-/* adapt_dots sets out[r][k] to w[k]·x[r] for rows ≤ 2 and wide ≤ 4. */
+/* adapt_dots sets out[r][k] to w[k]·x[r] for rows ≤ 2 and wide ≤ 4, and prefetches the weights that
+ * come `ahead` bytes behind w. */
 static inline __attribute__((always_inline)) void adapt_dots(int32_t format, int rows, int wide, const float *const *x,
-	const uint8_t *w, int64_t in, float *const *out)
+	const uint8_t *w, int64_t in, int64_t ahead, float *const *out)
 {
 	int64_t size = vapp_element(format);
 	vf acc[2][4];
@@ -47,7 +48,9 @@ static inline __attribute__((always_inline)) void adapt_dots(int32_t format, int
 		for (int r = 0; r < rows; r++)
 			v[r] = vf_head(x[r] + i, in - i);
 		for (int k = 0; k < wide; k++) {
-			vf u = adapt_weights(format, w + (k * in + i) * size, in - i);
+			const uint8_t *p = w + (k * in + i) * size;
+			__builtin_prefetch(p + ahead);
+			vf u = adapt_weights(format, p, in - i);
 			for (int r = 0; r < rows; r++)
 				acc[r][k] = vf_fma(u, v[r], acc[r][k]);
 		}
@@ -66,22 +69,23 @@ static inline __attribute__((always_inline)) void adapt_down_of(int32_t format, 
 		int64_t slot = u / (groups * chunks), j = u / chunks % groups * 4, first = u % chunks * VAPP_CPU_ADAPT_ROWS;
 		int32_t list[VAPP_CPU_ADAPT_ROWS];
 		int count = adapt_rows(a, first, first + VAPP_CPU_ADAPT_ROWS < n ? first + VAPP_CPU_ADAPT_ROWS : n, (int32_t)slot, list);
-		const uint8_t *w = (const uint8_t *)a->a + (slot * mids + j) * a->in * vapp_element(format);
+		int64_t size = vapp_element(format), ahead = 4 * a->in * size; /* the next unit's */
+		const uint8_t *w = (const uint8_t *)a->a + (slot * mids + j) * a->in * size;
 		for (int i = 0; i < count; i += 2) {
 			int second = i + 1 < count ? list[i + 1] : list[i];
 			const float *x[2] = {a->x + (int64_t)list[i] * a->in, a->x + (int64_t)second * a->in};
 			float *out[2] = {a->mid + list[i] * mids + j, a->mid + second * mids + j};
 			if (mids - j >= 4) {
 				if (i + 1 < count)
-					adapt_dots(format, 2, 4, x, w, a->in, out);
+					adapt_dots(format, 2, 4, x, w, a->in, ahead, out);
 				else
-					adapt_dots(format, 1, 4, x, w, a->in, out);
+					adapt_dots(format, 1, 4, x, w, a->in, ahead, out);
 				continue;
 			}
 			for (int k = 0; k < mids - j; k++)
 				for (int r = 0; r < 2; r++) {
 					float *one = out[r] + k;
-					adapt_dots(format, 1, 1, &x[r], w + k * a->in * vapp_element(format), a->in, &one);
+					adapt_dots(format, 1, 1, &x[r], w + k * a->in * vapp_element(format), a->in, 0, &one);
 				}
 		}
 	}
@@ -98,6 +102,7 @@ static inline __attribute__((always_inline)) void adapt_columns(int32_t format, 
 			acc[r][k] = vf_set(0);
 	for (int32_t j = 0; j < rank; j++, w += stride * size)
 		for (int k = 0; k < wide; k++) {
+			__builtin_prefetch(w + (wide + k) * VW * size); /* the next unit's */
 			vf u = adapt_weights(format, w + k * VW * size, n - k * VW);
 			for (int r = 0; r < rows; r++)
 				acc[r][k] = vf_fma(u, vf_set(mid[r][j]), acc[r][k]);
