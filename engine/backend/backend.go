@@ -63,6 +63,8 @@ type Settings struct {
 	Graphs Graphs
 	// TimeOps makes the device measure its ops: see OpTimer.
 	TimeOps bool
+	// Group connects the ranks of the model; nil: there is one.
+	Group Group
 }
 
 // NUMAOff is the value of Settings.NUMA for a device that places neither threads nor memory.

@@ -158,18 +158,3 @@ type ColumnReader interface {
 	// byte first of the row on.
 	ReadColumns(name string, row0, rows int, first int64, dst []byte) error
 }
-
-// ReadPart fills dst with rows [row, row+n) of a part's tensor, in the tensor's own format, without
-// the offset of its bytes: the columns from Col0 on, as many as dst has room for. Rows are those of
-// the weight.
-func ReadPart(src RowReader, p Part, row, n int, dst []byte) error {
-	fold := max(1, p.Fold)
-	var err error
-	if columns, ok := src.(ColumnReader); ok && p.Cols > 0 {
-		err = columns.ReadColumns(p.Tensor, row, n, p.Format.Bytes(int64(p.Col0)), dst)
-	} else {
-		err = src.ReadRows(p.Tensor, row*fold, n*fold, dst)
-	}
-	p.Centre(dst)
-	return err
-}

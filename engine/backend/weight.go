@@ -172,8 +172,11 @@ type Part struct {
 	Rows   int
 	Elems  int            // in a part of a Vector; 0 otherwise
 	Format kernels.Format // of this tensor; parts may differ
-	// Col0 is the first column this rank holds, Cols how many; 0: all from the first.
+	// Col0 is the first column this rank holds, Cols how many; 0: all from the first. Of a vector they count
+	// elements of a row.
 	Col0, Cols int
+	// Whole is how many columns Tensor has if it stores MXFP4; 0: those of the weight.
+	Whole int
 	// Fold is how many rows of Tensor are joined to one row of the weight (a convolution
 	// that runs as a matrix product); 0: 1. Row0 and Rows count rows of the weight.
 	Fold int
@@ -186,8 +189,8 @@ type Part struct {
 	// Stride is the number of rows from one expert to the next in Tensor; 0: no experts.
 	Stride int
 	// Transposed means that Tensor stores the matrix, or each matrix of a stack, as
-	// [in, out]. Rows and columns above refer to the matrix as it is multiplied, so Rows
-	// is the number of columns of Tensor; Row0 counts its rows.
+	// [in, out]. Rows and columns above refer to the matrix as it is multiplied: Row0 and Rows
+	// count columns of Tensor, Col0 and Stride its rows.
 	Transposed bool
 	// Values replaces Tensor for vectors the model code computes (rope
 	// frequencies).

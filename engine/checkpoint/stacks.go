@@ -64,6 +64,22 @@ func (c *Checkpoint) readStack(name string, row0, rows int, dst []byte) error {
 	return nil
 }
 
+// readStackColumns is ReadColumns for a stack of tensors with `each` rows.
+func (c *Checkpoint) readStackColumns(name string, each, row0, rows int, first int64, dst []byte) error {
+	if row0 < 0 {
+		return fault(c.path, name, "rows from %d on asked for", row0)
+	}
+	piece := len(dst) / rows
+	for rows > 0 {
+		n := min(rows, each-row0%each)
+		if err := c.ReadColumns(member(name, row0/each), row0%each, n, first, dst[:n*piece]); err != nil {
+			return err
+		}
+		row0, rows, dst = row0+n, rows-n, dst[n*piece:]
+	}
+	return nil
+}
+
 // members returns the tensors of a stack, or the name of another tensor.
 func (c *Checkpoint) members(name string) []string {
 	if _, ok := c.byName[name]; ok || !strings.Contains(name, eachExpert) {

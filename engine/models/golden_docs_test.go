@@ -73,7 +73,7 @@ func backendName(o backend.Opener, s backend.Settings) string {
 
 // keep records the result of a run whose K and V pages keep the stored format.
 func keep(t testing.TB, r goldenRun, name string, g *enginetest.Golden, tally *enginetest.GoldenTally, b enginetest.GoldenBound, sigma float64) {
-	if r.Build != (goldenRun{}).Build || r.KV != kernels.F32 || !enginetest.Tiny(name) {
+	if r.Build != (goldenRun{}).Build || r.Tensor+r.Pipe > 0 || r.KV != kernels.F32 || !enginetest.Tiny(name) {
 		return
 	}
 	key := fmt.Sprintf("| %s | %s | %s | %s | %v ", g.Facts.Architecture, name, weightsOf(t, checkpointOf(t, name)), backendName(r.Opener, r.Settings), r.KV)

@@ -11,6 +11,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/dry"
+	"vapp.dev/engine/backend/local"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/models"
@@ -31,6 +32,8 @@ type goldenRun struct {
 	Build    models.Build // of the weights
 	LoRA     string       // directory of an adapter that all tokens have; "": none
 	Chunks   []int        // prompt tokens of each step, the last number repeated until the prompt ends; decoding is one by one
+	Tensor   int          // tensor parallel ranks; 0: one
+	Pipe     int          // pipeline stages; 0: one
 }
 
 // checkpointOf returns the path of the checkpoint that a golden file was recorded from.
@@ -59,7 +62,7 @@ func fileExists(path string) bool {
 // the logits, row by row. The tests of other backends call it with their opener and bound.
 func RunGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) (*enginetest.GoldenTally, [][]float32) {
 	t.Helper()
-	m := openGolden(t, r, g, path)
+	m := openRanks(t, r, g, path)
 	tally, all := &enginetest.GoldenTally{}, make([][]float32, 0, g.Rows())
 	for at, chunk := 0, 0; at < g.Rows(); chunk++ {
 		n := 1
@@ -79,7 +82,37 @@ func RunGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) (*e
 	return tally, all
 }
 
-// goldenModel is a model on a device, with one sequence.
+// goldenRanks are the ranks of a model, those of the last stage behind the others.
+type goldenRanks []*goldenModel
+
+// openRanks loads a checkpoint, on several ranks if the run has them.
+func openRanks(t testing.TB, r goldenRun, g *enginetest.Golden, path string) goldenRanks {
+	t.Helper()
+	if r.Tensor == 0 && r.Pipe == 0 {
+		return goldenRanks{openGolden(t, r, g, path)}
+	}
+	var out goldenRanks
+	for _, group := range local.New(max(1, r.Tensor), max(1, r.Pipe)) {
+		one := r
+		one.Build.Shard, one.Build.Pipe, one.Settings.Group = group.Tensor(), group.Pipe(), group
+		out = append(out, openGolden(t, one, g, path))
+	}
+	return out
+}
+
+// step runs tokens on all ranks at once and returns the logits of the last one.
+func (m goldenRanks) step(t testing.TB, tokens []int32, at, set int) [][]float32 {
+	t.Helper()
+	for _, one := range m {
+		one.launch(t, tokens, at, set)
+	}
+	for _, one := range m {
+		must(t, one.dev.Wait(set))
+	}
+	return m[len(m)-1].rows(len(tokens))
+}
+
+// goldenModel is a rank of a model on a device, with one sequence.
 type goldenModel struct {
 	dev     backend.Device
 	exe     backend.Executable
@@ -117,11 +150,13 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 		Name: "golden", Bucket: backend.Bucket{Tokens: rows, Seqs: 1, Samples: rows}, Classes: m.classes,
 	})
 	must(t, err)
-	last, ok := p.Ops[len(p.Ops)-1].(backend.Sample)
-	if !ok {
-		t.Fatalf("the program ends with %s, not with sample", backend.OpName(p.Ops[len(p.Ops)-1]))
+	switch last := p.Ops[len(p.Ops)-1].(type) {
+	case backend.Sample:
+		p.Ops, m.logits = p.Ops[:len(p.Ops)-1], last.Logits
+	case backend.Send:
+	default:
+		t.Fatalf("the program ends with %s, not with sample", backend.OpName(last))
 	}
-	p.Ops, m.logits = p.Ops[:len(p.Ops)-1], last.Logits
 	shape := backend.StepShape{Tokens: rows, Seqs: 1, Samples: rows, Vocab: model.Vocab(), Bias: 1, Logprobs: 1, AdapterSlots: build.LoRA.Slots}
 	for _, c := range m.classes {
 		shape.MaxPages = append(shape.MaxPages, c.MaxPages)
@@ -203,6 +238,12 @@ func (m *goldenModel) tables(s *backend.Step, from, to int) {
 // step runs tokens, whose positions start at at, and returns a copy of their logits.
 func (m *goldenModel) step(t testing.TB, tokens []int32, at, set int) [][]float32 {
 	t.Helper()
+	return goldenRanks{m}.step(t, tokens, at, set)
+}
+
+// launch starts a step of tokens, whose positions start at at.
+func (m *goldenModel) launch(t testing.TB, tokens []int32, at, set int) {
+	t.Helper()
 	s, n := m.dev.Step(set), len(tokens)
 	for i, id := range tokens {
 		s.Tokens[i], s.Positions[i], s.Seq[i], s.Rows[i] = id, int32(at+i), 0, int32(i)
@@ -214,7 +255,10 @@ func (m *goldenModel) step(t testing.TB, tokens []int32, at, set int) [][]float3
 	s.First[0], s.First[1] = 0, int32(n)
 	m.tables(s, at, at+n)
 	must(t, m.dev.Launch(m.exe, backend.Binding{Set: set, Tokens: n, Seqs: 1, Samples: n}))
-	must(t, m.dev.Wait(set))
+}
+
+// rows returns a copy of the logits of n rows.
+func (m *goldenModel) rows(n int) [][]float32 {
 	b := m.dev.(backend.Inspector).Scratch(m.logits, m.exe.Program())
 	vocab := m.exe.Program().Vocab
 	var out [][]float32

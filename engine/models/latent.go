@@ -106,7 +106,13 @@ func (l *loader) headStack(h headStack, heads int) backend.WeightID {
 	}
 	head, n := l.part(heads)
 	spec := backend.WeightSpec{Name: h.name, Group: "attention", Use: backend.Multiply, Experts: n, Rows: h.rows, Cols: h.cols, Source: t.Format}
-	spec.Parts = []backend.Part{{Tensor: t.Name, Row0: head*h.stride + h.first, Rows: h.rows, Stride: h.stride, Format: t.Format, Transposed: h.transposed}}
+	part := backend.Part{Tensor: t.Name, Rows: h.rows, Stride: h.stride, Format: t.Format, Transposed: h.transposed}
+	if first := head*h.stride + h.first; h.transposed {
+		part.Col0, part.Cols = first, h.cols
+	} else {
+		part.Row0 = first
+	}
+	spec.Parts = []backend.Part{part}
 	if target != kernels.Invalid && target != t.Format {
 		spec.Target = target
 	}

@@ -176,7 +176,7 @@ func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector}
 	for _, p := range pieces {
 		t := l.tensor(p.tensor)
-		part := backend.Part{Tensor: p.tensor, Rows: 1, Elems: int(t.Elements()), Col0: p.col0, Format: t.Format}
+		part := backend.Part{Tensor: p.tensor, Rows: 1, Elems: int(t.Elements()), Col0: p.col0, Cols: p.cols, Format: t.Format}
 		switch {
 		case p.rows > 0:
 			part.Row0, part.Rows, part.Elems = p.row0, p.rows, p.rows*int(t.RowElements())

@@ -141,6 +141,7 @@ func (l *loader) mxPart(p piece, blocks checkpoint.TensorInfo) (backend.Part, in
 	}
 	all := int(shape[2]) * 2 * int(shape[3])
 	cols := all
+	part.Whole = all
 	if p.cols > 0 {
 		cols = p.cols
 	}

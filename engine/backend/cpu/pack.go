@@ -106,11 +106,11 @@ func (k *packer) span(s span) error {
 	}
 	src, first := k.src, p.Row0+k.expert*p.Stride
 	if p.Transposed {
-		transposed, err := k.transposed(p, first, s.rows, s.cols)
+		transposed, err := k.transposed(p, s.rows, s.cols)
 		if err != nil {
 			return err
 		}
-		src, first = transposed, 0
+		src, first, p.Cols = transposed, 0, 0
 	}
 	k.scales = scaleReader{part: p, scaling: k.spec.Scaling, group: k.spec.GroupSize, expert: k.expert, cols: s.cols, src: k.src}
 	size := p.Format.Bytes(int64(s.cols))
@@ -138,10 +138,7 @@ func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byt
 	blocks := n * cols / mxElems
 	k.second = grow(k.second, len(b))
 	halves, exponents := k.second[:16*blocks], k.second[16*blocks:17*blocks]
-	if err := src.ReadRows(p.Tensor, row*cols/mxElems, blocks, halves); err != nil {
-		return err
-	}
-	if err := src.ReadRows(p.Scale, row, n, exponents); err != nil {
+	if err := backend.ReadMXFP4(src, p, row, n, cols, halves, exponents); err != nil {
 		return err
 	}
 	for i, e := range exponents {
@@ -154,12 +151,11 @@ func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byt
 // mxElems is how many elements an MXFP4 block has.
 const mxElems = 32
 
-// transposed reads a matrix whose tensor is [in, out], from its row first on, and transposes
-// it.
-func (k *packer) transposed(p backend.Part, first, rows, cols int) (matrixRows, error) {
+// transposed reads a matrix whose tensor is [in, out] and transposes it.
+func (k *packer) transposed(p backend.Part, rows, cols int) (matrixRows, error) {
 	size := int(p.Format.Bytes(1))
 	raw := make([]byte, rows*cols*size)
-	if err := k.src.ReadRows(p.Tensor, first, cols, raw); err != nil {
+	if err := backend.ReadTransposed(k.src, p, k.expert, cols, raw); err != nil {
 		return nil, err
 	}
 	out := make(matrixRows, len(raw))

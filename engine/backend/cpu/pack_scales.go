@@ -174,7 +174,7 @@ func (s *scaleReader) row(r int) ([]float32, error) {
 		return s.values, nil
 	}
 	raw := make([]byte, p.ScaleFormat.Bytes(int64(n)))
-	if err := s.src.ReadRows(p.Scale, at, 1, raw); err != nil {
+	if err := backend.ReadScales(s.src, p, s.scaling, s.group, at, raw); err != nil {
 		return nil, err
 	}
 	kcpu.Dequantize(p.ScaleFormat, raw, s.values)

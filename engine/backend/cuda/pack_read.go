@@ -37,11 +37,9 @@ func (r *reader) vector(p backend.Part, expert, rows, cols int) ([]float32, erro
 		return p.Values, nil
 	}
 	r.raw = grow(r.raw, rows*int(p.Format.Bytes(int64(cols))))
-	fold := max(1, p.Fold)
-	if err := r.src.ReadRows(p.Tensor, (p.Row0+expert*p.Stride)*fold, rows*fold, r.raw); err != nil {
+	if err := backend.ReadPart(r.src, p, p.Row0+expert*p.Stride, rows, r.raw); err != nil {
 		return nil, err
 	}
-	p.Centre(r.raw)
 	out := make([]float32, rows*cols)
 	ref.Dequantize(p.Format, r.raw, out)
 	return out, nil
@@ -66,10 +64,7 @@ func (r *reader) joined(p backend.Part, row, n int, dst []byte) error {
 	blocks := n * r.spec.Cols / elems
 	r.second = grow(r.second, block*blocks)
 	halves, exponents := r.second[:code*blocks], r.second[code*blocks:block*blocks]
-	if err := r.src.ReadRows(p.Tensor, row*r.spec.Cols/elems, blocks, halves); err != nil {
-		return err
-	}
-	if err := r.src.ReadRows(p.Scale, row, n, exponents); err != nil {
+	if err := backend.ReadMXFP4(r.src, p, row, n, r.spec.Cols, halves, exponents); err != nil {
 		return err
 	}
 	for i, e := range exponents {
@@ -85,7 +80,7 @@ func (r *reader) transposed(p backend.Part, expert, row, n int, dst []byte) erro
 	size, cols := int(p.Format.Bytes(1)), r.spec.Cols
 	if of := fmt.Sprint(p.Tensor, expert, p.Row0); r.transposedOf != of {
 		r.second, r.transposedOf = grow(r.second, p.Rows*cols*size), ""
-		if err := r.src.ReadRows(p.Tensor, p.Row0+expert*p.Stride, cols, r.second); err != nil {
+		if err := backend.ReadTransposed(r.src, p, expert, cols, r.second); err != nil {
 			return err
 		}
 		r.transposedOf = of
@@ -146,7 +141,7 @@ func (r *reader) scalesOf(p backend.Part, expert, row int) ([]float32, error) {
 		}
 	} else {
 		raw := make([]byte, p.ScaleFormat.Bytes(int64(n)))
-		if err := r.src.ReadRows(p.Scale, at, 1, raw); err != nil {
+		if err := backend.ReadScales(r.src, p, r.scaling, r.group, at, raw); err != nil {
 			return nil, err
 		}
 		ref.Dequantize(p.ScaleFormat, raw, r.line)

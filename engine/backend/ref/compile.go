@@ -85,6 +85,10 @@ func compile(o backend.Op) op {
 		return allReduce{o}
 	case backend.AllGather:
 		return allGather{o}
+	case backend.Send:
+		return send{o}
+	case backend.Receive:
+		return receive{o}
 	}
 	return compileLayer(o)
 }

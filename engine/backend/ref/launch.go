@@ -87,6 +87,9 @@ func (l *launch) run() (err error) {
 	}()
 	for i, op := range l.e.ops {
 		if err := l.d.pool.run(l, op); err != nil {
+			if g := l.d.layout.group; g != nil {
+				g.Abort(err)
+			}
 			return fmt.Errorf("backend %s: program %s, op %d: %w", name, l.e.p.Name, i, err)
 		}
 	}

@@ -17,6 +17,7 @@ const page = 8192
 type layout struct {
 	threads int
 	fp8     bool // inputs are rounded to E4M3 for weights of E4M3, as in backend cuda
+	group   backend.Group
 }
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
@@ -33,7 +34,7 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	if threads == 0 {
 		threads = max(1, int(float64(f.Cores)*(1-s.HTTPShare)))
 	}
-	return layout{threads, s.Activations == backend.FP8Activations}, nil
+	return layout{threads, s.Activations == backend.FP8Activations, s.Group}, nil
 }
 
 func (l layout) Choices() []backend.Choice {
@@ -102,8 +103,8 @@ func (l layout) Workspace(p *backend.Program) (int64, error) {
 
 // Runs rejects weights and ops that are planned and have no kernel yet.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
-	if p.Shard.World > 1 {
-		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
+	if err := backend.CheckGroup(name, p, l.group); err != nil {
+		return err
 	}
 	for _, op := range p.Ops {
 		if !known(op) {

@@ -171,21 +171,6 @@ func (o reorder) run(l *launch, _, r int) error {
 	return nil
 }
 
-// allReduce on one rank does nothing.
-type allReduce struct{ backend.AllReduce }
-
-func (allReduce) units(*launch) int           { return 0 }
-func (allReduce) run(*launch, int, int) error { return nil }
-
-// allGather on one rank is a copy.
-type allGather struct{ backend.AllGather }
-
-func (allGather) units(*launch) int { return 1 }
-func (o allGather) run(l *launch, _, _ int) error {
-	copy(l.bytes(o.Y), l.bytes(o.X))
-	return nil
-}
-
 type outputRows struct{ backend.OutputRows }
 
 func (o outputRows) units(l *launch) int { return l.b.Samples }

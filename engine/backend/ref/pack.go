@@ -64,12 +64,13 @@ func (k *packing) matrix() error {
 
 // part packs one part, whose first row is row of its matrix.
 func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
+	if p.Transposed {
+		return k.transposed(p, rows, cols, row, out)
+	}
 	p.Row0 += k.expert * p.Stride
 	switch {
 	case p.Format == kernels.MXFP4 && p.Scale != "":
 		return k.mxfp4(p, rows, cols, out)
-	case p.Transposed:
-		return k.transposed(p, rows, cols, row, out)
 	case k.w.scales != nil && plain(p.Format):
 		return k.quantize(p, rows, cols, row, out)
 	}
@@ -84,7 +85,7 @@ func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
 func (k *packing) transposed(p backend.Part, rows, cols, row int, out []byte) error {
 	size := p.Format.Bytes(1)
 	raw := make([]byte, int64(rows)*int64(cols)*size)
-	if err := k.src.ReadRows(p.Tensor, p.Row0, cols, raw); err != nil {
+	if err := backend.ReadTransposed(k.src, p, k.expert, cols, raw); err != nil {
 		return err
 	}
 	turned := make(matrixRows, len(raw))
@@ -94,8 +95,7 @@ func (k *packing) transposed(p backend.Part, rows, cols, row int, out []byte) er
 		}
 	}
 	in := *k
-	in.src, p.Transposed, p.Row0 = turned, false, 0
-	p.Stride = 0
+	in.src, p.Transposed, p.Row0, p.Col0, p.Cols, p.Stride = turned, false, 0, 0, 0, 0
 	return in.part(p, rows, cols, row, out)
 }
 
@@ -120,10 +120,7 @@ func (k *packing) mxfp4(p backend.Part, rows, cols int, out []byte) error {
 	per := cols / 32
 	halves, exponents := make([]byte, 16*per), make([]byte, per)
 	for r := range rows {
-		if err := k.src.ReadRows(p.Tensor, (p.Row0+r)*per, per, halves); err != nil {
-			return err
-		}
-		if err := k.src.ReadRows(p.Scale, p.Row0+r, 1, exponents); err != nil {
+		if err := backend.ReadMXFP4(k.src, p, p.Row0+r, 1, cols, halves, exponents); err != nil {
 			return err
 		}
 		block := out[17*per*r:][:17*per]
@@ -141,7 +138,7 @@ func (k *packing) quantize(p backend.Part, rows, cols, row int, out []byte) erro
 	size := k.w.Format.Bytes(int64(cols))
 	scales := k.w.expertScales(k.expert)
 	for r := range rows {
-		if err := k.src.ReadRows(p.Tensor, p.Row0+r, 1, raw); err != nil {
+		if err := backend.ReadPart(k.src, p, p.Row0+r, 1, raw); err != nil {
 			return err
 		}
 		ref.Dequantize(p.Format, raw, x)
@@ -177,7 +174,7 @@ func (k *packing) scales(p backend.Part, rows, row int) error {
 	size := p.ScaleFormat.Bytes(int64(s.Across))
 	raw, x := make([]byte, size), make([]float32, s.Across)
 	for i := range n {
-		if err := k.src.ReadRows(p.Scale, first+i, 1, raw); err != nil {
+		if err := backend.ReadScales(k.src, p, k.spec.Scaling, k.spec.GroupSize, first+i, raw); err != nil {
 			return err
 		}
 		ref.Dequantize(p.ScaleFormat, raw, x)
