@@ -3,6 +3,7 @@
 package models_test
 
 import (
+	"os"
 	"slices"
 	"testing"
 
@@ -24,6 +25,18 @@ func TestGoldenCPU(t *testing.T) {
 // TestGoldenRebuildCPU is TestGoldenRebuild on every variant.
 func TestGoldenRebuildCPU(t *testing.T) {
 	variants(t, func(t *testing.T, s backend.Settings, limit bound, _ bool) { goldenRebuild(t, cpu.Opener{}, s, limit) })
+}
+
+// TestGoldenRanksCPU is TestGoldenRanks on the machine's best variant, with VAPP_GOLDEN=all on every one.
+func TestGoldenRanksCPU(t *testing.T) {
+	facts, err := cpu.Opener{}.Probe()
+	must(t, err)
+	variants(t, func(t *testing.T, s backend.Settings, limit bound, _ bool) {
+		if s.Variant != facts.Variants[0] && os.Getenv("VAPP_GOLDEN") != "all" {
+			t.Skip("not run: the best variant runs; VAPP_GOLDEN=all runs all of them")
+		}
+		runRanks(t, cpu.Opener{}, s, limit)
+	})
 }
 
 // variants runs a test on each variant, with its bound and whether it is slow.

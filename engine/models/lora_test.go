@@ -42,14 +42,28 @@ func loraGolden(t *testing.T, on backend.Opener, s backend.Settings, limit bound
 				if dtype == kernels.BF16 {
 					within = enginetest.BoundBF16
 				}
-				tally, with := RunGolden(t, run, g, filepath.Join("testdata", path))
-				sigma := g.Spread()
-				t.Logf("slots of %v: max |Δ| %.2g σ, rms %.2g σ", dtype, float64(tally.Max)/sigma, tally.RMS()/sigma)
-				if strings.HasPrefix(name, "tiny-gemma4") {
-					sigma *= 2 // its softmax is almost one-hot, which amplifies every rounding, and adapters add products
+				check := func(run goldenRun) [][]float32 {
+					tally, rows := RunGolden(t, run, g, filepath.Join("testdata", path))
+					sigma := g.Spread()
+					t.Logf("slots of %v, ranks %d: max |Δ| %.2g σ, rms %.2g σ", dtype, max(1, run.Tensor), float64(tally.Max)/sigma, tally.RMS()/sigma)
+					if strings.HasPrefix(name, "tiny-gemma4") {
+						sigma *= 2 // its softmax is almost one-hot, which amplifies every rounding, and adapters add products
+					}
+					if err := tally.Within(within(path, kernels.F32).Times(sigma)); err != nil {
+						t.Errorf("slots of %v, ranks %d: %v", dtype, max(1, run.Tensor), err)
+					}
+					return rows
 				}
-				if err := tally.Within(within(path, kernels.F32).Times(sigma)); err != nil {
-					t.Errorf("slots of %v: %v", dtype, err)
+				with := check(run)
+				if dtype == kernels.F32 && on.Name() != "cuda" {
+					ranks := run
+					ranks.Tensor = 2
+					check(ranks)
+					ranks.LoRA = ""
+					_, without := RunGolden(t, ranks, g, filepath.Join("testdata", path))
+					ranks.Build.LoRA = models.LoRA{}
+					_, plain := RunGolden(t, ranks, g, filepath.Join("testdata", path))
+					sameRows(t, "on ranks, rows without an adapter, and a model without slots", without, plain)
 				}
 				run.LoRA = ""
 				_, without := RunGolden(t, run, g, filepath.Join("testdata", path))

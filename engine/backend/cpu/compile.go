@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -20,6 +21,8 @@ type executable struct {
 	lists [2]list
 	// bare are lists without the adapters, for steps in which no token has one.
 	bare [2]list
+	// exchanges are the ops between ranks, in order. exchange i comes before phase cuts[i] of a list.
+	exchanges []backend.Op
 }
 
 // Program returns the program that was compiled.
@@ -33,10 +36,16 @@ type phase struct {
 	time                 uintptr // of a phaseTime, or 0
 }
 
-// list is n phases at a pinned address.
+// list is n phases at a pinned address. cuts are the phases before which the ranks exchange values.
 type list struct {
-	at uintptr
-	n  int
+	at   uintptr
+	n    int
+	cuts []int
+}
+
+// part returns phases from to to−1.
+func (l list) part(from, to int) list {
+	return list{at: l.at + uintptr(from)*unsafe.Sizeof(phase{}), n: to - from}
 }
 
 // Compile checks every shape once, so that no op can access memory outside its operands in a
@@ -59,7 +68,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 				return nil, fmt.Errorf("program %s: op %d: %w", p.Name, i, err)
 			}
 		}
-		e.lists[set] = c.list()
+		e.lists[set], e.exchanges = c.list(), c.exchanges
 		d.times = append(d.times, c.times...)
 		if e.bare[set] = e.lists[set]; p.AdapterSlots > 0 {
 			e.bare[set] = c.without(c.adapters)
@@ -102,6 +111,9 @@ type compiler struct {
 	times  []phaseTime
 	// adapters are the indices of the phases of adapters.
 	adapters []int
+	// exchanges are the ops between ranks, cuts the phases that they precede.
+	exchanges []backend.Op
+	cuts      []int
 }
 
 // worth is the smallest number of moved elements that justifies another thread.
@@ -127,11 +139,15 @@ func rows(n int) int { return max(1, worth/max(1, n)) }
 // list pins the phases.
 func (c *compiler) list() list {
 	c.mem.pins.Pin(&c.phases[0])
-	return list{uintptr(unsafe.Pointer(&c.phases[0])), len(c.phases)}
+	return list{uintptr(unsafe.Pointer(&c.phases[0])), len(c.phases), slices.Clone(c.cuts)}
 }
 
 // without pins the phases but those at the indices, which are in order.
 func (c *compiler) without(skipped []int) list {
+	for i, at := range c.cuts {
+		before, _ := slices.BinarySearch(skipped, at)
+		c.cuts[i] -= before
+	}
 	var rest []phase
 	for i, f := range c.phases {
 		if len(skipped) > 0 && skipped[0] == i {

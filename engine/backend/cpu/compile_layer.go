@@ -45,13 +45,16 @@ func (c *compiler) layer(op backend.Op) error {
 		return add(c, kcpu.OpConcat, kcpu.Concat{
 			A: c.value(o.X), B: c.weight(o.Order), Y: c.value(o.Y), Symbol: int32(y.Rows), ACols: int32(y.Cols), BCols: -1,
 		}, y.Rows, 1, rows(y.Cols))
-	case backend.AllGather: // of one rank: a copy
-		x := c.info(o.X)
+	case backend.AllGather:
+		if c.p.Shard.World > 1 {
+			return c.exchange(op)
+		}
+		x := c.info(o.X) // of one rank: a copy
 		return add(c, kcpu.OpConcat, kcpu.Concat{
 			A: c.value(o.X), B: c.value(o.X), Y: c.value(o.Y), Symbol: int32(x.Rows), ACols: int32(x.Cols),
 		}, x.Rows, 1, rows(x.Cols))
-	case backend.AllReduce: // of one rank: nothing to add
-		return nil
+	case backend.AllReduce, backend.Send, backend.Receive:
+		return c.exchange(op)
 	case backend.Route:
 		l := c.info(o.Logits)
 		a := kcpu.Route{

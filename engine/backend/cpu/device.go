@@ -39,6 +39,7 @@ type device struct {
 	cacheMade [32]byte
 	cacheStem string
 	cacheOwn  bool
+	ranks     *ranks // nil: there is one
 	timeOps   bool
 	times     []phaseTime // of all phases, if timeOps is set
 }
@@ -114,7 +115,9 @@ func (d *device) open(s backend.Settings) error {
 	for i := range d.steps {
 		d.steps[i] = d.r.Step.Carve(d.arenas[backend.StepIO].slice(int64(i)*size, size))
 	}
-	d.pool, err = d.layout.startPool(d.layout.share)
+	if d.pool, err = d.layout.startPool(d.layout.share); err == nil && d.layout.group != nil {
+		d.startRanks()
+	}
 	return err
 }
 
@@ -139,6 +142,11 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 
 // Close waits for running launches, stops the threads and unmaps the arenas.
 func (d *device) Close() error {
+	if d.ranks != nil {
+		d.drain()
+		close(d.ranks.queue)
+		d.ranks = nil
+	}
 	if d.pool != nil {
 		C.vapp_pool_stop(d.pool)
 		d.pool = nil

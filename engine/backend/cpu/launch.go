@@ -54,6 +54,8 @@ func (l layout) startPool(share float64) (*C.vapp_pool, error) {
 type set struct {
 	number  C.uint32_t // of the pool's last launch on it
 	running bool
+	run     run   // with a group: the last launch
+	err     error // with a group: of the last launch
 }
 
 // Launch checks the step and passes the program's phases for the set to the pool.
@@ -79,31 +81,49 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if !adapted(d.steps[b.Set], b.Tokens) {
 		l = &x.bare[b.Set]
 	}
-	st.number = C.launch_at(d.pool, C.uintptr_t(l.at), C.int(l.n), C.int32_t(b.Tokens), C.int32_t(b.Samples), C.int32_t(b.Seqs), C.int32_t(x.p.Bucket.Chunk))
 	st.running = true
+	if d.ranks != nil {
+		st.run = run{x, l, b, st.run.done}
+		d.ranks.queue <- &st.run
+		return nil
+	}
+	st.number = d.launch(x, *l, b)
 	return nil
 }
 
+// launch passes phases to the pool and returns the launch's number.
+func (d *device) launch(x *executable, l list, b backend.Binding) C.uint32_t {
+	return C.launch_at(d.pool, C.uintptr_t(l.at), C.int(l.n), C.int32_t(b.Tokens), C.int32_t(b.Samples), C.int32_t(b.Seqs), C.int32_t(x.p.Bucket.Chunk))
+}
+
 // Wait blocks in the kernel until the set's launch has finished. It returns no error of the
-// launch: a row whose sampling failed has its own Status.
+// launch but that of a group: a row whose sampling failed has its own Status.
 func (d *device) Wait(set int) error {
 	if d.pool == nil {
 		return errClosed
 	}
 	st := &d.sets[set]
-	if st.running {
+	d.finish(st)
+	return st.err
+}
+
+// finish waits for the set's launch.
+func (d *device) finish(st *set) {
+	switch {
+	case !st.running:
+		return
+	case d.ranks != nil:
+		st.err = <-st.run.done
+	default:
 		C.vapp_pool_wait(d.pool, st.number)
-		st.running = false
 	}
-	return nil
+	st.running = false
 }
 
 // drain waits for the launches of both sets. A later Wait still works.
 func (d *device) drain() {
 	for i := range d.sets {
-		if d.sets[i].running {
-			C.vapp_pool_wait(d.pool, d.sets[i].number)
-		}
+		d.finish(&d.sets[i])
 	}
 }
 

@@ -29,10 +29,11 @@ type layout struct {
 	huge         backend.Choice
 	nodes        []node         // nil: threads and memory are not placed
 	numa         backend.Choice // zero on a machine with one node
+	group        backend.Group  // of the ranks; nil: there is one
 }
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
-	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096), page: max(f.PageBytes, 4096), huge: hugePages(f)}
+	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096), page: max(f.PageBytes, 4096), huge: hugePages(f), group: s.Group}
 	have := f.Variants
 	if len(have) == 0 {
 		have = []string{generic}

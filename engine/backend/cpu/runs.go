@@ -9,8 +9,8 @@ import (
 
 // Runs rejects weights and ops that are planned and have no kernel yet.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
-	if p.Shard.World > 1 {
-		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
+	if err := backend.CheckGroup(name, p, l.group); err != nil {
+		return err
 	}
 	for _, op := range p.Ops {
 		if what := missing(op); what != "" {
@@ -35,7 +35,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.DeltaNet,
-		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt, backend.LatentRope, backend.HeadLinear:
+		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt, backend.LatentRope, backend.HeadLinear, backend.Send, backend.Receive:
 		return ""
 	case backend.Conv:
 		if !o.Biased {

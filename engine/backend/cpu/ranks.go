@@ -1,0 +1,95 @@
+//go:build cgo && linux
+
+package cpu
+
+/*
+#include "pool.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+)
+
+// ranks runs the launches of a device in a group. The pool never calls Go, so a goroutine passes it the phases between
+// two exchanges, waits, and makes the group's call.
+type ranks struct {
+	group backend.Group
+	queue chan *run
+}
+
+// run is a launch for the goroutine.
+type run struct {
+	e    *executable
+	list *list
+	b    backend.Binding
+	done chan error
+}
+
+// startRanks starts the goroutine. It ends when the queue is closed.
+func (d *device) startRanks() {
+	d.ranks = &ranks{d.layout.group, make(chan *run, len(d.sets))}
+	for i := range d.sets {
+		d.sets[i].run.done = make(chan error, 1)
+	}
+	go func(queue <-chan *run) {
+		for r := range queue {
+			r.done <- d.run(r)
+		}
+	}(d.ranks.queue)
+}
+
+// run runs a launch. After an error the calls of all ranks fail.
+func (d *device) run(r *run) error {
+	from := 0
+	for i, op := range r.e.exchanges {
+		d.between(r, from, r.list.cuts[i])
+		from = r.list.cuts[i]
+		if err := d.exchange(r, op); err != nil {
+			d.layout.group.Abort(err)
+			return fmt.Errorf("backend %s: program %s, %s: %w", name, r.e.p.Name, backend.OpName(op), err)
+		}
+	}
+	d.between(r, from, r.list.n)
+	return nil
+}
+
+// between runs phases from to to−1.
+func (d *device) between(r *run, from, to int) {
+	if from < to {
+		C.vapp_pool_wait(d.pool, d.launch(r.e, r.list.part(from, to), r.b))
+	}
+}
+
+// exchange makes the group's call of an op.
+func (d *device) exchange(r *run, op backend.Op) error {
+	floats := func(v backend.Value) []float32 {
+		in := r.e.p.Values[v]
+		rows := backend.Bucket{Tokens: r.b.Tokens, Seqs: r.b.Seqs, Samples: r.b.Samples, Chunk: r.e.p.Bucket.Chunk}.Rows(in.Rows)
+		b := d.arenas[backend.Scratch].slice(in.Offset, in.Format.Bytes(int64(rows)*int64(in.Cols)))
+		return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+	}
+	switch o := op.(type) {
+	case backend.AllReduce:
+		return d.layout.group.AllReduce(floats(o.X))
+	case backend.AllGather:
+		return d.layout.group.AllGather(floats(o.X), floats(o.Y), r.e.p.Values[o.X].Cols)
+	case backend.Send:
+		return d.layout.group.Send(floats(o.X))
+	case backend.Receive:
+		return d.layout.group.Receive(floats(o.Y))
+	}
+	return backend.Unsupported(name, "op "+backend.OpName(op), "it is not between ranks")
+}
+
+// exchange appends an op between ranks: the phases before it end first.
+func (c *compiler) exchange(op backend.Op) error {
+	if c.d.layout.group == nil && c.p.Shard.World == 1 {
+		return nil // a sum over one rank
+	}
+	c.exchanges, c.cuts = append(c.exchanges, op), append(c.cuts, len(c.phases))
+	return nil
+}
