@@ -37,6 +37,7 @@ func (p picked) files() []File { return append(slices.Clone(p.small), p.weights.
 const (
 	configFile    = "config.json"
 	tokenizerFile = "tokenizer.json"
+	tiktokenFile  = "tiktoken.model" // of Kimi and Moonlight, in the place of tokenizerFile
 	indexFile     = "model.safetensors.index.json"
 	singleFile    = "model.safetensors"
 )
@@ -69,7 +70,11 @@ func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (pi
 		return oneGGUF(n, gguf, by)
 	}
 	p := picked{}
-	for _, name := range []string{configFile, tokenizerFile} {
+	tokenizer := tokenizerFile
+	if _, ok := by[tokenizerFile]; !ok && by[tiktokenFile].Path != "" {
+		tokenizer = tiktokenFile
+	}
+	for _, name := range []string{configFile, tokenizer} {
 		f, ok := by[name]
 		if !ok {
 			return p, n.errorf(Unsuitable, "it has no %s, which is needed%s", name, pickles(list))

@@ -199,7 +199,17 @@ func TestWants(t *testing.T) {
 			t.Errorf("file %d of the split model: %v, %v", i+1, st, err)
 		}
 	}
-	got, err := pull(c, named(t, model), Want{Format: "dummy"})
+	kimi := map[string][]byte{"config.json": []byte("{}"), "tiktoken.model": noise(500, 6), "tokenizer_config.json": []byte("{}"), "model.safetensors": noise(5000, 7)}
+	h.Add("acme/kimi", kimi)
+	got, err := pull(c, named(t, "acme/kimi"), Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, got.Path, kimi, "config.json", "tiktoken.model", "tokenizer_config.json", "model.safetensors")
+	if found, ok := c.Find(named(t, "acme/kimi"), Want{}); !ok || found != got {
+		t.Errorf("acme/kimi: found %+v, %v", found, ok)
+	}
+	got, err = pull(c, named(t, model), Want{Format: "dummy"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // generation_config.json, each optional.
 func dirText(dir string, cfg Config) (text, error) {
 	t := text{templates: map[string]string{}}
-	t.tokenizer = func() ([]byte, error) { return readSmall(filepath.Join(dir, "tokenizer.json"), maxTokenizer) }
+	t.tokenizer = func() ([]byte, error) { return tokenizerOf(dir) }
 	gen, err := readOptional(filepath.Join(dir, "generation_config.json"))
 	if err != nil {
 		return t, err
@@ -37,6 +37,26 @@ func dirText(dir string, cfg Config) (text, error) {
 		t.eos = union(t.eos, []int{id})
 	}
 	return t, nil
+}
+
+// tokenizerOf returns the tokenizer.json of a directory, or the one that its tiktoken.model describes.
+func tokenizerOf(dir string) ([]byte, error) {
+	b, err := readSmall(filepath.Join(dir, "tokenizer.json"), maxTokenizer)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
+	raw, other := readSmall(filepath.Join(dir, tiktokenFile), maxTokenizer)
+	if errors.Is(other, fs.ErrNotExist) {
+		return nil, err
+	}
+	if other != nil {
+		return nil, other
+	}
+	tok, err := readOptional(filepath.Join(dir, "tokenizer_config.json"))
+	if err != nil {
+		return nil, err
+	}
+	return tiktokenJSON(dir, raw, tok)
 }
 
 // readOptional reads a JSON object from a file that may be absent.

@@ -103,7 +103,7 @@ func (c *contents) see(name string) {
 		c.ggufs = append(c.ggufs, name)
 	case name == "config.json":
 		c.config = true
-	case isOneOf(name, "tokenizer.json", "tokenizer.model", "vocab.json"):
+	case isOneOf(name, "tokenizer.json", "tokenizer.model", tiktokenFile, "vocab.json"):
 		c.tokenizer = true
 	case isOneOf(name, "model.safetensors", "model.safetensors.index.json"):
 		c.whole = true

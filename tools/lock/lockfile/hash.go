@@ -23,7 +23,7 @@ import (
 
 // auxiliary are the files of a model's folder, except weights, that serving reads.
 var auxiliary = []string{
-	"chat_template.jinja", "config.json", "generation_config.json", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
+	"chat_template.jinja", "config.json", "generation_config.json", "model.safetensors.index.json", "tiktoken.model", "tokenizer.json", "tokenizer_config.json",
 }
 
 // modelFiles returns the paths of the files that serving the profile reads, by their name in the
