@@ -30,7 +30,7 @@ ref runs and other backends plan. Latent attention (DeepSeek) is planned on GPUs
 | GGUF | TestGoldenRef, TestGoldenCPU on a file in llama.cpp's names and blocks | TestGGUFArchitectures (engine/checkpoint): names and keys |
 | AWQ, GPTQ, int4, int8, fp8, NVFP4 | TestGoldenRef, TestGoldenCPU on a checkpoint of that form; int4 and int8 as compressed-tensors has them | TestForms: weights stored so |
 | LoRA | TestLoRARef, TestLoRACPU (engine/models): logits of the checkpoint with an adapter, beside PEFT's | TestForms, forms lora, lora-tp2, lora-pp2 and lora-awq |
-| TP, PP | | TestForms: the second of two ranks, the second of two stages |
+| TP, PP | TestGoldenRanks, TestGoldenRanksCPU (engine/models): logits of the checkpoint on two ranks, and on two stages. Ranks are devices of one process; 'vapp up' refuses them still (plan-only) | TestForms: the second of two ranks, the second of two stages |
 | pooling | TestPooling, TestPoolingCPU (engine): the last row and the mean, in batches, chunks and with prefixes | TestForms, form pooling |
 | twins | TestFamilies, TestFamiliesCPU (engine): chunks, batches, prefixes, preemption and n-gram proposals change no token | |
 | CUDA | TestFamiliesCUDA (engine), on the emulated driver: tokens of ref | TestForms on an H100 |
@@ -162,6 +162,12 @@ func recordedRuns(t *testing.T) map[string]recordedRun {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ranks := map[string][]string{}
+	for _, line := range linesOf(t, dir+"/ranks.txt") {
+		if name, forms, ok := strings.Cut(line, " "); ok {
+			ranks[name] = strings.Fields(forms)
+		}
+	}
 	out := map[string]recordedRun{}
 	for _, name := range names {
 		g, err := enginetest.ReadGolden(filepath.Join(dir, "golden", name+".safetensors"))
@@ -172,7 +178,7 @@ func recordedRuns(t *testing.T) map[string]recordedRun {
 		if r.kinds == nil {
 			r.kinds = map[string]bool{}
 		}
-		for _, k := range kindsOf(t, filepath.Join(dir, strings.TrimSuffix(name, "-x8"))) {
+		for _, k := range append(kindsOf(t, filepath.Join(dir, strings.TrimSuffix(name, "-x8"))), ranks[name]...) {
 			r.kinds[k] = true
 		}
 		r.names = append(r.names, name)

@@ -3,7 +3,9 @@ package models_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/models"
+	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels"
 )
 
@@ -25,6 +28,25 @@ var undivided = map[string]string{
 
 // unstaged are those that two pipeline stages do not run.
 var unstaged = map[string]string{"tiny-gemma4-e": "num_kv_shared_layers", "tiny-qwen3-next": "full_attention"}
+
+// TestRanksFile: testdata/ranks.txt lists what TestGoldenRanks runs, for docs/models.md.
+func TestRanksFile(t *testing.T) {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(goldens)) {
+		if !enginetest.Tiny(name) || strings.HasSuffix(name, x8) {
+			continue
+		}
+		b.WriteString(name)
+		if undivided[name] == "" {
+			b.WriteString(" tp2")
+		}
+		if unstaged[name] == "" {
+			b.WriteString(" pp2")
+		}
+		b.WriteString("\n")
+	}
+	goldentest.Compare(t, "testdata/ranks.txt", b.String())
+}
 
 // TestGoldenRanks computes the recorded runs on two pipeline stages, which change no bit, and on two tensor parallel
 // ranks, of two stages each where the model has them: within the bounds of one rank, the same bits in all chunks.
