@@ -52,16 +52,16 @@ func TestLatentRanks(t *testing.T) {
 	for _, w := range m.Weights() {
 		specs[w.Name] = w
 	}
-	for name, want := range map[string][4]int{ // rows, columns, first row of the tensor, matrices
+	for name, want := range map[string][4]int{ // rows, columns, first row or, transposed, column, matrices
 		"layers.1.q_down": {32, 64, 0, 0}, "layers.1.q": {2 * 36, 32, 2 * 36, 0}, "layers.1.kv_down": {80, 64, 0, 0},
-		"layers.1.keys": {64, 20, 2 * 44, 2}, "layers.1.values": {24, 64, 2*44 + 20, 2}, "layers.1.out": {64, 2 * 24, 0, 0},
+		"layers.1.keys": {64, 20, 0, 2}, "layers.1.values": {24, 64, 2*44 + 20, 2}, "layers.1.out": {64, 2 * 24, 0, 0},
 	} {
 		w := specs[name]
 		if got := [4]int{w.Rows, w.Cols, w.Parts[0].Row0, w.Experts}; got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if k := specs["layers.1.keys"].Parts[0]; !k.Transposed || k.Stride != 44 || k.Rows != 64 {
+	if k := specs["layers.1.keys"].Parts[0]; !k.Transposed || k.Stride != 44 || k.Rows != 64 || k.Col0 != 2*44 {
 		t.Errorf("keys are read from %+v", k)
 	}
 	var refused *UnsupportedError
