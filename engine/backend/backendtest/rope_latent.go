@@ -82,17 +82,18 @@ func (c latentForm) least() float64 {
 	return map[kernels.Format]float64{kernels.F16: 1.0 / (1 << 25), kernels.F8E4M3: 1.0 / (1 << 10), kernels.F8E5M2: 1.0 / (1 << 17)}[c.format] + 1e-30
 }
 
-// rotated compares rotated numbers, by halves, with those of x.
+// rotated compares rotated numbers with those of x.
 func (c latentForm) rotated(t *testing.T, what string, got, x, angle []float32, round float64) {
 	t.Helper()
 	h := len(x) / 2
 	for i := range h {
-		p, q := float64(x[i]), float64(x[i+h])
+		first, second := i, i+h
 		if c.pairs {
-			p, q = float64(x[2*i]), float64(x[2*i+1])
+			first, second = 2*i, 2*i+1
 		}
+		p, q := float64(x[first]), float64(x[second])
 		cos, sin := float64(angle[i]), float64(angle[h+i])
-		for at, want := range map[int]float64{i: p*cos - q*sin, i + h: q*cos + p*sin} {
+		for at, want := range map[int]float64{first: p*cos - q*sin, second: q*cos + p*sin} {
 			if d := math.Abs(float64(got[at]) - want); !(d <= (math.Abs(p)+math.Abs(q))*2/(1<<22)+math.Abs(want)*round+c.least()) {
 				t.Fatalf("%s, number %d: %v, want %v", what, at, got[at], want)
 			}
