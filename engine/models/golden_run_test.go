@@ -30,6 +30,7 @@ type goldenRun struct {
 	Block    int          // tokens a page holds
 	Build    models.Build // of the weights
 	LoRA     string       // directory of an adapter that all tokens have; "": none
+	Ranks    int          // tensor parallel ranks, joined on the device; 0: one
 	Chunks   []int        // prompt tokens of each step, the last number repeated until the prompt ends; decoding is one by one
 }
 
@@ -101,7 +102,12 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	if enginetest.Recurrent(filepath.Base(path)) {
 		build.Dtype = kernels.F32 // the state stores inputs in the activation format, and the reference's is float32
 	}
-	model, err := models.New(ck, build)
+	var model models.Model
+	if r.Ranks > 0 {
+		model, err = newJoinedRanks(ck, build, r.Ranks)
+	} else {
+		model, err = models.New(ck, build)
+	}
 	must(t, err)
 	facts, err := r.Opener.Probe()
 	must(t, err)

@@ -163,7 +163,7 @@ func (l *loader) perExpert(name string, experts, first, n int, tensors ...string
 				spec.Parts = []backend.Part{{Tensor: tensor, Rows: experts, Elems: experts * n, Format: t.Format}}
 				return l.add(spec)
 			}
-			spec.Parts = append(spec.Parts, backend.Part{Tensor: tensor, Row0: e, Rows: 1, Elems: n, Col0: first, Format: t.Format})
+			spec.Parts = append(spec.Parts, backend.Part{Tensor: tensor, Row0: e, Rows: 1, Elems: n, Col0: first, Cols: n, Format: t.Format})
 		}
 	}
 	return l.add(spec)

@@ -181,7 +181,7 @@ func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 		case p.rows > 0:
 			part.Row0, part.Rows, part.Elems = p.row0, p.rows, p.rows*int(t.RowElements())
 		case p.cols > 0:
-			part.Elems = p.cols
+			part.Elems, part.Cols = p.cols, p.cols
 		}
 		spec.Source = t.Format
 		spec.Cols += part.Elems

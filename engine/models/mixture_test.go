@@ -14,7 +14,7 @@ import (
 // TestMixtures records published configs with experts whole and in parts, and plans them on all
 // layouts.
 func TestMixtures(t *testing.T) {
-	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6", "Llama-4-Maverick-17B-128E", "DeepSeek-V2-Lite"} {
+	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6", "Llama-4-Maverick-17B-128E", "DeepSeek-V2-Lite", "OLMoE-1B-7B-0924"} {
 		for _, world := range []int{1, 2} {
 			for _, pipe := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s/tp%d-pp%d", name, world, pipe), func(t *testing.T) {
