@@ -84,13 +84,9 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 	}
 	m.same(t, s, r, all, mixtureRows, 17, 3, 1)
 	for _, threads := range []int{1, 3} {
-		sub := *s
-		sub.settings.Threads = threads
-		layout, err := s.opener.Layout(s.facts, sub.settings)
-		check(t, err)
-		sub.layout = layout
+		sub := s.withThreads(t, threads)
 		other := *m
-		other.same(t, s, other.rig(t, &sub), all, 70, 1)
+		other.same(t, s, other.rig(t, sub), all, 70, 1)
 	}
 }
 

@@ -31,10 +31,7 @@ func (c latentForm) test(t *testing.T, s *subject) {
 	const most, scale, eps = 17, 1.25, 1e-3
 	r, m := rng(uint64(c.rank)), &tensors{}
 	q, kv, before := normal(r, most*c.heads*(c.nope+c.rotary), 2), normal(r, most*(c.rank+c.rotary), 2), normal(r, most*c.heads*(c.rank+c.rotary), 1)
-	w, freqs := normal(r, c.rank, 1), make([]float32, c.rotary/2)
-	for i := range freqs {
-		freqs[i] = float32(math.Pow(10000, -2*float64(i)/float64(c.rotary)))
-	}
+	w, freqs := normal(r, c.rank, 1), ropeFreqs(c.rotary)
 	tables := [3]backend.WeightID{m.table("q", q, len(q)/most), m.table("kv", kv, len(kv)/most), m.table("before", before, len(before)/most)}
 	inv, weight := m.literal("freqs", freqs), m.literal("norm", w)
 	var angles, query, k, v backend.Value

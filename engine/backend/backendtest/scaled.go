@@ -179,7 +179,7 @@ func mxfp4Tensor(m *tensors, r *rand.Rand, p *backend.Part, shape matrices) []fl
 	p.Scale, p.ScaleFormat = p.Tensor+".scales", kernels.U8
 	m.stored(p.Tensor, kernels.U8, blocks, 16, halves)
 	m.stored(p.Scale, kernels.U8, n*rows, cols/32, exponents)
-	ref.JoinMXFP4(halves, exponents, joined)
+	kernels.JoinBlocks(halves, exponents, joined)
 	return decode(kernels.MXFP4, joined)
 }
 
