@@ -41,6 +41,8 @@ func goldenRanks(t *testing.T, name string, ranks int) {
 	switch name {
 	case "tiny-llama4", "tiny-gpt-oss":
 		t.Skip("not run: no backend packs a part of stacks [experts, in, out] or of MXFP4 in two tensors")
+	case "tiny-w8a8-moe":
+		t.Skip("not run: a rank rounds its own columns of inputs, as in vLLM, and other experts may be selected then")
 	}
 	ck, err := checkpoint.Open(checkpointOf(t, name))
 	must(t, err)

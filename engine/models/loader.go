@@ -105,9 +105,6 @@ func (l *loader) int8(spec *backend.WeightSpec) {
 		return
 	}
 	spec.RoundInputs = l.quant.round
-	if spec.Experts > 0 && spec.RoundInputs {
-		l.fail(&UnsupportedError{"a checkpoint with int8 activations (W8A8) of experts", "experts take activations in float; take one in fp8, or with int8 weights alone (W8A16)"})
-	}
 	if spec.Scaling == backend.PerGroup {
 		spec.GroupSize = l.quant.group
 	}

@@ -298,3 +298,8 @@ func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed i
 		}
 	}
 }
+
+// unrounded returns the formats whose inputs stay in float.
+func unrounded() []scaledFormat {
+	return slices.DeleteFunc(slices.Clone(scaledFormats), func(f scaledFormat) bool { return f.round })
+}
