@@ -105,10 +105,10 @@ func (c *checker) elementwise(op Op) {
 		c.value("B", o.B, f32, a.Rows, 0)
 		c.value("Y", o.Y, f32, a.Rows, a.Cols+b.Cols)
 	case Reorder:
-		x := c.like(o.X)
-		c.value("X", o.X, f32, x.Rows, 0)
-		c.value("Y", o.Y, f32, x.Rows, x.Cols)
-		c.weight("Order", o.Order, Vector, 1, x.Cols)
+		y := c.like(o.Y)
+		c.value("Y", o.Y, f32, y.Rows, 0)
+		c.value("X", o.X, f32, y.Rows, 0)
+		c.weight("Order", o.Order, Vector, 1, y.Cols)
 		c.require(o.X != o.Y, "X is Y")
 	case Softcap:
 		c.value("X", o.X, f32, c.like(o.X).Rows, 0)

@@ -72,8 +72,8 @@ type Add struct {
 // Concat sets Y [rows,a+b] to the columns of A, then those of B.
 type Concat struct{ A, B, Y Value }
 
-// Reorder sets Y [rows,cols] to the columns of X in another order: column i of Y is column Order[i]
-// of X. Order [1,cols] has whole numbers below cols.
+// Reorder selects columns of X [rows,cols]: column i of Y [rows,n] is column Order[i] of X. Order
+// [1,n] has whole numbers below cols.
 type Reorder struct {
 	X, Y  Value
 	Order WeightID

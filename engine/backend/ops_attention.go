@@ -65,8 +65,8 @@ type HeadNorm struct {
 	V      bool     // each head of V is normalised too, with weights of 1
 	Eps    float32
 	Offset float32 // added to every weight
-	// Whole normalises all heads of Q together, and all of K, as one vector each (OLMo 2). The
-	// heads are those of one rank.
+	// Whole normalises all heads of Q together, and all of K, as one vector each (OLMo 2), on one
+	// rank. Several ranks gather Q and K and normalise them with Norm.
 	Whole bool
 	// Each means that a head has weights of its own (Command-R+).
 	Each bool

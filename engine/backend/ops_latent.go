@@ -18,9 +18,7 @@ type LatentRope struct {
 	Norm                      WeightID
 	Eps                       float32
 	Heads, Nope, Rank, Rotary int
-	// Interleaved rotates the pairs (2i, 2i+1) of Q and KV instead of (i, i+Rotary/2). Rotated
-	// numbers are written by halves in both cases: the first of all pairs, then the second.
-	Interleaved bool
+	Interleaved               bool // pairs (2i, 2i+1) instead of (i, i+Rotary/2)
 }
 
 // HeadLinear multiplies each head with a matrix of its own: Y of head h = X of head h · W[h]ᵀ.

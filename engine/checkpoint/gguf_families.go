@@ -187,14 +187,7 @@ func qwen35Config(f *ggufFields, arch string, h hfConfig) {
 		f.fail(key, "is no list of %d booleans, one a layer", layers)
 		return
 	}
-	types := make([]string, max(0, layers))
-	for i := range types {
-		types[i] = "full_attention"
-		if v.raw[i] != 0 {
-			types[i] = "linear_attention"
-		}
-	}
-	h["layer_types"] = types
+	h["layer_types"] = markedLayers(v, layers, "linear_attention")
 }
 
 func gptOssConfig(f *ggufFields, arch string, h hfConfig) {
@@ -339,6 +332,18 @@ func (f *ggufFields) rotatedPart(headDim int) float64 {
 	return float64(2*n) / float64(headDim)
 }
 
+// markedLayers returns layer types by a list of booleans: that of marked layers, or full attention.
+func markedLayers(v ggufValue, layers int, marked string) []string {
+	types := make([]string, max(0, layers))
+	for i := range types {
+		types[i] = "full_attention"
+		if v.raw[i] != 0 {
+			types[i] = marked
+		}
+	}
+	return types
+}
+
 // layerTypes reads which layers have a window, as booleans by layer.
 func (f *ggufFields) layerTypes(arch string, h hfConfig) []string {
 	layers, _ := h["num_hidden_layers"].(int)
@@ -348,13 +353,7 @@ func (f *ggufFields) layerTypes(arch string, h hfConfig) []string {
 		f.fail(key, "is no list of %d booleans, one a layer", layers)
 		return nil
 	}
-	types := make([]string, layers)
-	for i := range types {
-		types[i] = "full_attention"
-		if v.raw[i] != 0 {
-			types[i] = "sliding_attention"
-		}
-	}
+	types := markedLayers(v, layers, "sliding_attention")
 	h["layer_types"] = types
 	return types
 }

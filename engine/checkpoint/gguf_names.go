@@ -1,5 +1,7 @@
 package checkpoint
 
+import "maps"
+
 // ggufNames are the Hugging Face names of the parts of a layer.
 var ggufNames = map[string]string{
 	"attn_norm":   "input_layernorm",
@@ -15,8 +17,8 @@ var ggufNames = map[string]string{
 	"ffn_down":    "mlp.down_proj",
 }
 
-// The following maps have the names of one family that differ from ggufNames or have no suffix. A
-// key is the name of a part, or the whole name after the layer's number.
+// The following maps have the names of a family that differ from ggufNames or have no suffix, or those
+// that several families share. A key is the name of a part, or the whole name after the layer's number.
 var (
 	gptOssNames = map[string]string{
 		"post_attention_norm.weight": "post_attention_layernorm.weight",
@@ -54,75 +56,53 @@ var (
 		"ffn_up_exps.weight":   "block_sparse_moe.experts.up_proj",
 		"ffn_down_exps.weight": "block_sparse_moe.experts.down_proj",
 	}
-	qwenExpertNames = map[string]string{
+	expertNames = map[string]string{
 		"ffn_gate_inp":         "mlp.gate",
 		"ffn_gate_exps.weight": "mlp.experts.gate_proj",
 		"ffn_up_exps.weight":   "mlp.experts.up_proj",
 		"ffn_down_exps.weight": "mlp.experts.down_proj",
-		"ffn_gate_inp_shexp":   "mlp.shared_expert_gate",
-		"ffn_gate_shexp":       "mlp.shared_expert.gate_proj",
-		"ffn_up_shexp":         "mlp.shared_expert.up_proj",
-		"ffn_down_shexp":       "mlp.shared_expert.down_proj",
 	}
-	deltaNames = map[string]string{
-		"post_attention_norm":  "post_attention_layernorm",
-		"attn_qkv":             "linear_attn.in_proj_qkv",
-		"attn_gate":            "linear_attn.in_proj_z",
-		"ssm_alpha":            "linear_attn.in_proj_a",
-		"ssm_beta":             "linear_attn.in_proj_b",
-		"ssm_conv1d":           "linear_attn.conv1d",
-		"ssm_a":                "linear_attn.A_log",
-		"ssm_dt.bias":          "linear_attn.dt_bias",
-		"ssm_norm":             "linear_attn.norm",
-		"ssm_out":              "linear_attn.out_proj",
-		"ffn_gate_inp":         "mlp.gate",
-		"ffn_gate_exps.weight": "mlp.experts.gate_proj",
-		"ffn_up_exps.weight":   "mlp.experts.up_proj",
-		"ffn_down_exps.weight": "mlp.experts.down_proj",
-		"ffn_gate_inp_shexp":   "mlp.shared_expert_gate",
-		"ffn_gate_shexp":       "mlp.shared_expert.gate_proj",
-		"ffn_up_shexp":         "mlp.shared_expert.up_proj",
-		"ffn_down_shexp":       "mlp.shared_expert.down_proj",
-	}
-	glm4ExpertNames = map[string]string{
-		"post_attention_norm":  "post_attention_layernorm",
-		"ffn_gate_inp":         "mlp.gate",
-		"exp_probs_b.bias":     "mlp.gate.e_score_correction_bias",
-		"ffn_gate_exps.weight": "mlp.experts.gate_proj",
-		"ffn_up_exps.weight":   "mlp.experts.up_proj",
-		"ffn_down_exps.weight": "mlp.experts.down_proj",
-		"ffn_gate_shexp":       "mlp.shared_experts.gate_proj",
-		"ffn_up_shexp":         "mlp.shared_experts.up_proj",
-		"ffn_down_shexp":       "mlp.shared_experts.down_proj",
-	}
-	deepseekNames = map[string]string{
-		"attn_q_a":             "self_attn.q_a_proj",
-		"attn_q_a_norm":        "self_attn.q_a_layernorm",
-		"attn_q_b":             "self_attn.q_b_proj",
-		"attn_kv_a_mqa":        "self_attn.kv_a_proj_with_mqa",
-		"attn_kv_a_norm":       "self_attn.kv_a_layernorm",
-		"attn_kv_b":            "self_attn.kv_b_proj",
-		"attn_k_b":             "self_attn.k_b_proj",
-		"attn_v_b":             "self_attn.v_b_proj",
-		"ffn_gate_inp":         "mlp.gate",
-		"exp_probs_b.bias":     "mlp.gate.e_score_correction_bias",
-		"ffn_gate_exps.weight": "mlp.experts.gate_proj",
-		"ffn_up_exps.weight":   "mlp.experts.up_proj",
-		"ffn_down_exps.weight": "mlp.experts.down_proj",
-		"ffn_gate_shexp":       "mlp.shared_experts.gate_proj",
-		"ffn_up_shexp":         "mlp.shared_experts.up_proj",
-		"ffn_down_shexp":       "mlp.shared_experts.down_proj",
-	}
-	ernieExpertNames = map[string]string{
-		"ffn_gate_inp":         "mlp.gate",
-		"exp_probs_b.bias":     "mlp.moe_statics.e_score_correction_bias",
-		"ffn_gate_exps.weight": "mlp.experts.gate_proj",
-		"ffn_up_exps.weight":   "mlp.experts.up_proj",
-		"ffn_down_exps.weight": "mlp.experts.down_proj",
-		"ffn_gate_shexp":       "mlp.shared_experts.gate_proj",
-		"ffn_up_shexp":         "mlp.shared_experts.up_proj",
-		"ffn_down_shexp":       "mlp.shared_experts.down_proj",
-	}
+	qwenExpertNames = withNames(expertNames, map[string]string{
+		"ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+		"ffn_gate_shexp":     "mlp.shared_expert.gate_proj",
+		"ffn_up_shexp":       "mlp.shared_expert.up_proj",
+		"ffn_down_shexp":     "mlp.shared_expert.down_proj",
+	})
+	deltaNames = withNames(qwenExpertNames, map[string]string{
+		"post_attention_norm": "post_attention_layernorm",
+		"attn_qkv":            "linear_attn.in_proj_qkv",
+		"attn_gate":           "linear_attn.in_proj_z",
+		"ssm_alpha":           "linear_attn.in_proj_a",
+		"ssm_beta":            "linear_attn.in_proj_b",
+		"ssm_conv1d":          "linear_attn.conv1d",
+		"ssm_a":               "linear_attn.A_log",
+		"ssm_dt.bias":         "linear_attn.dt_bias",
+		"ssm_norm":            "linear_attn.norm",
+		"ssm_out":             "linear_attn.out_proj",
+	})
+	sharedExpertNames = withNames(expertNames, map[string]string{
+		"ffn_gate_shexp": "mlp.shared_experts.gate_proj",
+		"ffn_up_shexp":   "mlp.shared_experts.up_proj",
+		"ffn_down_shexp": "mlp.shared_experts.down_proj",
+	})
+	glm4ExpertNames = withNames(sharedExpertNames, map[string]string{
+		"post_attention_norm": "post_attention_layernorm",
+		"exp_probs_b.bias":    "mlp.gate.e_score_correction_bias",
+	})
+	deepseekNames = withNames(sharedExpertNames, map[string]string{
+		"attn_q_a":         "self_attn.q_a_proj",
+		"attn_q_a_norm":    "self_attn.q_a_layernorm",
+		"attn_q_b":         "self_attn.q_b_proj",
+		"attn_kv_a_mqa":    "self_attn.kv_a_proj_with_mqa",
+		"attn_kv_a_norm":   "self_attn.kv_a_layernorm",
+		"attn_kv_b":        "self_attn.kv_b_proj",
+		"attn_k_b":         "self_attn.k_b_proj",
+		"attn_v_b":         "self_attn.v_b_proj",
+		"exp_probs_b.bias": "mlp.gate.e_score_correction_bias",
+	})
+	ernieExpertNames = withNames(sharedExpertNames, map[string]string{
+		"exp_probs_b.bias": "mlp.moe_statics.e_score_correction_bias",
+	})
 	gemmaNames = map[string]string{
 		"post_attention_norm": "post_attention_layernorm",
 		"ffn_norm":            "pre_feedforward_layernorm",
@@ -164,6 +144,13 @@ var (
 		"attn_k_norm": "self_attn.key_layernorm",
 	}
 )
+
+// withNames returns the names of a and of b.
+func withNames(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
 
 // ggufTop are the Hugging Face names of tensors that belong to no layer.
 var ggufTop = map[string]string{

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"vapp.dev/kernels"
-	"vapp.dev/kernels/ref"
 )
 
 // nvfp4 is ModelOpt's quant_algo, and nvfp4Packed the format of compressed-tensors, for NVFP4: codes are
@@ -112,7 +111,7 @@ func (c *Checkpoint) readFloat(t TensorInfo, row0, rows int, dst []byte) error {
 				return fault(j.scales.File, j.scales.Name, "has a NaN: the checkpoint is damaged")
 			}
 		}
-		ref.JoinNVFP4(codes[first*floatElems/2:], scales, dst)
+		kernels.JoinBlocks(codes[first*floatElems/2:][:groups*floatElems/2], scales, dst)
 		return nil
 	})
 }

@@ -16,7 +16,7 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 		return c.readDecoded(name, row0, rows, dst)
 	}
 	if !ok {
-		return c.readStack(name, row0, rows, dst)
+		return c.readStack(name, row0, rows, 0, -1, dst)
 	}
 	t := c.tensors[i]
 	size := t.RowBytes()
@@ -61,10 +61,10 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 // of the row on, which begins a block. Pieces of a dummy tensor are generated as if each were a tensor.
 func (c *Checkpoint) ReadColumns(name string, row0, rows int, first int64, dst []byte) error {
 	i, ok := c.byName[name]
-	if rows < 1 || !ok {
-		if one, stacked := c.byName[member(name, 0)]; stacked && rows > 0 {
-			return c.readStackColumns(name, int(c.tensors[one].Rows()), row0, rows, first, dst)
-		}
+	if !ok && rows > 0 && strings.Contains(name, eachExpert) {
+		return c.readStack(name, row0, rows, first, int64(len(dst)/rows), dst)
+	}
+	if !ok || rows < 1 {
 		return c.ReadRows(name, row0, rows, dst)
 	}
 	t := c.tensors[i]

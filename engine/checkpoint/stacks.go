@@ -43,39 +43,27 @@ func (c *Checkpoint) stack(name string) (TensorInfo, bool) {
 	return out, len(out.Shape) > 0
 }
 
-// readStack is ReadRows for a stack.
-func (c *Checkpoint) readStack(name string, row0, rows int, dst []byte) error {
-	first, ok := c.byName[member(name, 0)]
+// readStack fills dst with piece bytes of each of the rows of a stack, from byte first of the row on;
+// piece < 0: whole rows.
+func (c *Checkpoint) readStack(name string, row0, rows int, first, piece int64, dst []byte) error {
+	i, ok := c.byName[member(name, 0)]
 	if !ok || !strings.Contains(name, eachExpert) {
 		return fault(c.path, name, "is not in the checkpoint")
 	}
-	t := c.tensors[first]
-	each, size := int(t.Rows()), t.RowBytes()
+	t := c.tensors[i]
+	each, size := int(t.Rows()), piece
+	if piece < 0 {
+		size = t.RowBytes()
+	}
 	if row0 < 0 || rows < 0 || int64(len(dst)) != int64(rows)*size {
 		return fault(t.file(c), name, "%d bytes given for %d rows of %d bytes from row %d on", len(dst), rows, size, row0)
 	}
 	for rows > 0 {
 		n := min(rows, each-row0%each)
-		if err := c.ReadRows(member(name, row0/each), row0%each, n, dst[:int64(n)*size]); err != nil {
+		if err := c.ReadColumns(member(name, row0/each), row0%each, n, first, dst[:int64(n)*size]); err != nil {
 			return err
 		}
 		row0, rows, dst = row0+n, rows-n, dst[int64(n)*size:]
-	}
-	return nil
-}
-
-// readStackColumns is ReadColumns for a stack of tensors with `each` rows.
-func (c *Checkpoint) readStackColumns(name string, each, row0, rows int, first int64, dst []byte) error {
-	if row0 < 0 {
-		return fault(c.path, name, "rows from %d on asked for", row0)
-	}
-	piece := len(dst) / rows
-	for rows > 0 {
-		n := min(rows, each-row0%each)
-		if err := c.ReadColumns(member(name, row0/each), row0%each, n, first, dst[:n*piece]); err != nil {
-			return err
-		}
-		row0, rows, dst = row0+n, rows-n, dst[n*piece:]
 	}
 	return nil
 }

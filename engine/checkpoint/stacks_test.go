@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -55,7 +56,12 @@ func TestStack(t *testing.T) {
 			}
 		}
 	}
+	columns, second := make([]byte, 15*4), make([]byte, 5*4)
+	if err := errors.Join(c.ReadColumns(name, 0, 15, 8, columns), c.ReadColumns(member(name, 1), 0, 5, 8, second)); err != nil || !bytes.Equal(columns[5*4:10*4], second) {
+		t.Errorf("columns of the second matrix are %x, want %x (%v)", columns[5*4:10*4], second, err)
+	}
 	for what, err := range map[string]error{
+		"columns in a short buffer": c.ReadColumns(name, 0, 3, 8, make([]byte, 7)), "columns past the row": c.ReadColumns(name, 0, 1, 8, make([]byte, 16)),
 		"a row of an expert that is missing": c.ReadRows(name, 14, 2, make([]byte, 32)), "a row below 0": c.ReadRows(name, -1, 1, make([]byte, 16)),
 		"a short buffer": c.ReadRows(name, 0, 2, make([]byte, 16)), "another name": c.ReadRows("model.*.w", 0, 1, make([]byte, 16)),
 	} {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/engine/checkpoint"
 	"vapp.dev/kernels"
 )
 
@@ -39,19 +38,7 @@ func TestLatentPages(t *testing.T) {
 
 // TestLatentRanks checks that ranks share the heads and hold the latents' weights whole.
 func TestLatentRanks(t *testing.T) {
-	c, err := checkpoint.Open("testdata/tiny-deepseek-v3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	m, err := New(c, Build{Shard: backend.Shard{Rank: 1, World: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	specs := map[string]backend.WeightSpec{}
-	for _, w := range m.Weights() {
-		specs[w.Name] = w
-	}
+	specs := rankWeights(t, "tiny-deepseek-v3")
 	for name, want := range map[string][4]int{ // rows, columns, first row or, transposed, column, matrices
 		"layers.1.q_down": {32, 64, 0, 0}, "layers.1.q": {2 * 36, 32, 2 * 36, 0}, "layers.1.kv_down": {80, 64, 0, 0},
 		"layers.1.keys": {64, 20, 0, 2}, "layers.1.values": {24, 64, 2*44 + 20, 2}, "layers.1.out": {64, 2 * 24, 0, 0},
@@ -65,23 +52,15 @@ func TestLatentRanks(t *testing.T) {
 		t.Errorf("keys are read from %+v", k)
 	}
 	var refused *UnsupportedError
-	if _, err := New(c, Build{Shard: backend.Shard{World: 8}}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "4 attention heads") {
+	if _, err := New(openTestdata(t, "tiny-deepseek-v3"), Build{Shard: backend.Shard{World: 8}}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "4 attention heads") {
 		t.Errorf("8 ranks: %v", err)
 	}
 }
 
 // TestLatentForms checks a draft pass of latent attention, and that kv_b_proj has no adapters.
 func TestLatentForms(t *testing.T) {
-	c, err := checkpoint.Open("testdata/tiny-deepseek-v3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	d, err := checkpoint.Open("testdata/tiny-deepseek-v2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	c := openTestdata(t, "tiny-deepseek-v3")
+	d := openTestdata(t, "tiny-deepseek-v2")
 	m, err := NewWithDraft(c, d, Build{Draft: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package models
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -275,12 +274,7 @@ func TestBuildRefusals(t *testing.T) {
 	stages := func(n int) Build { return Build{Pipe: backend.Shard{World: n}} }
 	const llama, qwen2, qwen3 = "meta-llama/Llama-3.2-1B", "Qwen/Qwen2-7B", "Qwen/Qwen3-8B"
 	fp8 := quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
-	for _, c := range []struct {
-		name   string
-		change map[string]any
-		build  Build
-		want   string
-	}{
+	checkRefusals(t, []refusal{
 		{qwen2, nil, ranks(8), "tensor parallel size 8 is not supported: it does not divide 28 attention heads"},
 		{"HuggingFaceTB/SmolLM2-135M", nil, ranks(9), "49152 tokens"},
 		{llama, map[string]any{"num_attention_heads": 30, "num_key_value_heads": 10, "hidden_size": 1920}, ranks(6), "10 key/value heads"},
@@ -304,11 +298,5 @@ func TestBuildRefusals(t *testing.T) {
 		{qwen2, quantConfig(`{"quant_method":"fp8","ignored_layers":["model.layers.3.self_attn.k_proj"]}`), Build{}, "layers.3.qkv is made of model.layers.3.self_attn.q_proj.weight in f8_e4m3 and model.layers.3.self_attn.k_proj.weight in bf16"},
 		{llama, map[string]any{"partial_rotary_factor": 0.5}, Build{}, "rotates part of a head"},
 		{qwen2, nil, Build{Rebuild: true}, "rebuilt"},
-	} {
-		_, err := buildModel(alterConfig(t, c.name, c.change), c.build)
-		var refused *UnsupportedError
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %v %+v: %v, want %q", c.name, c.change, c.build, err, c.want)
-		}
-	}
+	})
 }

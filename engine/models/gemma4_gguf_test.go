@@ -114,11 +114,7 @@ func writeGemmaGGUF(t *testing.T, c *checkpoint.Checkpoint, keys map[string]any)
 // TestGemmaTwinGGUF checks that tiny-gemma4-e gives the same program and the same weights as a GGUF
 // file. The golden of the former holds for both.
 func TestGemmaTwinGGUF(t *testing.T) {
-	c, err := checkpoint.Open("testdata/tiny-gemma4-e")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := openTestdata(t, "tiny-gemma4-e")
 	tokens, types := make([]string, 160), make([]uint32, 160)
 	for i := range tokens {
 		tokens[i], types[i] = fmt.Sprintf("t%d", i), 1

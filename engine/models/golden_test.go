@@ -70,6 +70,7 @@ var goldens = map[string][2]int{
 	"tiny-qwen2-moe":   {64, 40},
 	"tiny-qwen3-moe":   {64, 40},
 	"tiny-nvfp4-moe":   {64, 16},
+	"tiny-w8a8-moe":    {64, 16},
 	"tiny-glm4-moe":    {64, 40},
 	"tiny-granite-moe": {64, 40},
 	"tiny-ernie-moe":   {64, 40},

@@ -24,9 +24,15 @@ func layerTypes(c checkpoint.Config, period int) []string {
 	if c.LayerTypes != nil {
 		return c.LayerTypes
 	}
-	out := make([]string, c.NumLayers)
+	return everyNthFull(c.NumLayers, period, slidingAttention)
+}
+
+// everyNthFull returns layer types in which every period-th layer has full attention, the others that
+// of others.
+func everyNthFull(layers, period int, others string) []string {
+	out := make([]string, layers)
 	for i := range out {
-		out[i] = slidingAttention
+		out[i] = others
 		if (i+1)%period == 0 {
 			out[i] = fullAttention
 		}

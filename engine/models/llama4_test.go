@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/engine/checkpoint"
 )
 
 // TestLlama4 checks the layers of the published configs: chunks, ropes, temperatures, experts.
@@ -47,11 +46,7 @@ func TestLlama4(t *testing.T) {
 
 // TestLlama4GGUF checks the tensors of a file in llama.cpp's names: gate and up apart, [experts, out, in].
 func TestLlama4GGUF(t *testing.T) {
-	c, err := checkpoint.Open("testdata/tiny-llama4")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := openTestdata(t, "tiny-llama4")
 	cfg := c.Config()
 	cfg.Architecture, cfg.Dialect = "Llama4ForCausalLM", "gguf"
 	list, err := Tensors(cfg)

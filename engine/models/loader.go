@@ -105,9 +105,6 @@ func (l *loader) int8(spec *backend.WeightSpec) {
 		return
 	}
 	spec.RoundInputs = l.quant.round
-	if spec.Experts > 0 && spec.RoundInputs {
-		l.fail(&UnsupportedError{"a checkpoint with int8 activations (W8A8) of experts", "experts take activations in float; take one in fp8, or with int8 weights alone (W8A16)"})
-	}
 	if spec.Scaling == backend.PerGroup {
 		spec.GroupSize = l.quant.group
 	}
@@ -176,12 +173,12 @@ func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector}
 	for _, p := range pieces {
 		t := l.tensor(p.tensor)
-		part := backend.Part{Tensor: p.tensor, Rows: 1, Elems: int(t.Elements()), Col0: p.col0, Cols: p.cols, Format: t.Format}
+		part := backend.Part{Tensor: p.tensor, Rows: 1, Elems: int(t.Elements()), Col0: p.col0, Format: t.Format}
 		switch {
 		case p.rows > 0:
 			part.Row0, part.Rows, part.Elems = p.row0, p.rows, p.rows*int(t.RowElements())
 		case p.cols > 0:
-			part.Elems = p.cols
+			part.Elems, part.Cols = p.cols, p.cols
 		}
 		spec.Source = t.Format
 		spec.Cols += part.Elems

@@ -195,11 +195,11 @@ func (w mixtureBlock) record(r *backend.Recorder, x backend.Value) backend.Value
 	o := w.score
 	o.Logits, o.Top, o.Correction, o.Scale = linear("router", w.routerWeight, w.experts), w.top, w.correctionWeight, backend.NoWeight
 	o.Ids, o.Weights = r.New("expert_ids", kernels.I32, in.Rows, w.top), r.New("expert_weights", kernels.F32, in.Rows, w.top)
-	var s backend.Value
-	if w.common != nil && w.scalesInput {
-		s = w.common.record(r, x) // of x as it is
-	}
+	s := backend.NoValue // the shared experts' result
 	if w.scalesInput {
+		if w.common != nil {
+			s = w.common.record(r, x) // of x as it is
+		}
 		o.Score = backend.Logit
 		r.Do(o)
 		r.Do(backend.Gate{X: x, Gate: o.Weights})
@@ -212,7 +212,7 @@ func (w mixtureBlock) record(r *backend.Recorder, x backend.Value) backend.Value
 		GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: w.top, Width: w.width, Activation: backend.Activation{Act: w.act}})
 	r.Free(o.Ids, o.Weights)
 	if w.common != nil {
-		if !w.scalesInput {
+		if s == backend.NoValue {
 			s = w.common.record(r, x)
 		}
 		if w.commonGate != backend.NoWeight {

@@ -14,7 +14,7 @@ import (
 // TestMixtures records published configs with experts whole and in parts, and plans them on all
 // layouts.
 func TestMixtures(t *testing.T) {
-	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6", "Llama-4-Maverick-17B-128E", "DeepSeek-V2-Lite"} {
+	for _, name := range []string{"qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "mixtral-8x7b-v0.1", "Qwen3-Next-80B-A3B-Instruct", "GLM-4.5-Air", "GLM-4.6", "Llama-4-Maverick-17B-128E", "DeepSeek-V2-Lite", "OLMoE-1B-7B-0924"} {
 		for _, world := range []int{1, 2} {
 			for _, pipe := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s/tp%d-pp%d", name, world, pipe), func(t *testing.T) {
@@ -85,27 +85,15 @@ func TestMixtureRefusals(t *testing.T) {
 // TestMixtureRanks checks that a rank has its columns of every expert, and that widths which ranks
 // cannot share are refused.
 func TestMixtureRanks(t *testing.T) {
-	c, err := checkpoint.Open("testdata/tiny-qwen2-moe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	m, err := New(c, Build{Shard: backend.Shard{Rank: 1, World: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := map[string][2]int{}
-	for _, w := range m.Weights() {
-		rows[w.Name] = [2]int{w.Rows, w.Cols}
-	}
+	specs := rankWeights(t, "tiny-qwen2-moe")
 	for name, want := range map[string][2]int{
 		"layers.0.gate_up": {24, 64}, "layers.0.down": {64, 12}, "layers.0.shared_gate_up": {40, 64}, "layers.0.shared_gate": {1, 64}, "layers.1.gate_up": {96, 64},
 	} {
-		if rows[name] != want {
-			t.Errorf("%s is %v, want %v", name, rows[name], want)
+		if got := [2]int{specs[name].Rows, specs[name].Cols}; got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	_, err = New(c, Build{Shard: backend.Shard{World: 16}})
+	_, err := New(openTestdata(t, "tiny-qwen2-moe"), Build{Shard: backend.Shard{World: 16}})
 	var bad *UnsupportedError
 	if !errors.As(err, &bad) {
 		t.Errorf("16 ranks: %v", err)

@@ -138,7 +138,7 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 		return q, err
 	}
 	if q.types == nil {
-		q.types = qwen35Types(c.NumLayers, period)
+		q.types = everyNthFull(c.NumLayers, period, linearAttention)
 	}
 	rope, err := c.Rope(fullAttention)
 	if err != nil {
@@ -156,18 +156,6 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	}
 	q.experts, q.sparse, err = qwen35Experts(c)
 	return q, err
-}
-
-// qwen35Types returns layer types in which every period-th layer has full attention.
-func qwen35Types(layers, period int) []string {
-	out := make([]string, layers)
-	for i := range out {
-		out[i] = linearAttention
-		if (i+1)%period == 0 {
-			out[i] = fullAttention
-		}
-	}
-	return out
 }
 
 // checkQwen35 refuses configs that the recorded forward pass does not implement.

@@ -111,11 +111,7 @@ func TestQwen35Defaults(t *testing.T) {
 // TestQwen35Absent checks the error for a build with proposals if the checkpoint lacks the MTP
 // head, as checkpoints saved by transformers do.
 func TestQwen35Absent(t *testing.T) {
-	ck, err := checkpoint.Open("testdata/tiny-qwen35")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ck.Close()
+	ck := openTestdata(t, "tiny-qwen35")
 	if _, err := New(ck, Build{}); err != nil {
 		t.Error(err)
 	}

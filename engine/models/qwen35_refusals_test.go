@@ -30,8 +30,8 @@ func alterNested(t testing.TB, key string, change map[string]any) checkpoint.Con
 // TestQwen35Refusals checks that unsupported configs and builds are refused.
 func TestQwen35Refusals(t *testing.T) {
 	for want, change := range map[string]map[string]any{
-		"layer_types \"sliding\" of layer 0": {"layer_types": append([]string{"sliding"}, qwen35Types(63, 4)...)},
-		"layer_types of linear_attention":    {"layer_types": qwen35Types(64, 65)},
+		"layer_types \"sliding\" of layer 0": {"layer_types": append([]string{"sliding"}, everyNthFull(63, 4, linearAttention)...)},
+		"layer_types of linear_attention":    {"layer_types": everyNthFull(64, 65, linearAttention)},
 		"hidden_act relu":                    {"hidden_act": "relu"},
 		"with experts":                       {"num_experts": 4},
 		"attention_bias":                     {"attention_bias": true},

@@ -16,11 +16,7 @@ import (
 // the whole sequence at once (testdata/record_mtp.py). So no trace of a rejected proposal remains
 // in pages or states.
 func TestQwen35Speculates(t *testing.T) {
-	ck, err := checkpoint.Open("testdata/tiny-qwen35-mtp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ck.Close()
+	ck := openTestdata(t, "tiny-qwen35-mtp")
 	const draft = 3
 	l := &loader{src: ck, Build: Build{Shard: backend.Whole, Pipe: backend.Whole, Draft: draft}}
 	m, err := newQwen35(ck.Config(), l)
@@ -250,11 +246,7 @@ func (s *stepper) ends(op backend.Op) {
 
 // TestQwen35HeadHasNoAdapters records the MTP head beside slots of adapters: its own layer has none.
 func TestQwen35HeadHasNoAdapters(t *testing.T) {
-	ck, err := checkpoint.Open("testdata/tiny-qwen35-mtp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ck.Close()
+	ck := openTestdata(t, "tiny-qwen35-mtp")
 	b := Build{Shard: backend.Whole, Pipe: backend.Whole, Draft: 2, LoRA: LoRA{Slots: 2, Rank: 8}}
 	l := &loader{src: ck, Build: b, activations: kernels.F32}
 	m, err := newQwen35(ck.Config(), l)

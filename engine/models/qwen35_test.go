@@ -85,7 +85,7 @@ func TestQwen35Stages(t *testing.T) {
 			t.Errorf("rank %d of %d: %v, %+v", c.rank, c.pipe, err, p.Classes)
 		}
 	}
-	types := append(qwen35Types(63, 4), linearAttention)
+	types := append(everyNthFull(63, 4, linearAttention), linearAttention)
 	_, err := buildModel(alterTextConfig(t, map[string]any{"layer_types": types}), Build{Pipe: backend.Shard{Rank: 63, World: 64}})
 	expectRefusal(t, "the last rank has no layer of full_attention", err)
 }

@@ -153,8 +153,13 @@ func (s *decoderPass) projectQKV(layer int) (q, k, v backend.Value) {
 	r, w, heads, kv, d := s.r, s.layers[layer], s.heads, s.kvHeads, s.cfg.HeadDim
 	n := s.input(w.attnNorm)
 	f, rows := r.Class(s.class+s.paging.at[layer].class).Format, r.Info(n).Rows
-	qkv := r.New("qkv", kernels.F32, rows, (heads+2*kv)*d)
-	r.Do(backend.Linear{X: n, W: w.qkv, Bias: w.qkvBias, Y: qkv})
+	var qkv backend.Value
+	if w.gathered != nil {
+		qkv = s.projectGathered(n, w.gathered)
+	} else {
+		qkv = r.New("qkv", kernels.F32, rows, (heads+2*kv)*d)
+		r.Do(backend.Linear{X: n, W: w.qkv, Bias: w.qkvBias, Y: qkv})
+	}
 	switch {
 	case s.parallel:
 		s.normed = n

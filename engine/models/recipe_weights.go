@@ -25,7 +25,8 @@ type decoder struct {
 	eps   float32
 	// Of this rank.
 	heads, kvHeads int
-	class          int // first KV class: 0, except for a draft model
+	own            [2]backend.WeightID // columns of Q and K among those of all ranks, of layers that gather them
+	class          int                 // first KV class: 0, except for a draft model
 }
 
 // decoderLayer holds a layer's weights, NoWeight for those that the recipe lacks.
@@ -33,6 +34,7 @@ type decoderLayer struct {
 	attnNorm, qkv, qkvBias, out, outBias, attnPost backend.WeightID
 	headNorm                                       *backend.HeadNorm
 	latent                                         latentWeights // of a recipe with latent attention, instead of qkv
+	gathered                                       []projection  // of layers that gather Q and K of all ranks, instead of qkv
 	mlpNorm, mlpPost                               backend.WeightID
 	mlp                                            block
 	mamba                                          *mambaMixer // nil: attention
@@ -53,9 +55,6 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	if err == nil && d.mamba != nil && l.Shard.World > 1 {
 		err = &UnsupportedError{fmt.Sprintf("tensor parallel size %d of %s", l.Shard.World, c.Architecture), "the norms of its Mamba-2 layers run over the heads of all ranks; take pipeline stages instead (parallel.pipeline)"}
 	}
-	if err == nil && d.heads.Whole && l.Shard.World > 1 {
-		err = &UnsupportedError{fmt.Sprintf("tensor parallel size %d of %s", l.Shard.World, c.Architecture), "its norms of Q and K run over the heads of all ranks; take pipeline stages instead (parallel.pipeline)"}
-	}
 	for i := 0; err == nil && i < c.NumLayers; i++ {
 		err = d.feedForward(i).check(l.Build)
 	}
@@ -71,6 +70,9 @@ func newDecoder(d recipe, l *loader) (Model, error) {
 	m.scaleResidual(l)
 	m.vocabulary = l.addVocabulary(c, st, d.prefix+"embed_tokens.weight", d.headTensor, m.embedScale)
 	m.addRopes(l)
+	if d.gathers(l.Build) {
+		m.own = [2]backend.WeightID{l.ownColumns("q_columns", m.heads*c.HeadDim), l.ownColumns("k_columns", m.kvHeads*c.HeadDim)}
+	}
 	for i := range st.layers {
 		m.layers = append(m.layers, newDecoderLayer(d, l, st.layer0+i))
 	}
@@ -153,11 +155,23 @@ func newDecoderLayer(d recipe, l *loader, i int) decoderLayer {
 // loadAttention adds the rank's weights of the attention of layer i to w.
 func (d recipe) loadAttention(l *loader, w *decoderLayer, i int, p, n string) {
 	attn := p + "self_attn."
-	if d.latent != nil {
+	switch {
+	case d.latent != nil:
 		w.latent = d.latent.load(l, attn, n, d.cfg.NumHeads)
-	} else {
-		w.qkv = l.linear(n+"qkv", "attention", d.qkv(l, attn, ".weight", l.rows)...)
+	case d.gathers(l.Build):
+		w.gathered = d.loadGathered(l, attn, n)
+	default:
+		d.loadQKV(l, w, i, attn, n)
 	}
+	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.valueDim()))
+	if d.outBias {
+		w.outBias = l.outBias(n+"out_bias", "attention", attn+"o_proj.bias")
+	}
+}
+
+// loadQKV adds the rank's fused projection of Q, K and V of layer i, and the norms of heads.
+func (d recipe) loadQKV(l *loader, w *decoderLayer, i int, attn, n string) {
+	w.qkv = l.linear(n+"qkv", "attention", d.qkv(l, attn, ".weight", l.rows)...)
 	if d.qkvBias {
 		w.qkvBias = l.vector(n+"qkv_bias", "attention", d.qkv(l, attn, ".bias", l.cols)...)
 	}
@@ -176,10 +190,6 @@ func (d recipe) loadAttention(l *loader, w *decoderLayer, i int, p, n string) {
 		h := d.heads
 		h.Q, h.K, h.Eps = backend.NoWeight, backend.NoWeight, float32(d.cfg.RMSNormEps)
 		w.headNorm = &h
-	}
-	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", d.cfg.NumHeads, d.valueDim()))
-	if d.outBias {
-		w.outBias = l.outBias(n+"out_bias", "attention", attn+"o_proj.bias")
 	}
 }
 

@@ -13,11 +13,7 @@ import (
 // TestTowerRecorded runs the recorded tower op by op in float64, following the ops' documentation,
 // and compares the result with transformers' (testdata/record_tower.py).
 func TestTowerRecorded(t *testing.T) {
-	ck, err := checkpoint.Open("testdata/tiny-gemma4-tower")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ck.Close()
+	ck := openTestdata(t, "tiny-gemma4-tower")
 	cfg := ck.Config()
 	l := &loader{src: ck, Build: Build{Shard: backend.Whole, Pipe: backend.Whole, Vision: true}}
 	tower, err := newGemmaTower(cfg, l)

@@ -6,17 +6,12 @@ import (
 	"testing"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/engine/checkpoint"
 )
 
 // TestQwen35TowerRecorded runs the recorded tower op by op in float64, following the ops'
 // documentation, and compares the result with transformers' (testdata/record_tower_qwen35.py).
 func TestQwen35TowerRecorded(t *testing.T) {
-	ck, err := checkpoint.Open("testdata/tiny-qwen35-tower")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ck.Close()
+	ck := openTestdata(t, "tiny-qwen35-tower")
 	cfg := ck.Config()
 	q, err := readQwen35(cfg)
 	if err != nil {

@@ -76,6 +76,10 @@ func (m Matrix) Tile() (rows int, bytes int64) {
 		return amxRows, tiledRows(outside, m.Cols)
 	}
 	switch {
+	case m.Variant == W8A8("amx"):
+		return amxRows, amxRows * w8Row(m.Cols)
+	case m.w8a8():
+		return 1, w8Row(m.Cols)
 	case m.Variant == "generic":
 		return 1, 0
 	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:

@@ -69,8 +69,8 @@ type Elements struct {
 	_                 int32
 }
 
-// Concat is the operands of OpConcat. With BCols −1, B has ACols numbers: column i of Y is column
-// B[i] of A.
+// Concat is the operands of OpConcat. With BCols −n, B has n numbers: column i of Y is column B[i]
+// of A.
 type Concat struct {
 	A, B, Y              uintptr
 	Symbol, ACols, BCols int32

@@ -17,6 +17,9 @@ const (
 	w8Most = 1 << 17 // with so many inputs sums fit 32 bits
 )
 
+// W8A8Inputs is what inputs are padded to in a panel; phases of experts need whole ones.
+const W8A8Inputs = w8K
+
 // W8A8 returns the name of the variant of Linear that rounds each row of x to int8 with its own
 // scale and multiplies I8 with ChannelScales in integers. All such variants give the same bits.
 func W8A8(variant string) string { return variant + w8a8Suffix }

@@ -35,7 +35,7 @@ type AddArgs struct {
 	N              int64
 }
 
-// ConcatArgs: concat, and reorder of A by the NA numbers of columns in B. A block for each row.
+// ConcatArgs: concat, and reorder: the columns of A that the NB numbers in B select. A block for each row.
 type ConcatArgs struct {
 	A, B, Y Ptr
 	NA, NB  int32

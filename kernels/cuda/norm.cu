@@ -72,10 +72,10 @@ struct ConcatArgs {
   int na, nb;
 };
 
-// reorder: column i of y is column b[i] of a. A block for each row.
+// reorder: column i of the nb columns of y is column b[i] of a. A block for each row.
 KERNEL(reorder, ConcatArgs, 256) {
   size_t r = blockIdx.x;
-  for (int i = threadIdx.x; i < a.na; i += blockDim.x) a.y[r * a.na + i] = a.a[r * a.na + int(a.b[i])];
+  for (int i = threadIdx.x; i < a.nb; i += blockDim.x) a.y[r * a.nb + i] = a.a[r * a.na + int(a.b[i])];
 }
 
 // concat: a block for each row.

@@ -92,17 +92,13 @@ func mxfp4(src []byte, dst []float32) {
 	if src[16] == 255 {
 		scale = float32(math.NaN())
 	}
-	for i, b := range src[:16] {
-		dst[2*i], dst[2*i+1] = scale*fp4[b&15], scale*fp4[b>>4]
-	}
+	fp4Pairs(src[:16], scale, dst)
 }
 
-// JoinMXFP4 joins the two tensors of an MXFP4 matrix: n blocks of 16 bytes of 4-bit pairs and
-// their n exponents become n blocks of 17 bytes.
-func JoinMXFP4(halves, exponents, dst []byte) {
-	for i, e := range exponents {
-		copy(dst[17*i:], halves[16*i:16*i+16])
-		dst[17*i+16] = e
+// fp4Pairs decodes bytes of two numbers, the low half first, times a scale.
+func fp4Pairs(src []byte, scale float32, dst []float32) {
+	for i, b := range src {
+		dst[2*i], dst[2*i+1] = scale*fp4[b&15], scale*fp4[b>>4]
 	}
 }
 
@@ -141,18 +137,4 @@ func float8Values(f kernels.Format) *float8s {
 
 // decodeNVFP4 reads {q [8]byte, s E4M3}, where byte i holds elements 2i and 2i+1: x = s·q, which is
 // exact.
-func decodeNVFP4(src []byte, dst []float32) {
-	s := e4m3[src[8]]
-	for i, b := range src[:8] {
-		dst[2*i], dst[2*i+1] = s*fp4[b&15], s*fp4[b>>4]
-	}
-}
-
-// JoinNVFP4 joins codes and scales of n groups of an NVFP4 matrix: 8 bytes of 4-bit pairs and a
-// scale in E4M3 each become n blocks of 9 bytes.
-func JoinNVFP4(codes, scales, dst []byte) {
-	for i, s := range scales {
-		copy(dst[9*i:], codes[8*i:8*i+8])
-		dst[9*i+8] = s
-	}
-}
+func decodeNVFP4(src []byte, dst []float32) { fp4Pairs(src[:8], e4m3[src[8]], dst) }

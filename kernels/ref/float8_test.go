@@ -51,7 +51,7 @@ func TestFloat8(t *testing.T) {
 func TestMXFP4(t *testing.T) {
 	halves, block := make([]byte, 32), make([]byte, 34)
 	halves[0], halves[15], halves[16] = 0x71, 0x8f, 0x23
-	JoinMXFP4(halves, []byte{128, 126}, block)
+	kernels.JoinBlocks(halves, []byte{128, 126}, block)
 	got := make([]float32, 64)
 	Dequantize(kernels.MXFP4, block, got)
 	for i, want := range map[int]float32{0: 1, 1: 12, 30: -12, 31: 0, 32: 0.75, 33: 0.5, 34: 0} {

@@ -63,14 +63,3 @@ func TestLatentAttention(t *testing.T) {
 		}
 	}
 }
-
-// TestRotateApart checks that pairs of neighbours are written by halves.
-func TestRotateApart(t *testing.T) {
-	x, y := []float32{1, 2, 3, 4, 5}, make([]float32, 5)
-	RotateApart(x, []float32{0, 1, 1, 0}, y)
-	for i, want := range []float32{-2, 3, 1, 4, 5} {
-		if y[i] != want {
-			t.Errorf("number %d is %v, want %v", i, y[i], want)
-		}
-	}
-}

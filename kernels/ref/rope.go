@@ -42,15 +42,3 @@ func RotatePairs(x, angles, y []float32) {
 	}
 	copy(y[2*h:], x[2*h:])
 }
-
-// RotateApart is Rotate of the pairs (2i, 2i+1) of x. It writes them by halves: y[i] and y[i+h]. y
-// must not be x; elements from 2h on are copied.
-func RotateApart(x, angles, y []float32) {
-	h := len(angles) / 2
-	for i := range h {
-		a, b, cos, sin := x[2*i], x[2*i+1], angles[i], angles[h+i]
-		y[i] = float32(a*cos) - float32(b*sin)
-		y[i+h] = float32(b*cos) + float32(a*sin)
-	}
-	copy(y[2*h:], x[2*h:])
-}

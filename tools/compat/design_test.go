@@ -105,6 +105,23 @@ func TestLatentPages(t *testing.T) {
 	}
 }
 
+// TestWholeRowNorms checks that ranks hold OLMo's norms of Q and K whole, as those of layers, and share
+// the matrices.
+func TestWholeRowNorms(t *testing.T) {
+	c, ok, err := models.CatalogueConfig("allenai/OLMo-2-1124-7B-Instruct")
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	held := func(ranks int) int64 {
+		i := Inputs{Release: V033, Config: c, Device: Device{"x", 80 << 30, 132, 9, 0}, Request: Request{MaxModelLen: 1024, TensorParallel: ranks}}
+		return must(t, i).stages[0].bytes[resident]
+	}
+	norms := int64(2 * (32*(2+2) + 1) * 4096)
+	if got := 2*held(2) - held(1); got != norms {
+		t.Errorf("two ranks hold %d bytes twice, the norms are %d", got, norms)
+	}
+}
+
 // TestDesignRefusals checks that what a design cannot answer is refused by name.
 func TestDesignRefusals(t *testing.T) {
 	for _, c := range []struct {

@@ -30,9 +30,9 @@ func (w *rank) normsOfHeads() {
 	switch w.headNorm {
 	case perHead:
 		w.norms(2, w.headDim)
-	case wholeRow: // split like the heads
-		w.param(w.share(w.shape.heads) * w.headDim)
-		w.param(w.kv(w.kvHeads) * w.headDim)
+	case wholeRow: // every rank holds them whole
+		w.param(w.shape.heads * w.headDim)
+		w.param(w.kvHeads * w.headDim)
 	case everyHeadsOwn:
 		w.param(w.share(w.shape.heads), w.headDim)
 		w.param(w.kv(w.kvHeads), w.headDim)

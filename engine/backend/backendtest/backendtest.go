@@ -112,6 +112,16 @@ func (s *subject) run(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, test)
 }
 
+// withThreads returns the backend under test with another number of threads.
+func (s *subject) withThreads(t *testing.T, threads int) *subject {
+	sub := *s
+	sub.settings.Threads = threads
+	layout, err := s.opener.Layout(s.facts, sub.settings)
+	check(t, err)
+	sub.layout = layout
+	return &sub
+}
+
 // part is one part of the suite.
 type part struct {
 	name string

@@ -20,7 +20,7 @@ func Bench(b *testing.B, o backend.Opener, s backend.Settings) {
 			b.Run(fmt.Sprintf("linear/%v/%d", f, rows), func(b *testing.B) { sub.benchLinear(b, f, rows) })
 		}
 	}
-	for _, f := range stacked() {
+	for _, f := range unrounded() {
 		b.Run("experts/"+f.name, func(b *testing.B) { sub.benchExperts(b, f) })
 	}
 	for _, f := range kvFormats {

@@ -21,7 +21,8 @@ func (s *subject) elements(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("in place/%d", n), func(t *testing.T) { s.inPlace(t, n) })
 		t.Run(fmt.Sprintf("concat/%d", n), func(t *testing.T) { s.concat(t, n) })
-		t.Run(fmt.Sprintf("reorder/%d", n), func(t *testing.T) { s.reorder(t, n) })
+		t.Run(fmt.Sprintf("reorder/%d", n), func(t *testing.T) { s.reorder(t, n, n) })
+		t.Run(fmt.Sprintf("some columns/%d", n), func(t *testing.T) { s.reorder(t, n, (n+1)/2) })
 	}
 	t.Run("gather_last", s.gatherLast)
 	t.Run("embed part", s.embedPart)
@@ -149,23 +150,23 @@ func (s *subject) concat(t *testing.T, n int) {
 	}
 }
 
-// reorder puts the inputs of a Linear in the order of its weight.
-func (s *subject) reorder(t *testing.T, n int) {
+// reorder selects columns of n in another order: all, or a part.
+func (s *subject) reorder(t *testing.T, n, part int) {
 	const most = 5
 	m := &tensors{}
-	x, order := normal(rng(1), most*n, 1), make([]float32, n)
-	for i, from := range rng(2).Perm(n) {
+	x, order := normal(rng(1), most*n, 1), make([]float32, part)
+	for i, from := range rng(2).Perm(n)[:part] {
 		order[i] = float32(from)
 	}
 	tx, to := m.table("x", x, n), m.literal("order", order)
 	var y backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
 		v := input(rec, tx, n)
-		y = rec.New("y", kernels.F32, backend.PerToken, n)
+		y = rec.New("y", kernels.F32, backend.PerToken, part)
 		rec.Do(backend.Reorder{X: v, Y: y, Order: to})
 	}})
 	rig.run(feed{tokens: upTo(most)})
-	for row, got := range split(rig.floats(y, most), n) {
+	for row, got := range split(rig.floats(y, most), part) {
 		for i, from := range order {
 			if want := x[row*n+int(from)]; got[i] != want {
 				t.Fatalf("row %d column %d is %v, want %v", row, i, got[i], want)

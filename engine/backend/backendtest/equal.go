@@ -71,13 +71,9 @@ func (s *subject) equalNet(t *testing.T, n net) {
 	wide := other.rig(t, s, len(seqs))
 	s.sameLogits(t, &other, "on pages of 32", other.runs(wide, seqs, netPages(wide, len(seqs), upTo(wide.pageCount())), []int{9}), want)
 	for _, threads := range []int{1, 3} {
-		sub := *s
-		sub.settings.Threads = threads
-		layout, err := s.opener.Layout(s.facts, sub.settings)
-		check(t, err)
-		sub.layout = layout
+		sub := s.withThreads(t, threads)
 		again := n
-		r := again.rig(t, &sub, len(seqs))
+		r := again.rig(t, sub, len(seqs))
 		s.sameLogits(t, &again, fmt.Sprintf("with %d threads", threads), again.runs(r, seqs, netPages(r, len(seqs), upTo(r.pageCount())), []int{16}), want)
 	}
 }

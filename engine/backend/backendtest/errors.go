@@ -21,7 +21,7 @@ type Error struct {
 func Errors(t *testing.T, o backend.Opener, settings backend.Settings) (all []Error) {
 	s := open(t, o, settings)
 	plain := []scaledFormat{{name: "f32", source: kernels.F32}, {name: "f16", source: kernels.F16}, {name: "bf16", source: kernels.BF16}}
-	for _, f := range slices.Concat(plain, stacked(), blockFormats(weightFormats), blockFormats(alikeFormats)) {
+	for _, f := range slices.Concat(plain, unrounded(), blockFormats(weightFormats), blockFormats(alikeFormats)) {
 		all = append(all, s.linearError(t, f), s.mixtureError(t, f))
 	}
 	return all

@@ -89,11 +89,7 @@ func (n *net) add(m *tensors) (w netWeights) {
 		return m.vector(name, kernels.BF16, x)
 	}
 	w.table = matrix("table", backend.Lookup|backend.Multiply, netVocab, netHidden)
-	freqs := make([]float32, n.rotary()/2)
-	for i := range freqs {
-		freqs[i] = float32(math.Pow(10000, -float64(i)/float64(len(freqs))))
-	}
-	w.freqs = m.literal("freqs", freqs)
+	w.freqs = m.literal("freqs", ropeFreqs(n.rotary()))
 	for i := range w.layers {
 		l, p := &w.layers[i], fmt.Sprintf("%d.", i)
 		l.norm1, l.norm2 = vector(p+"norm1", netHidden), vector(p+"norm2", netHidden)

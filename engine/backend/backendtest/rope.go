@@ -22,14 +22,20 @@ func (s *subject) rope(t *testing.T) {
 	}
 }
 
+// ropeFreqs returns the frequencies of a rope of base 10000.
+func ropeFreqs(rotary int) []float32 {
+	freqs := make([]float32, rotary/2)
+	for i := range freqs {
+		freqs[i] = float32(math.Pow(10000, -2*float64(i)/float64(rotary)))
+	}
+	return freqs
+}
+
 func (s *subject) ropeOf(t *testing.T, f kernels.Format, dim, rotary, kv int) {
 	const heads, most, scale = 3, 17, 1.25
 	cols := (heads + 2*kv) * dim
 	r, m := rng(uint64(dim)), &tensors{}
-	x, freqs := normal(r, most*cols, 2), make([]float32, rotary/2)
-	for i := range freqs {
-		freqs[i] = float32(math.Pow(10000, -2*float64(i)/float64(rotary)))
-	}
+	x, freqs := normal(r, most*cols, 2), ropeFreqs(rotary)
 	table, inv := m.table("x", x, cols), m.literal("freqs", freqs)
 	var angles, q, k, v backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 2, Samples: 1}, record: func(rec *backend.Recorder) {

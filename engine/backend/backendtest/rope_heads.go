@@ -65,10 +65,7 @@ func (f ropeForm) test(t *testing.T, s *subject) {
 	const most = 9
 	cols := f.columns()
 	r, m := rng(uint64(f.dim)), &tensors{}
-	x, freqs := normal(r, most*cols, 2), make([]float32, f.rotary/2)
-	for i := range freqs {
-		freqs[i] = float32(math.Pow(10000, -2*float64(i)/float64(f.rotary)))
-	}
+	x, freqs := normal(r, most*cols, 2), ropeFreqs(f.rotary)
 	for i := range x {
 		x[i] += 0.5 // LayerNorm subtracts it
 	}

@@ -31,10 +31,7 @@ func (c latentForm) test(t *testing.T, s *subject) {
 	const most, scale, eps = 17, 1.25, 1e-3
 	r, m := rng(uint64(c.rank)), &tensors{}
 	q, kv, before := normal(r, most*c.heads*(c.nope+c.rotary), 2), normal(r, most*(c.rank+c.rotary), 2), normal(r, most*c.heads*(c.rank+c.rotary), 1)
-	w, freqs := normal(r, c.rank, 1), make([]float32, c.rotary/2)
-	for i := range freqs {
-		freqs[i] = float32(math.Pow(10000, -2*float64(i)/float64(c.rotary)))
-	}
+	w, freqs := normal(r, c.rank, 1), ropeFreqs(c.rotary)
 	tables := [3]backend.WeightID{m.table("q", q, len(q)/most), m.table("kv", kv, len(kv)/most), m.table("before", before, len(before)/most)}
 	inv, weight := m.literal("freqs", freqs), m.literal("norm", w)
 	var angles, query, k, v backend.Value
@@ -82,17 +79,18 @@ func (c latentForm) least() float64 {
 	return map[kernels.Format]float64{kernels.F16: 1.0 / (1 << 25), kernels.F8E4M3: 1.0 / (1 << 10), kernels.F8E5M2: 1.0 / (1 << 17)}[c.format] + 1e-30
 }
 
-// rotated compares rotated numbers, by halves, with those of x.
+// rotated compares rotated numbers with those of x.
 func (c latentForm) rotated(t *testing.T, what string, got, x, angle []float32, round float64) {
 	t.Helper()
 	h := len(x) / 2
 	for i := range h {
-		p, q := float64(x[i]), float64(x[i+h])
+		first, second := i, i+h
 		if c.pairs {
-			p, q = float64(x[2*i]), float64(x[2*i+1])
+			first, second = 2*i, 2*i+1
 		}
+		p, q := float64(x[first]), float64(x[second])
 		cos, sin := float64(angle[i]), float64(angle[h+i])
-		for at, want := range map[int]float64{i: p*cos - q*sin, i + h: q*cos + p*sin} {
+		for at, want := range map[int]float64{first: p*cos - q*sin, second: q*cos + p*sin} {
 			if d := math.Abs(float64(got[at]) - want); !(d <= (math.Abs(p)+math.Abs(q))*2/(1<<22)+math.Abs(want)*round+c.least()) {
 				t.Fatalf("%s, number %d: %v, want %v", what, at, got[at], want)
 			}

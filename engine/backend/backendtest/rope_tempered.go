@@ -23,10 +23,7 @@ func (s *subject) ropeTemperedOf(t *testing.T, e backend.Temperature, dim int) {
 	const heads, kv, most, scale = 3, 1, 17, 1.25
 	cols := (heads + 2*kv) * dim
 	r, m := rng(uint64(dim)), &tensors{}
-	x, freqs := normal(r, most*cols, 2), make([]float32, dim/2)
-	for i := range freqs {
-		freqs[i] = float32(math.Pow(10000, -2*float64(i)/float64(dim)))
-	}
+	x, freqs := normal(r, most*cols, 2), ropeFreqs(dim)
 	table, inv := m.table("x", x, cols), m.literal("freqs", freqs)
 	var angles, tempered, q, k backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 2, Samples: 1}, record: func(rec *backend.Recorder) {

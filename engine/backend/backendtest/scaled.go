@@ -179,7 +179,7 @@ func mxfp4Tensor(m *tensors, r *rand.Rand, p *backend.Part, shape matrices) []fl
 	p.Scale, p.ScaleFormat = p.Tensor+".scales", kernels.U8
 	m.stored(p.Tensor, kernels.U8, blocks, 16, halves)
 	m.stored(p.Scale, kernels.U8, n*rows, cols/32, exponents)
-	ref.JoinMXFP4(halves, exponents, joined)
+	kernels.JoinBlocks(halves, exponents, joined)
 	return decode(kernels.MXFP4, joined)
 }
 
@@ -297,4 +297,9 @@ func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed i
 			t.Errorf("%d rows: element %d is %v, among %d rows %v", rows, at, got[at], most, all[at])
 		}
 	}
+}
+
+// unrounded returns the formats whose inputs stay in float.
+func unrounded() []scaledFormat {
+	return slices.DeleteFunc(slices.Clone(scaledFormats), func(f scaledFormat) bool { return f.round })
 }

@@ -121,13 +121,9 @@ func (c *recurrent) test(t *testing.T, s *subject, want [][]float32, bound func(
 		c.same(t, s, "alone", alone[seq:seq+1], first[seq:seq+1])
 	}
 	for _, threads := range []int{1, 3} {
-		sub := *s
-		sub.settings.Threads = threads
-		layout, err := s.opener.Layout(s.facts, sub.settings)
-		check(t, err)
-		sub.layout = layout
+		sub := s.withThreads(t, threads)
 		again := *c
-		c.same(t, s, fmt.Sprintf("with %d threads", threads), again.runs(again.rig(t, &sub), every, []int{20}), first)
+		c.same(t, s, fmt.Sprintf("with %d threads", threads), again.runs(again.rig(t, sub), every, []int{20}), first)
 	}
 }
 

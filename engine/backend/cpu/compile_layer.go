@@ -43,7 +43,7 @@ func (c *compiler) layer(op backend.Op) error {
 	case backend.Reorder:
 		y := c.info(o.Y)
 		return add(c, kcpu.OpConcat, kcpu.Concat{
-			A: c.value(o.X), B: c.weight(o.Order), Y: c.value(o.Y), Symbol: int32(y.Rows), ACols: int32(y.Cols), BCols: -1,
+			A: c.value(o.X), B: c.weight(o.Order), Y: c.value(o.Y), Symbol: int32(y.Rows), ACols: int32(c.info(o.X).Cols), BCols: int32(-y.Cols),
 		}, y.Rows, 1, rows(y.Cols))
 	case backend.AllGather:
 		if c.p.Shard.World > 1 {

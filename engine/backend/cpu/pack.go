@@ -106,7 +106,7 @@ func (k *packer) span(s span) error {
 	}
 	src, first := k.src, p.Row0+k.expert*p.Stride
 	if p.Transposed {
-		transposed, err := k.transposed(p, s.rows, s.cols)
+		transposed, err := backend.Transpose(k.src, p, k.expert, s.rows, s.cols)
 		if err != nil {
 			return err
 		}
@@ -141,44 +141,12 @@ func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byt
 	if err := backend.ReadMXFP4(src, p, row, n, cols, halves, exponents); err != nil {
 		return err
 	}
-	for i, e := range exponents {
-		copy(b[17*i:], halves[16*i:16*i+16])
-		b[17*i+16] = e
-	}
+	kernels.JoinBlocks(halves, exponents, b)
 	return nil
 }
 
 // mxElems is how many elements an MXFP4 block has.
 const mxElems = 32
-
-// transposed reads a matrix whose tensor is [in, out] and transposes it.
-func (k *packer) transposed(p backend.Part, rows, cols int) (matrixRows, error) {
-	size := int(p.Format.Bytes(1))
-	raw := make([]byte, rows*cols*size)
-	if err := backend.ReadTransposed(k.src, p, k.expert, cols, raw); err != nil {
-		return nil, err
-	}
-	out := make(matrixRows, len(raw))
-	for r := range rows {
-		to := out[r*cols*size:][:cols*size]
-		for c := range cols {
-			copy(to[c*size:(c+1)*size], raw[(c*rows+r)*size:])
-		}
-	}
-	return out, nil
-}
-
-// matrixRows are the rows of one matrix in its own format.
-type matrixRows []byte
-
-// ReadRows copies rows; their size is the length of dst divided by their number.
-func (m matrixRows) ReadRows(_ string, row0, rows int, dst []byte) error {
-	size := len(dst) / rows
-	if copy(dst, m[row0*size:]) < len(dst) {
-		return fmt.Errorf("rows %d to %d of a matrix of %d bytes", row0, row0+rows-1, len(m))
-	}
-	return nil
-}
 
 // store stores n rows of a part, the first being its row number row.
 func (k *packer) store(p backend.Part, row int, b []byte, n, cols int) error {

@@ -43,7 +43,7 @@ func TestFinite(t *testing.T) {
 // TestScaleRows checks which scale a row has, and that scales that are NaN or infinite are
 // rejected.
 func TestScaleRows(t *testing.T) {
-	raw := make(matrixRows, 0, 64)
+	raw := make(backend.MatrixRows, 0, 64)
 	for i := range 16 {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i)))
 	}

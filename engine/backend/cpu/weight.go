@@ -39,8 +39,11 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if !slices.Contains(kcpu.SupportedFormats(l.variant), p.Format) {
 		p.Format, p.Note = kernels.BF16, fmt.Sprintf("no kernel multiplies %v: converted to bf16", w.Source)
 	}
-	if w.RoundInputs && (w.Experts > 0 || p.Format != kernels.I8 || w.Scaling == backend.PerGroup) {
-		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only single matrices of int8 with a scale for each output have them")
+	if w.RoundInputs && (p.Format != kernels.I8 || w.Scaling == backend.PerGroup) {
+		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only matrices of int8 with a scale for each output have them")
+	}
+	if w.RoundInputs && w.Experts > 0 && w.Cols%kcpu.W8A8Inputs != 0 {
+		return p, backend.Unsupported(name, fmt.Sprintf("weight %s with int8 inputs in rows of %d", w.Name, w.Cols), fmt.Sprintf("those of experts are whole blocks of %d", kcpu.W8A8Inputs))
 	}
 	if err := l.checkFavor(w.Name, p.Format); err != nil {
 		return p, err

@@ -67,7 +67,7 @@ func (c *lowering) rowOp(op backend.Op) error {
 		return c.concat(c.value(o.A), c.info(o.A), c.value(o.B), c.info(o.B), c.value(o.Y))
 	case backend.Reorder:
 		y := c.info(o.Y)
-		a := cuda.ConcatArgs{A: c.value(o.X), B: c.weight(o.Order), Y: c.value(o.Y), NA: int32(y.Cols)}
+		a := cuda.ConcatArgs{A: c.value(o.X), B: c.weight(o.Order), Y: c.value(o.Y), NA: int32(c.info(o.X).Cols), NB: int32(y.Cols)}
 		return add(c, "reorder", line(each(y.Rows, 1, 1)), across(y.Cols, 256), 0, a)
 	case backend.AllGather: // on one rank: a copy
 		return c.concat(c.value(o.X), c.info(o.X), 0, backend.ValueInfo{}, c.value(o.Y))

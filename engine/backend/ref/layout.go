@@ -75,8 +75,8 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 			return p, backend.Unsupported(name, "weight "+w.Name, "it is stored as "+part.Format.String())
 		}
 	}
-	if w.RoundInputs && w.Stored() != kernels.F8E4M3 && (w.Experts > 0 || w.Stored() != kernels.I8) {
-		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only single matrices of int8 have them")
+	if w.RoundInputs && w.Stored() != kernels.F8E4M3 && w.Stored() != kernels.I8 {
+		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only matrices of int8 have them")
 	}
 	if block, _ := p.Format.Block(); w.Cols%block != 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))

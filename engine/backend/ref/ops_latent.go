@@ -11,7 +11,7 @@ func (o latentRope) units(l *launch) int { return l.rowsOf(o.KV) }
 func (o latentRope) run(l *launch, _, t int) error {
 	rotate, angles := ref.Rotate, rowOf(l.floats(o.Angles), t, o.Rotary)
 	if o.Interleaved {
-		rotate = ref.RotateApart
+		rotate = ref.RotatePairs
 	}
 	q, query := rowOf(l.floats(o.Q), t, l.cols(o.Q)), rowOf(l.floats(o.Query), t, l.cols(o.Query))
 	for h := range o.Heads {

@@ -83,32 +83,13 @@ func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
 // transposed packs a matrix whose tensor is [in, out]. It reads all of it, transposes it, and
 // packs the rows.
 func (k *packing) transposed(p backend.Part, rows, cols, row int, out []byte) error {
-	size := p.Format.Bytes(1)
-	raw := make([]byte, int64(rows)*int64(cols)*size)
-	if err := backend.ReadTransposed(k.src, p, k.expert, cols, raw); err != nil {
+	turned, err := backend.Transpose(k.src, p, k.expert, rows, cols)
+	if err != nil {
 		return err
-	}
-	turned := make(matrixRows, len(raw))
-	for r := range rows {
-		for c := range cols {
-			copy(turned[(int64(r)*int64(cols)+int64(c))*size:][:size], raw[(int64(c)*int64(rows)+int64(r))*size:])
-		}
 	}
 	in := *k
 	in.src, p.Transposed, p.Row0, p.Col0, p.Cols, p.Stride = turned, false, 0, 0, 0, 0
 	return in.part(p, rows, cols, row, out)
-}
-
-// matrixRows are the rows of one matrix in its own format.
-type matrixRows []byte
-
-// ReadRows copies rows; their size is the length of dst divided by their number.
-func (m matrixRows) ReadRows(_ string, row0, rows int, dst []byte) error {
-	size := len(dst) / rows
-	if copy(dst, m[row0*size:]) < len(dst) {
-		return fmt.Errorf("rows %d to %d of a matrix of %d bytes", row0, row0+rows-1, len(m))
-	}
-	return nil
 }
 
 func plain(f kernels.Format) bool {
@@ -124,7 +105,7 @@ func (k *packing) mxfp4(p backend.Part, rows, cols int, out []byte) error {
 			return err
 		}
 		block := out[17*per*r:][:17*per]
-		ref.JoinMXFP4(halves, exponents, block)
+		kernels.JoinBlocks(halves, exponents, block)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestTransposed(t *testing.T) {
 	spec := backend.WeightSpec{Rows: 3, Cols: 2, Experts: 2, Source: kernels.F32, Use: backend.Multiply, Parts: []backend.Part{
 		{Tensor: "experts", Rows: 3, Stride: 2, Format: kernels.F32, Transposed: true},
 	}}
-	k := packing{spec: spec, w: &weight{Packed: backend.Packed{Format: kernels.F32}, data: make([]byte, 48), rows: 3}, src: matrixRows(raw)}
+	k := packing{spec: spec, w: &weight{Packed: backend.Packed{Format: kernels.F32}, data: make([]byte, 48), rows: 3}, src: backend.MatrixRows(raw)}
 	for k.expert = range 2 {
 		if err := k.matrix(); err != nil {
 			t.Fatal(err)

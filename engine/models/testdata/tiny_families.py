@@ -236,20 +236,36 @@ def store_codes(stored, where, weight, spec):
     return values
 
 
+def rounded(x):
+    """Rows rounded to int8, with one scale per token, as vLLM does (largest over 127)."""
+    largest = x.abs().amax(-1, keepdim=True)
+    return torch.round(x * (127 / largest)) * (largest / 127)
+
+
 def round_inputs(model, spec):
-    """Round the inputs of int8 layers to int8, with one scale per token, as vLLM does (largest over 127)."""
+    """Round the inputs of int8 layers and of both products of experts."""
     groups = spec["config"].get("quantization_config", {}).get("config_groups", {})
     if not groups or not groups["group_0"]["input_activations"] or grouped.floats(spec["config"]["quantization_config"]):
         return
-
-    def rounded(_module, args):
-        x, = args
-        largest = x.abs().amax(-1, keepdim=True)
-        return torch.round(x * (127 / largest)) * (largest / 127),
-
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and name != "lm_head":
-            module.register_forward_pre_hook(rounded)
+            module.register_forward_pre_hook(lambda _module, args: (rounded(*args),))
+        if name.endswith(".experts"):
+            module.forward = rounding_products(module.forward)
+
+
+def rounding_products(forward):
+    """A forward pass of experts that rounds the inputs of its products."""
+
+    def run(*args):
+        linear = torch.nn.functional.linear
+        torch.nn.functional.linear = lambda x, weight: linear(rounded(x), weight)
+        try:
+            return forward(*args)
+        finally:
+            torch.nn.functional.linear = linear
+
+    return run
 
 
 def round_blocks(model, spec):

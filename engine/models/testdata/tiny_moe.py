@@ -40,6 +40,10 @@ QWEN3_MOE = BASE | dict(
 QWEN3_MOE_NVFP4 = QWEN3_MOE | dict(
     moe_intermediate_size=48, num_experts=6, num_experts_per_tok=2, vocab_size=264,
     quantization_config=grouped.modelopt() | dict(ignore=["lm_head"] + [f"model.layers.{i}.mlp.gate" for i in range(2)]))
+# As llm-compressor writes it: the router and the head are not quantized.
+QWEN3_MOE_W8A8 = QWEN3_MOE | dict(
+    moe_intermediate_size=64, num_experts=4, num_experts_per_tok=2, vocab_size=264,
+    quantization_config=tiny_families.int8("int-quantized", inputs=True) | dict(ignore=["lm_head"] + [f"model.layers.{i}.mlp.gate" for i in range(2)]))
 # The second of every two layers is sparse; its weights are those of a softmax over all experts.
 GLM4_MOE = BASE | dict(
     architectures=["Glm4MoeForCausalLM"], model_type="glm4_moe", intermediate_size=96, moe_intermediate_size=24, head_dim=32,
@@ -117,6 +121,7 @@ CHECKPOINTS = {
     "tiny-qwen2-moe": dict(config=QWEN2_MOE, run="Qwen2MoeForCausalLM", embed=0.5, seed=42, prompt=64),
     "tiny-qwen3-moe": dict(config=QWEN3_MOE, run="Qwen3MoeForCausalLM", embed=0.5, seed=43, prompt=64),
     "tiny-nvfp4-moe": dict(config=QWEN3_MOE_NVFP4, run="Qwen3MoeForCausalLM", embed=0.5, seed=53, prompt=64, steps=16),
+    "tiny-w8a8-moe": dict(config=QWEN3_MOE_W8A8, run="Qwen3MoeForCausalLM", embed=0.5, seed=56, prompt=64, steps=16),
     "tiny-glm4-moe": dict(config=GLM4_MOE, run="Glm4MoeForCausalLM", embed=0.5, seed=345, prompt=64),
     "tiny-granite-moe": dict(config=GRANITE_MOE, run="GraniteMoeForCausalLM", embed=0.1, seed=46, prompt=64),
     "tiny-granite4-h": dict(config=GRANITE4_H, run="GraniteMoeHybridForCausalLM", embed=0.1, seed=92, prompt=64, steps=16),
@@ -168,9 +173,12 @@ def stored(name, weight, spec):
 
 
 def quantized(name, weight, spec):
-    """A parameter with the values of its 4-bit floats, and the tensors that hold them; a scale for each expert and matrix."""
+    """A parameter with the values of its codes, and the tensors that hold them; each expert's matrices have their own scales."""
     values, files = weight.float(), {}
     for where, part in stored(name, values, spec).items():  # views of values
+        if spec["config"]["quantization_config"]["quant_method"] == "compressed-tensors":
+            part.copy_(tiny_families.store_codes(files, where, part.clone(), spec))
+            continue
         tensors, near = grouped.pack_floats(part.clone(), spec["config"]["quantization_config"])
         part.copy_(near)
         files |= {where.removesuffix(".weight") + end: t for end, t in tensors.items()}
@@ -229,6 +237,7 @@ def build(spec):
     missing = [m for m in missing if "inv_freq" not in m]
     if missing or unexpected:
         raise SystemExit(f"tensors do not fit: {missing} {unexpected}")
+    tiny_families.round_inputs(model, spec)
     return model.eval(), {n: t.contiguous() for n, t in files.items()}
 
 

@@ -101,6 +101,8 @@ static inline vf rotate(vf a, vf b, vf cos, vf sin, float sign)
 	return p + q;
 }
 
+typedef void rotation(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y);
+
 /* rotate_head rotates one head x into y, which is F32 or (format) narrower. */
 static void rotate_head(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
 {
@@ -139,7 +141,7 @@ static void turn_head(const vapp_rope *a, const float *x, const float *w, float 
 {
 	float buffer[VAPP_ATTENTION_DIM];
 	int32_t d = a->head_dim, rotary = a->rotary;
-	void (*turn)(const float *, const float *, int32_t, int32_t, int32_t, uint8_t *) = a->interleaved ? rotate_pairs : rotate_head;
+	rotation *turn = a->interleaved ? rotate_pairs : rotate_head;
 	if (a->norm & VAPP_NORM_AFTER) {
 		turn(x, angles, rotary, d, VAPP_F32, (uint8_t *)buffer);
 		x = buffer, rotary = 0;
@@ -193,29 +195,21 @@ void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 	}
 }
 
-/* rotate_apart is rotate_head; interleaved: of the pairs of neighbours of x, by halves. */
-static void rotate_apart(const float *x, const float *angles, int32_t n, int32_t interleaved, int32_t format, uint8_t *y)
-{
-	float halves[VAPP_ATTENTION_DIM];
-	for (int32_t i = 0; interleaved && i < n / 2; i++)
-		halves[i] = x[2 * i], halves[n / 2 + i] = x[2 * i + 1];
-	rotate_head(interleaved ? halves : x, angles, n, n, format, y);
-}
-
 void VAPP_NAME(latent_rope)(const void *args, const vapp_call *c)
 {
 	const vapp_latent_rope *a = args;
-	int64_t from, to, e = vapp_element(a->format), heads = a->heads, rank = a->rank, turned = a->rotary;
+	int64_t from, to, e = vapp_element(a->format), heads = a->heads, rank = a->rank, rotary = a->rotary;
+	rotation *turn = a->interleaved ? rotate_pairs : rotate_head;
 	float latent[VAPP_ATTENTION_DIM];
 	vapp_share(c->rows[a->symbol] * (heads + 1), c, &from, &to);
 	for (int64_t u = from; u < to; u++) {
 		int64_t t = u / (heads + 1), h = u % (heads + 1), row = t * heads + h;
-		const float *angles = a->angles + t * turned, *kv = a->kv + t * (rank + turned);
+		const float *angles = a->angles + t * rotary, *kv = a->kv + t * (rank + rotary);
 		if (h < heads) {
-			rotate_apart(a->q + row * (a->nope + turned) + a->nope, angles, a->rotary, a->interleaved, VAPP_F32, (uint8_t *)(a->query + row * (rank + turned) + rank));
+			turn(a->q + row * (a->nope + rotary) + a->nope, angles, a->rotary, a->rotary, VAPP_F32, (uint8_t *)(a->query + row * (rank + rotary) + rank));
 			continue;
 		}
-		rotate_apart(kv + rank, angles, a->rotary, a->interleaved, a->format, (uint8_t *)a->k + t * turned * e);
+		turn(kv + rank, angles, a->rotary, a->rotary, a->format, (uint8_t *)a->k + t * rotary * e);
 		rms(kv, a->norm, rank, 0, inverse_rms(kv, rank, a->eps), latent);
 		for (int64_t i = 0; i < rank; i += VW)
 			vf_narrow(a->format, (uint8_t *)a->v + (t * rank + i) * e, vf_head(latent + i, rank - i), rank - i < VW ? (int)(rank - i) : VW);

@@ -202,9 +202,9 @@ void vapp_op_concat(const void *args, const vapp_call *c)
 	const vapp_concat *a = args;
 	int64_t from, to, n = a->a_cols, m = a->b_cols;
 	vapp_share(c->rows[a->symbol], c, &from, &to);
-	for (int64_t t = from; t < to && m < 0; t++) /* columns of a in the order b */
-		for (int64_t i = 0; i < n; i++)
-			a->y[t * n + i] = a->a[t * n + (int64_t)a->b[i]];
+	for (int64_t t = from; t < to && m < 0; t++) /* the columns b of a */
+		for (int64_t i = 0; i < -m; i++)
+			a->y[t * -m + i] = a->a[t * n + (int64_t)a->b[i]];
 	if (m < 0)
 		return;
 	for (int64_t t = from; t < to; t++) {
