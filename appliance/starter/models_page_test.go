@@ -22,7 +22,7 @@ and the chat templates of TestParsersOf (appliance/starter). A mark stands only 
 
 ● computed and compared with a recorded run; ○ built, recorded as a program and planned, or read; – not; ✕ refused by name
 ([why](#refusals)); as X: llama.cpp's converter writes these models as X. Granite 4's hybrid models (tiny-granite4-h) have Mamba-2 layers, which
-ref runs and other backends plan. Latent attention (DeepSeek) is planned on GPUs, not run. Families without ● of safetensors share the recipe of another one in the same file of engine/models.
+ref runs and other backends plan. Families without ● of safetensors share the recipe of another one in the same file of engine/models.
 
 | column | ● | ○ |
 |---|---|---|

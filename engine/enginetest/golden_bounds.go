@@ -95,17 +95,9 @@ func Mixture(golden string) bool {
 	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-mixtral" || golden == "tiny-olmoe" || strings.HasPrefix(golden, "tiny-qwen3-next") || golden == "tiny-llama4" || golden == "tiny-granite4-h" || strings.HasPrefix(golden, "tiny-deepseek") || strings.Contains(golden, "-moe")
 }
 
-// RunsOn reports whether a backend runs a small checkpoint. Mamba-2 layers run on ref, latent attention
-// on ref and cpu; the other backends plan them.
-func RunsOn(golden, backend string) bool {
-	switch {
-	case golden == "tiny-granite4-h":
-		return backend == "ref"
-	case strings.HasPrefix(golden, "tiny-deepseek"):
-		return backend != "cuda"
-	}
-	return true
-}
+// RunsOn reports whether a backend runs a small checkpoint. Mamba-2 layers run on ref; the other
+// backends plan them.
+func RunsOn(golden, backend string) bool { return golden != "tiny-granite4-h" || backend == "ref" }
 
 // Tiny reports whether a golden file belongs to a small random checkpoint.
 func Tiny(golden string) bool { return strings.HasPrefix(golden, "tiny-") }

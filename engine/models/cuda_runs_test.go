@@ -47,8 +47,6 @@ func runs(l backend.Layout, m Model, f kernels.Format, draft int) error {
 
 // cudaPlans maps the architectures that GPUs plan and do not run to what they lack.
 var cudaPlans = map[string]string{
-	"DeepseekV2ForCausalLM":       "latent_rope",
-	"DeepseekV3ForCausalLM":       "latent_rope",
 	"GraniteMoeHybridForCausalLM": "Mamba-2",
 }
 

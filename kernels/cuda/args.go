@@ -73,6 +73,14 @@ const (
 	NormAfter
 )
 
+// LatentRopeArgs: latent_rope_ with the format of K and V. A block of whole warps for each row.
+type LatentRopeArgs struct {
+	Q, KV, Angles, W, Query, K, V Ptr
+	Heads, Nope, Rank, Rotary     int32
+	Interleaved                   int32
+	Eps                           float32
+}
+
 // GLUArgs: glu, glu4. A thread for each number of Y, or for four.
 type GLUArgs struct {
 	X, Y                Ptr
@@ -103,13 +111,18 @@ type Pages struct {
 }
 
 // StoreArgs: store_kv_8, store_kv_16, store_kv_32 (by the bits of a number), a block for 16
-// rows of a head; store_tokens, a thread for each row.
+// rows of a head, with StoreShared bytes; store_tokens, a thread for each row. With Latent 1, K
+// has only the Pages.KeyDim numbers of a key that pages store.
 type StoreArgs struct {
 	Pages                                         Pages
 	K, V, Positions, Seq, First, AcceptedRow, IDs Ptr
 	Plane                                         int64
 	Rows, By                                      int32
+	Latent, _                                     int32
 }
+
+// StoreShared returns the bytes of shared memory of store_kv for keys of wide numbers of that many bytes.
+func StoreShared(wide, bytes int) int { return 16 * (wide + 2) * bytes }
 
 // PackArgs: linear_pack_ with the format that X is rounded to. See Rounding for the grid.
 type PackArgs struct {
@@ -168,6 +181,16 @@ type LinearArgs struct {
 	XSteps, _                                int32
 }
 
+// HeadLinearArgs: head_linear_ with the format of W: see ChooseHeadLinear for the launch. Heads of X
+// and Y begin every XHead and YHead columns of XCols and YCols; HeadBytes are those of a matrix.
+type HeadLinearArgs struct {
+	W, X, Y                    Ptr
+	HeadBytes                  int64
+	Rows, In, Out              int32
+	XCols, XHead, YCols, YHead int32
+	_                          int32
+}
+
 // EmbedPackedArgs: embed_packed_ with the format. A block for each row.
 type EmbedPackedArgs struct {
 	IDs   Ptr
@@ -178,8 +201,8 @@ type EmbedPackedArgs struct {
 }
 
 // AttentionArgs: attention_ with the format, head dimension and _few or _many, see
-// ChooseAttention. With Rebuild, half of Pages.HeadDim and half of Pages.KeyDim are multiples
-// of 8. attention_join: a block for each token (Blocks' x) and head (y).
+// ChooseAttention and ChooseLatent. With Rebuild, half of Pages.HeadDim and half of Pages.KeyDim are
+// multiples of 8. Latent is Pages.KeyDim if keys are latent, else 0. attention_join: a block for each token (Blocks' x) and head (y).
 type AttentionArgs struct {
 	Pages                              Pages
 	Q, K, V, Y, Sinks                  Ptr
@@ -187,7 +210,7 @@ type AttentionArgs struct {
 	Items                              Ptr
 	Scale, Softcap                     float32
 	Seqs, Heads, Window, Bidirectional int32
-	Splits, _                          int32
+	Splits, Latent                     int32
 }
 
 // AheadArgs: ahead. A warp for each sequence. First and At become First and Positions of

@@ -57,6 +57,45 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 	return a, a.Shared <= shared
 }
 
+// The most dimensions of latent keys: of their values, and rotated ones behind these.
+const (
+	LatentRank, LatentRotary = 512, 64
+	wideRotary               = 128 // with F32
+)
+
+// ChooseLatent returns the kernel for latent keys: values of rank dimensions, each followed by
+// rotary ones. Both are multiples of 8, except with F32.
+func ChooseLatent(f kernels.Format, rank, rotary int, many bool, shared int) (a Attention, ok bool) {
+	n, ok := Store(f)
+	if !ok || rank <= 0 || rank > LatentRank || rotary <= 0 {
+		return Attention{}, false
+	}
+	if n == 0 {
+		wide := rank + rotary
+		a = Attention{Kernel: "attention_f32", Rows: 8, Parts: 1, Threads: 256, Shared: 4 * (8*wide + 16*(wide|1))}
+		return a, rotary <= wideRotary && a.Shared <= shared
+	}
+	if rotary > LatentRotary || rank%8 != 0 || rotary%8 != 0 {
+		return Attention{}, false
+	}
+	const d, v, rotated = LatentRank + LatentRotary + 8, LatentRank + 8, LatentRotary // columns of a query and of a key
+	keys, stages := 32, 2
+	a = Attention{Rows: 16, Parts: 1, Threads: 128}
+	sharedBytes := func() int {
+		return 2*(a.Rows*d+stages*(keys*v+max(rotated*(keys+8), keys*(rotated+8)))) + 4*a.Rows*keys
+	}
+	name := "few"
+	if many {
+		a.Rows, a.Threads, name = 64, 256, "many"
+		if sharedBytes() > shared {
+			keys, stages, name = 16, 1, "narrow"
+		}
+	}
+	a.Shared = sharedBytes()
+	a.Kernel = fmt.Sprintf("attention_%s_latent_%s", StoredName(f), name)
+	return a, a.Shared <= shared
+}
+
 // Blocks returns the largest number of blocks of rows for tokens of seqs sequences, with group
 // query heads to a KV head.
 func (a Attention) Blocks(tokens, seqs, group int) int {

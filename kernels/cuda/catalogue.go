@@ -82,11 +82,12 @@ func rowKernels() []Kernel {
 		out = append(out, Kernel{"embed_" + f, "embed", f, "embed", sizeOf[EmbedArgs](), 256, 0, "(4 + format)·rows·cols", "rows·cols", "TestEmbed"})
 	}
 	for _, f := range []string{"f32", "f16", "bf16", "e4m3", "e5m2"} {
+		out = append(out, Kernel{"latent_rope_" + f, "latent_rope", f, "rope", sizeOf[LatentRopeArgs](), 256, 0, "(8·heads·rotary + (4 + format)·(rank + rotary))·rows", "(6·heads·rotary + 4·rank)·rows", "TestLatentRope"})
 		out = append(out, Kernel{"rope_" + f, "rope", f, "rope", sizeOf[RopeArgs](), 256, 0, "(8·heads + (8 + 2·format)·kv_heads)·rows·head_dim", "6·rows·heads·head_dim", "TestRope"})
 	}
 	for i, f := range []string{"e4m3, e5m2", "bf16, f16", "f32"} {
 		bits := 8 << i
-		out = append(out, Kernel{"store_kv_" + strconv.Itoa(bits), "store_kv", f, "pages", sizeOf[StoreArgs](), 128, 16 * (512 + 2) * bits / 8, "4·format·rows·kv_heads·head_dim", "0", "TestStoreKV"})
+		out = append(out, Kernel{"store_kv_" + strconv.Itoa(bits), "store_kv", f, "pages", sizeOf[StoreArgs](), 128, StoreShared(512, bits/8), "4·format·rows·kv_heads·head_dim", "0", "TestStoreKV"})
 	}
 	return out
 }
@@ -122,9 +123,16 @@ func attentionKernels() []Kernel {
 			}
 		}
 	}
+	const keys = "format·(rank + rotary)·positions, for each block of rows; 4·T·heads·(2·rank + rotary)"
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
+		for i := range 3 {
+			a, _ := ChooseLatent(f, LatentRank, LatentRotary, i > 0, []int{0, 1 << 20, 0}[i])
+			out = append(out, Kernel{a.Kernel, "attention, latent keys", StoredName(f), "attention_latent", sizeOf[AttentionArgs](), a.Threads, a.Shared, keys, "2·T·heads·(2·rank + rotary)·positions", "TestLatentAttention"})
+		}
+	}
 	wide, _ := ChooseAttention(kernels.F32, 512, false, 0)
 	return append(out,
-		Kernel{wide.Kernel, "attention", "f32", "attention", sizeOf[AttentionArgs](), wide.Threads, wide.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention"},
+		Kernel{wide.Kernel, "attention", "f32", "attention", sizeOf[AttentionArgs](), wide.Threads, wide.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention, TestLatentAttention"},
 		Kernel{"ahead", "attention", "", "attention", sizeOf[AheadArgs](), 256, 0, "8·seqs + 4·tables", "0", "TestAhead"},
 		Kernel{"attention_join", "attention", "", "attention", sizeOf[AttentionArgs](), 256, 0, "4·T·heads·splits·(head_dim + 2)", "2·T·heads·splits·head_dim", "TestAttention"})
 }

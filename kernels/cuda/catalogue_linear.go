@@ -66,6 +66,13 @@ func linearKernels() []Kernel {
 	}
 	out = append(out, Kernel{LinearBias, "linear", "", "linear_plain", sizeOf[LinearBiasArgs](), 256, 0, "8·rows·out", "rows·out", "TestLinearBias"})
 	out = append(out, Kernel{"linear_f32", "linear", "f32", "linear", sizeOf[LinearArgs](), 256, 0, "4·(out·in·rows/4 + rows·(in + out))", "2·rows·in·out", "TestLinearF32"})
+	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
+		for _, rows := range []int{DecodeRows, DecodeRows + 1} {
+			if l, _ := ChooseHeadLinear(f, rows); f != kernels.F32 || rows == DecodeRows {
+				out = append(out, Kernel{l.Kernel, "head_linear", f.String(), "head_linear", sizeOf[HeadLinearArgs](), 256, l.Shared, "W + 4·(in + out)·heads·rows", "2·rows·in·out·heads", "TestHeadLinear"})
+			}
+		}
+	}
 	for _, f := range PackedFormats() {
 		out = append(out, Kernel{"embed_packed_" + f.String(), "embed", f.String(), stem(f), sizeOf[EmbedPackedArgs](), 256, 0, "(4 + 2·format)·rows·cols", "2·rows·cols", "TestEmbedPacked"})
 	}

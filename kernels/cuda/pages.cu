@@ -3,7 +3,7 @@
 
 struct StoreArgs {
   Pages pages;
-  const void *k, *v;      // [rows, kv_heads·head_dim], in the format of the pages
+  const void *k, *v;      // [rows, kv_heads·head_dim], in the format of the pages; with latent k is [rows, kv_heads·key_dim]
   const int *positions;   // [_]
   const int *seq;         // [_] the sequence of a token row
   const int *first;       // [seqs+1]
@@ -11,6 +11,7 @@ struct StoreArgs {
   const int *ids;         // [rows], for store_tokens
   long long plane;        // offset of the token plane in a page, for store_tokens
   int rows, by;
+  int latent, pad;  // latent 1: k has the stored dimensions alone
 };
 
 // slot_of returns the page of a row and sets its slot; −1: the row is not stored.
@@ -37,22 +38,22 @@ DEVICE void store_kv(const StoreArgs &a) {
   DYNAMIC_SHARED(memory);
   const Pages &p = a.pages;
   __shared__ int page[kStoreRows], slot[kStoreRows];
-  T *tile = (T *)memory;  // [16][head_dim + 2]: the odd stride spreads a column over the banks
-  int row0 = blockIdx.x * kStoreRows, h = blockIdx.y, d = p.head_dim, stride = d + 2;
+  T *tile = (T *)memory;  // [16][wide + 2]: the odd stride spreads a column over the banks
+  int row0 = blockIdx.x * kStoreRows, h = blockIdx.y, d = p.head_dim, wide = a.latent ? p.key_dim : d, stride = wide + 2;
   int rows = min(kStoreRows, a.rows - row0);
   if (threadIdx.x < kStoreRows) {
     int at = 0;
     page[threadIdx.x] = int(threadIdx.x) < rows ? slot_of(a, row0 + threadIdx.x, &at) : -1;
     slot[threadIdx.x] = at;
   }
-  for (int i = threadIdx.x; i < rows * d; i += blockDim.x)
-    tile[i / d * stride + i % d] = ((const T *)a.k)[(size_t(row0 + i / d) * p.kv_heads + h) * d + i % d];
+  for (int i = threadIdx.x; i < rows * wide; i += blockDim.x)
+    tile[i / wide * stride + i % wide] = ((const T *)a.k)[(size_t(row0 + i / wide) * p.kv_heads + h) * wide + i % wide];
   __syncthreads();
   for (int i = threadIdx.x; i < kStoreRows * p.key_dim; i += blockDim.x) {
     int r = i % kStoreRows, j = i / kStoreRows;
     if (page[r] < 0) continue;
     T *k = (T *)(page_at(p, page[r]) + p.k);
-    k[(size_t(h) * p.key_dim + j) * p.block + slot[r]] = tile[r * stride + rotary_dim(p, j)];
+    k[(size_t(h) * p.key_dim + j) * p.block + slot[r]] = tile[r * stride + (a.latent ? j : rotary_dim(p, j))];
   }
   for (int i = threadIdx.x; i < rows * d; i += blockDim.x) {
     int r = i / d;

@@ -80,31 +80,40 @@ func (c *cache) entry(block, to int) int {
 func TestStoreKV(t *testing.T) {
 	r := newRig(t)
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F32} {
-		testStoreKV(r, f, 0, false)
-		testStoreKV(r, f, 20, false)
-		testStoreKV(r, f, 20, true)
+		for _, c := range []storeCase{{}, {window: 20}, {window: 20, chunked: true}, {key: 8}, {key: 8, latent: true}, {key: 40, latent: true}} {
+			c.test(r, f)
+		}
 	}
 }
 
-// testStoreKV stores chunks of three sequences, the second of which has no rows, and two rows
-// of no sequence.
-func testStoreKV(r *rig, f kernels.Format, window int, chunked bool) {
+// storeCase is a kind of pages. key numbers of a key are stored, 0: all; the others can be
+// computed from the value, or are the value.
+type storeCase struct {
+	window          int
+	key             int
+	chunked, latent bool
+}
+
+// test stores chunks of three sequences, the second of which has no rows, and two rows of no
+// sequence.
+func (s storeCase) test(r *rig, f kernels.Format) {
 	const block, heads, dim = 16, 2, 24
-	c := newCache(r, f, block, heads, dim, window, 3, 64)
-	c.ref.Chunked = chunked
-	if window == 0 {
-		c.ref.KeyDim = 8 // the others can be computed from the value
+	c := newCache(r, f, block, heads, max(dim, s.key), s.window, 3, 64) // K and V have as much room
+	c.ref.HeadDim, c.ref.Chunked, c.ref.KeyDim, c.ref.Latent = dim, s.chunked, s.key, s.latent
+	given := dim
+	if s.latent {
+		given = s.key
 	}
 	first, start := []int32{0, 21, 21, 22}, []int{13, 0, 40}
 	var positions, seq []int32
-	for s := range 3 {
-		for i := range first[s+1] - first[s] {
-			positions, seq = append(positions, int32(start[s])+i), append(seq, int32(s))
+	for n := range 3 {
+		for i := range first[n+1] - first[n] {
+			positions, seq = append(positions, int32(start[n])+i), append(seq, int32(n))
 		}
 	}
 	positions, seq = append(positions, 0, 3), append(seq, -1, -1)
 	rows := len(seq)
-	k, _ := stored(f, r.floats(rows*heads*dim, 1))
+	k, _ := stored(f, r.floats(rows*heads*given, 1))
 	v, _ := stored(f, r.floats(rows*heads*dim, 1))
 	ids := make([]int32, rows)
 	for i := range ids {
@@ -113,27 +122,27 @@ func testStoreKV(r *rig, f kernels.Format, window int, chunked bool) {
 	const plane = 0 // before the layer
 	a := cuda.StoreArgs{
 		Pages: c.args(r), K: up(r, k), V: up(r, v), Positions: up(r, positions), Seq: up(r, seq), First: up(r, first),
-		IDs: up(r, ids), Plane: plane, Rows: int32(rows),
+		IDs: up(r, ids), Plane: plane, Rows: int32(rows), Latent: yes(s.latent),
 	}
-	g := cudatest.Grid{Blocks: [3]int{ceil(rows, 16), heads, 1}, Threads: [3]int{64, 1, 1}, Shared: 16 * (dim + 2) * 4}
+	g := cudatest.Grid{Blocks: [3]int{ceil(rows, 16), heads, 1}, Threads: [3]int{64, 1, 1}, Shared: cuda.StoreShared(given, int(f.Bytes(1)))}
 	bits := 8 * f.Bytes(1)
 	launch(r, fmt.Sprintf("store_kv_%d", bits), g, &a)
 	launch(r, "store_tokens", cudatest.Line(1, 32), &a)
-	row := int(f.Bytes(heads * dim))
+	row, key := int(f.Bytes(heads*dim)), int(f.Bytes(int64(heads*given)))
 	for t := range rows {
-		s, pos := int(seq[t]), int(positions[t])
-		if s < 0 {
+		n, pos := int(seq[t]), int(positions[t])
+		if n < 0 {
 			continue
 		}
-		e := c.entry(pos/block, start[s]+int(first[s+1]-first[s]))
+		e := c.entry(pos/block, start[n]+int(first[n+1]-first[n]))
 		if e < 0 {
 			continue
 		}
-		page := c.tables[s*c.width+e]
-		c.ref.Store(page, pos%block, k[t*row:(t+1)*row], v[t*row:(t+1)*row])
+		page := c.tables[n*c.width+e]
+		c.ref.Store(page, pos%block, k[t*key:(t+1)*key], v[t*row:(t+1)*row])
 		copy(c.ref.Page(page)[plane+4*(pos%block):], cudatest.Bytes([]int32{ids[t]}))
 	}
 	if got := down[byte](r, a.Pages.Arena, len(c.arena)); string(got) != string(c.arena) {
-		r.Errorf("%v, window %d, chunked %t: the arena differs", f, window, chunked)
+		r.Errorf("%v, %+v: the arena differs", f, s)
 	}
 }

@@ -167,3 +167,53 @@ KERNEL(rope_f16, RopeArgs, 256) { rope<kF16>(a); }
 KERNEL(rope_e4m3, RopeArgs, 256) { rope<kE4M3>(a); }
 KERNEL(rope_e5m2, RopeArgs, 256) { rope<kE5M2>(a); }
 KERNEL(rope_f32, RopeArgs, 256) { rope<kF32>(a); }
+
+struct LatentRopeArgs {
+  const float *q;       // [rows, heads·(nope+rotary)]
+  const float *kv;      // [rows, rank+rotary]
+  const float *angles;  // [rows, rotary]
+  const float *w;       // [rank]: of the norm of latents
+  float *query;         // [rows, heads·(rank+rotary)]: the last rotary columns of a head are written
+  void *k, *v;          // [rows, rotary], [rows, rank]
+  int heads, nope, rank, rotary;
+  int interleaved;  // 1: pair i is (2i, 2i+1), not (i, i+rotary/2)
+  float eps;
+};
+
+// rotate_apart calls out with the rotated elements of x by halves: the first of all pairs, then the
+// second. A warp calls it.
+template <class Out>
+DEVICE void rotate_apart(const LatentRopeArgs &a, const float *x, const float *angles, Out out) {
+  int half = a.rotary / 2, first = a.interleaved ? 2 : 1, second = a.interleaved ? 1 : half;
+  for (int i = threadIdx.x & 31; i < half; i += 32) {
+    float p = x[first * i], q = x[first * i + second], cosine = angles[i], sine = angles[half + i];
+    out(i, p * cosine - q * sine);
+    out(i + half, q * cosine + p * sine);
+  }
+}
+
+// latent_rope: a block for each row. All its warps norm the latent; then each takes a head in turn,
+// the last of which is the key's.
+template <int S>
+DEVICE void latent_rope(const LatentRopeArgs &a) {
+  using T = typename Stored<S>::type;
+  __shared__ float scratch[32];
+  int warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  size_t row = blockIdx.x;
+  const float *kv = a.kv + row * (a.rank + a.rotary), *angles = a.angles + row * a.rotary;
+  float inverse = whole_inverse(kv, a.rank, a.eps, scratch);
+  T *v = (T *)a.v + row * a.rank, *k = (T *)a.k + row * a.rotary;
+  for (int i = threadIdx.x; i < a.rank; i += blockDim.x) v[i] = Stored<S>::write(kv[i] * inverse * a.w[i]);
+  for (int h = warp; h < a.heads; h += warps) {
+    const float *x = a.q + (row * a.heads + h) * (a.nope + a.rotary) + a.nope;
+    float *y = a.query + (row * a.heads + h) * (a.rank + a.rotary) + a.rank;
+    rotate_apart(a, x, angles, [&](int i, float n) { y[i] = n; });
+  }
+  if (warp == a.heads % warps) rotate_apart(a, kv + a.rank, angles, [&](int i, float n) { k[i] = Stored<S>::write(n); });
+}
+
+KERNEL(latent_rope_bf16, LatentRopeArgs, 256) { latent_rope<kBF16>(a); }
+KERNEL(latent_rope_f16, LatentRopeArgs, 256) { latent_rope<kF16>(a); }
+KERNEL(latent_rope_e4m3, LatentRopeArgs, 256) { latent_rope<kE4M3>(a); }
+KERNEL(latent_rope_e5m2, LatentRopeArgs, 256) { latent_rope<kE5M2>(a); }
+KERNEL(latent_rope_f32, LatentRopeArgs, 256) { latent_rope<kF32>(a); }

@@ -145,15 +145,17 @@ func all(n int) []int {
 
 // roundings returns how many roundings to bf16 a row goes through: the inputs of four
 // products in each of two layers and of the logits, and with pages of bf16 also Q, K, V and
-// the weights of V in each layer.
+// the weights of V in each layer. Latent attention has two more products in each layer; their
+// roundings count more, because they come before scores and after sums.
 func (n *net) roundings() int {
-	if n.latent { // two more products in each layer
-		return 25
-	}
+	roundings := 9
 	if n.pages == kernels.BF16 {
-		return 17
+		roundings += 8
 	}
-	return 9
+	if n.latent {
+		roundings += 16
+	}
+	return roundings
 }
 
 // sameLogits compares logits with those of another run. With MatrixTolerance, they may differ

@@ -60,6 +60,15 @@ func (c *lowering) choices(op backend.Op) ([]backend.KernelChoice, error) {
 		}
 		shape := func(w matrix) string { return fmt.Sprintf("%d of %d×%d", w.Experts, w.Rows, w.Cols) }
 		return []backend.KernelChoice{product(m.up, m.first, o.X, shape(m.up)), product(m.down, m.second, o.X, shape(m.down))}, nil
+	case backend.HeadLinear:
+		m, l, err := c.headProduct(o)
+		if err != nil {
+			return nil, err
+		}
+		return []backend.KernelChoice{{
+			Op: backend.OpName(op), Format: m.stored.String(), Shape: fmt.Sprintf("%d of %d×%d", o.Heads, m.Rows, m.Cols), Rows: c.rows(c.info(o.Y).Rows),
+			Kernel: l.Kernel, Splits: 1,
+		}}, nil
 	case backend.Attention:
 		a, err := c.attention(o)
 		if err != nil || !a.ok {
@@ -67,6 +76,8 @@ func (c *lowering) choices(op backend.Op) ([]backend.KernelChoice, error) {
 		}
 		shape := fmt.Sprintf("%d/%d×%d", o.Heads, o.KVHeads, o.HeadDim)
 		switch {
+		case o.Latent > 0:
+			shape += fmt.Sprintf("+%d", o.Latent)
 		case o.Chunked:
 			shape += fmt.Sprintf(", chunk %d", o.Window)
 		case o.Window > 0:

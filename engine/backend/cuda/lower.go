@@ -27,6 +27,10 @@ func (c *lowering) op(op backend.Op) error {
 		return c.angles(o)
 	case backend.Rope:
 		return c.rope(o)
+	case backend.LatentRope:
+		return c.latentRope(o)
+	case backend.HeadLinear:
+		return c.headLinear(o)
 	case backend.Attention:
 		return c.attend(o)
 	case backend.StoreKV:
@@ -96,8 +100,6 @@ func planned(op backend.Op) error {
 		return media(op)
 	case backend.Receive, backend.Send:
 		return backend.Unsupported(name, "op "+backend.OpName(op), "parallel sizes above 1 are planned only")
-	case backend.LatentRope, backend.HeadLinear:
-		return backend.Unsupported(name, "op "+backend.OpName(op), "latent attention is planned only; backends cpu and ref run it")
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }

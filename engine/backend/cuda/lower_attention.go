@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// maxHeadDim is the widest head that attention can keep in registers and shared memory.
+	// maxHeadDim is the widest head that attention can keep in registers and shared memory. Keys
+	// of latent attention have more dimensions.
 	maxHeadDim = 512
 	// maxSplits is the most blocks that share the history of a row.
 	maxSplits = 64
@@ -47,10 +48,15 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 		return a, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", maxHeadDim))
 	}
 	f := c.info(o.K).Format
-	many := !c.v.few() || o.Bidirectional
-	a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, many, c.l.shared())
-	if !a.ok && many {
-		a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, false, c.l.shared())
+	if o.Latent > 0 {
+		const most = 32 // heads of a token that leave blocks of 16 rows
+		a.Attention, a.ok = cuda.ChooseLatent(f, o.HeadDim, o.Latent, !c.v.few() || o.Heads > most, c.l.shared())
+	} else {
+		many := !c.v.few() || o.Bidirectional
+		a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, many, c.l.shared())
+		if !a.ok && many {
+			a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, false, c.l.shared())
+		}
 	}
 	rows := c.rows(c.info(o.Y).Rows)
 	a.splits = c.splits(a, rows, o)
@@ -78,8 +84,12 @@ func (c *lowering) splits(a attend, rows int, o backend.Attention) int {
 	if o.Window > 0 {
 		most = min(most, o.Window)
 	}
-	const blocks = 4 // per multiprocessor
-	return max(1, min(maxSplits, ceil(most, cuda.AttentionKeys), blocks*c.l.sms/(rows*o.KVHeads*max(1, a.Parts))))
+	blocks := 4 // per multiprocessor
+	each := o.KVHeads * max(1, a.Parts)
+	if o.Latent > 0 { // a block has most of the shared memory, and partial results are wide
+		blocks, each = 2, ceil(o.Heads, max(1, a.Rows))
+	}
+	return max(1, min(maxSplits, ceil(most, cuda.AttentionKeys), blocks*c.l.sms/(rows*each)))
 }
 
 // shared returns how much shared memory a block may use, in bytes.
@@ -101,15 +111,15 @@ func (c *lowering) attend(o backend.Attention) error {
 		return err
 	case o.Items:
 		return media(o)
-	case o.Latent > 0:
-		return missing(o, "with latent keys")
+	case !a.ok && o.Latent > 0:
+		return missing(o, fmt.Sprintf("with latent keys of %d+%d as %v on %s", o.HeadDim, o.Latent, c.info(o.K).Format, c.l.arch()))
 	case !a.ok:
 		return missing(o, fmt.Sprintf("of heads of %d with keys and values as %v on %s", o.HeadDim, c.info(o.K).Format, c.l.arch()))
 	}
 	args := cuda.AttentionArgs{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y), First: c.at.step.first, Positions: c.at.step.positions,
 		Partial: c.workspace(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Bidirectional: flag(o.Bidirectional),
-		Splits: int32(a.splits),
+		Splits: int32(a.splits), Latent: int32(o.Latent),
 	}
 	if o.Bidirectional {
 		args.Pages = cuda.Pages{Block: 1, PerSlab: 1, KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
@@ -226,13 +236,10 @@ func (c *lowering) rope(o backend.Rope) error {
 }
 
 func (c *lowering) storeKV(o backend.StoreKV) error {
-	k, rows := c.p.Classes[o.Class], c.info(o.K).Rows
-	if k.KeyDim > 0 && c.info(o.K).Cols == k.KVHeads*k.KeyDim && k.KeyDim != k.HeadDim {
-		return missing(o, "with latent keys")
-	}
+	k, rows, wide := c.p.Classes[o.Class], c.info(o.K).Rows, c.info(o.K).Cols
 	a := cuda.StoreArgs{
 		Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
-		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first,
+		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first, Latent: flag(k.KeyDim > 0 && wide == k.KVHeads*k.KeyDim),
 	}
 	if o.Draft != nil {
 		a.AcceptedRow, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
@@ -240,7 +247,7 @@ func (c *lowering) storeKV(o backend.StoreKV) error {
 	const block, threads = 16, 128
 	bytes := int(k.Format.Bytes(1))
 	g := grid{each(rows, 1, block), fixed(k.KVHeads), fixed(1)}
-	return add(c, fmt.Sprintf("store_kv_%d", 8*bytes), g, threads, block*(k.HeadDim+2)*bytes, a, bind(unsafe.Offsetof(a.Rows), rows, 1))
+	return add(c, fmt.Sprintf("store_kv_%d", 8*bytes), g, threads, cuda.StoreShared(wide/k.KVHeads, bytes), a, bind(unsafe.Offsetof(a.Rows), rows, 1))
 }
 
 func (c *lowering) storeTokens(o backend.StoreTokens) error {

@@ -619,14 +619,10 @@ func TestMissing(t *testing.T) {
 		"other blocks of rows": mixed,
 		"chunks":               func(p *backend.Program) { p.Bucket.Chunk = 64 },
 		"join":                 func(p *backend.Program) { p.Ops = append(p.Ops[:1:1], backend.Join{X: 1, Y: 10}) },
-		"with latent keys": func(p *backend.Program) {
+		"with latent keys of 128+128": func(p *backend.Program) {
 			k := &p.Classes[0]
 			k.KVHeads, k.HeadDim, k.KeyDim = 1, 128, 128
 			p.Ops = append(p.Ops[:1:1], backend.Attention{Q: 2, K: 5, V: 6, Y: 4, Heads: 2, KVHeads: 1, HeadDim: 128, Latent: 128, Scale: 1})
-		},
-		"op head_linear": func(p *backend.Program) {
-			p.Weights[3].Rows, p.Weights[3].Cols = 32, 32
-			p.Ops = append(p.Ops[:1:1], backend.HeadLinear{X: 1, W: 3, Y: 4, Heads: 8})
 		},
 	} {
 		p := layer(t, kernels.BF16, kernels.BF16, 64)
