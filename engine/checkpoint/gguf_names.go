@@ -84,6 +84,27 @@ var (
 		"ffn_up_shexp":         "mlp.shared_expert.up_proj",
 		"ffn_down_shexp":       "mlp.shared_expert.down_proj",
 	}
+	// qwen3NextNames: deltaNames, with both forms of in_proj_qkvz, and a and b in one matrix.
+	qwen3NextNames = map[string]string{
+		"post_attention_norm":  "post_attention_layernorm",
+		"attn_qkv":             "linear_attn.in_proj_qkv",
+		"attn_gate":            "linear_attn.in_proj_z",
+		"ssm_in":               "linear_attn.in_proj_qkvz",
+		"ssm_ba":               "linear_attn.in_proj_ba",
+		"ssm_conv1d":           "linear_attn.conv1d",
+		"ssm_a":                "linear_attn.A_log",
+		"ssm_dt.bias":          "linear_attn.dt_bias",
+		"ssm_norm":             "linear_attn.norm",
+		"ssm_out":              "linear_attn.out_proj",
+		"ffn_gate_inp":         "mlp.gate",
+		"ffn_gate_exps.weight": "mlp.experts.gate_proj",
+		"ffn_up_exps.weight":   "mlp.experts.up_proj",
+		"ffn_down_exps.weight": "mlp.experts.down_proj",
+		"ffn_gate_inp_shexp":   "mlp.shared_expert_gate",
+		"ffn_gate_shexp":       "mlp.shared_expert.gate_proj",
+		"ffn_up_shexp":         "mlp.shared_expert.up_proj",
+		"ffn_down_shexp":       "mlp.shared_expert.down_proj",
+	}
 	glm4ExpertNames = map[string]string{
 		"post_attention_norm":  "post_attention_layernorm",
 		"ffn_gate_inp":         "mlp.gate",
