@@ -45,6 +45,7 @@ var pageForms = []struct{ title, form string }{{"AWQ", "awq"}, {"GPTQ", "gptq"},
 var ggufAs = map[string]string{
 	"InternLM3ForCausalLM":                  "LlamaForCausalLM",
 	"GraniteMoeHybridForCausalLM":           "GraniteForCausalLM", // models of attention alone
+	"Llama4ForConditionalGeneration":        "Llama4ForCausalLM",
 	"Mistral3ForConditionalGeneration":      "Ministral3ForCausalLM",
 	"Gemma3ForConditionalGeneration":        "Gemma3ForCausalLM",
 	"Gemma4ForConditionalGeneration":        "Gemma4ForCausalLM",

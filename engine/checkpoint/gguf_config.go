@@ -86,14 +86,14 @@ func (c *Checkpoint) addGGUF(arch ggufArch, t TensorInfo, cfg Config) error {
 		t.Shape = []int64{1, t.Shape[0]}
 	}
 	if strings.Contains(t.Name, ".linear_attn.") {
-		return c.addDelta(t)
+		return c.addDelta(t, arch.modelType != "qwen3_next")
 	}
 	return c.add(t)
 }
 
 // addDelta adds a tensor of a delta net. Where several value heads share a key head, the converter
-// stores value heads in tiles; the columns of out_proj, whose blocks may span heads, stay so.
-func (c *Checkpoint) addDelta(t TensorInfo) error {
+// stores value heads in tiles if tiled; the columns of out_proj, whose blocks may span heads, stay so.
+func (c *Checkpoint) addDelta(t TensorInfo, tiled bool) error {
 	s, err := c.cfg.Section("")
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (c *Checkpoint) addDelta(t TensorInfo) error {
 	if strings.HasSuffix(t.Name, ".conv1d.weight") && len(t.Shape) == 2 {
 		t.Shape = []int64{t.Shape[0], 1, t.Shape[1]}
 	}
-	if keys != values {
+	if tiled && keys != values {
 		t.tiles = order
 	}
 	return c.add(t)
@@ -222,7 +222,7 @@ func (f *ggufFields) widths(arch string, h hfConfig) {
 		}
 		return
 	}
-	if _, ok := f.g.values[key]; ok || arch != "qwen35moe" {
+	if _, ok := f.g.values[key]; ok || arch != "qwen35moe" && arch != "qwen3next" {
 		h["intermediate_size"] = f.count(key, 1, maxIntermediate, -1)
 	}
 }
@@ -245,7 +245,8 @@ func (f *ggufFields) heads(arch string, h hfConfig) {
 	hidden, heads := h["hidden_size"].(int), h["num_attention_heads"].(int)
 	key := arch + ".attention.head_count_kv"
 	if v := f.g.values[key]; v.kind != kindArray || arch != "gemma4" {
-		kv := f.count(key, 1, maxHeads, int64(heads))
+		layers, _ := h["num_hidden_layers"].(int)
+		kv := f.sameCount(key, 1, maxHeads, int64(heads), layers)
 		if f.err == nil && heads%kv != 0 {
 			f.fail(key, "is %d, which does not divide head_count %d", kv, heads)
 		}
@@ -269,7 +270,7 @@ func (f *ggufFields) heads(arch string, h hfConfig) {
 
 // rotatesPart reports whether heads of a family may be rotated in part.
 func rotatesPart(arch string) bool {
-	return arch == "phi3" || arch == "chatglm" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe" || arch == "deepseek2"
+	return arch == "phi3" || arch == "chatglm" || arch == "glm4" || arch == "glm4moe" || arch == "gemma4" || arch == "qwen35" || arch == "qwen35moe" || arch == "qwen3next" || arch == "deepseek2"
 }
 
 // tensorFacts derives from the tensors what GGUF has no key for.

@@ -92,6 +92,56 @@ func TestDeltaNetGGUF(t *testing.T) {
 	wantError(t, err, path, "model.layers.0.linear_attn.A_log")
 }
 
+// nextToy is deltaToy for Qwen3-Next; fused has in_proj_qkvz in one matrix, as first files do.
+func nextToy(fused bool) *toy {
+	tensors := map[string][]uint64{
+		"attn_qkv.weight": {16, 16}, "attn_gate.weight": {16, 8}, "ssm_ba.weight": {16, 8}, "ssm_conv1d.weight": {4, 16},
+		"ssm_a": {4}, "ssm_dt.bias": {4}, "ssm_norm.weight": {2}, "ssm_out.weight": {8, 16}, "post_attention_norm.weight": {16},
+		"ffn_gate_inp.weight": {16, 4}, "ffn_gate_inp_shexp.weight": {16}, "ffn_up_exps.weight": {16, 8, 4}, "ffn_up_shexp.weight": {16, 8},
+	}
+	if fused {
+		delete(tensors, "attn_qkv.weight")
+		delete(tensors, "attn_gate.weight")
+		tensors["ssm_in.weight"] = []uint64{16, 24}
+	}
+	m := familyToy("qwen3next", tensors)
+	for key, v := range map[string]uint32{"time_step_rank": 4, "inner_size": 8, "group_count": 2, "conv_kernel": 4, "state_size": 2} {
+		m.set("qwen3next.ssm."+key, v)
+	}
+	for key, v := range map[string]uint32{"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 8, "expert_shared_feed_forward_length": 8, "rope.dimension_count": 4, "full_attention_interval": 2} {
+		m.set("qwen3next."+key, v)
+	}
+	return m
+}
+
+// TestQwen3NextGGUF checks the two forms of Qwen3-Next's files, whose value heads have the order of the
+// published model.
+func TestQwen3NextGGUF(t *testing.T) {
+	for _, fused := range []bool{false, true} {
+		names := []string{"linear_attn.in_proj_ba.weight", "linear_attn.conv1d.weight", "linear_attn.A_log", "mlp.experts.up_proj", "mlp.shared_expert_gate.weight"}
+		if fused {
+			names = append(names, "linear_attn.in_proj_qkvz.weight")
+		} else {
+			names = append(names, "linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight")
+		}
+		for i := range names {
+			names[i] = "model.layers.1." + names[i]
+		}
+		c := opened(t, nextToy(fused), names...)
+		for _, x := range c.Tensors() {
+			if x.tiles.each != 0 {
+				t.Errorf("%s is read in tiles", x.Name)
+			}
+		}
+		s, err := c.Config().Section("")
+		if err != nil || c.Config().Architecture != "Qwen3NextForCausalLM" || s.FlagOr("in_proj_qkvz_split", fused) == fused || !s.FlagOr("norm_topk_prob", false) {
+			t.Errorf("fused %t: %+v, %v", fused, c.Config(), err)
+		}
+	}
+	_, err := openBytes("m.gguf", nextToy(false).set("qwen3next.ssm.time_step_rank", uint32(2)).bytes())
+	wantError(t, err, "m.gguf", "model.layers.0.linear_attn.A_log")
+}
+
 // TestDeltaNetGGUFRefusals checks the keys of qwen35.
 func TestDeltaNetGGUFRefusals(t *testing.T) {
 	for field, change := range map[string]func(*toy){

@@ -30,8 +30,9 @@ var ggufArchs = map[string]ggufArch{
 	"internlm2":     {"LlamaForCausalLM", "llama", true, nil, nil}, // Llama, once Q, K and V are taken apart
 	"qwen2":         {"Qwen2ForCausalLM", "qwen2", false, nil, nil},
 	"qwen2moe":      {"Qwen2MoeForCausalLM", "qwen2_moe", false, qwenExpertNames, qwen2MoEConfig},
-	"qwen35":        {"Qwen3_5ForCausalLM", "qwen3_5_text", false, deltaNames, qwen35Config},
-	"qwen35moe":     {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", false, deltaNames, qwen35Config},
+	"qwen35":        {"Qwen3_5ForCausalLM", "qwen3_5_text", false, qwen35Names, qwen35Config},
+	"qwen35moe":     {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", false, qwen35Names, qwen35Config},
+	"qwen3next":     {"Qwen3NextForCausalLM", "qwen3_next", false, qwen3NextNames, qwen35Config},
 	"qwen3":         {"Qwen3ForCausalLM", "qwen3", false, nil, nil},
 	"qwen3moe":      {"Qwen3MoeForCausalLM", "qwen3_moe", false, qwenExpertNames, qwen3MoEConfig},
 	"gpt-oss":       {"GptOssForCausalLM", "gpt_oss", false, gptOssNames, gptOssConfig},
@@ -154,12 +155,17 @@ func qwen3MoEConfig(f *ggufFields, arch string, h hfConfig) {
 	h["norm_topk_prob"], h["decoder_sparse_step"] = true, 1
 }
 
-// qwen35Config reads Qwen3.5, most of whose layers are delta nets. Layers that predict further tokens
-// come last and are not read.
+// qwen35Config reads Qwen3.5 and Qwen3-Next, most of whose layers are delta nets. Layers that predict
+// further tokens come last and are not read. Files of Qwen3-Next have in_proj_qkvz in two matrices, qkv
+// and z; the first ones have it as the published model does.
 func qwen35Config(f *ggufFields, arch string, h hfConfig) {
 	partialRope(f, arch, h)
-	if arch == "qwen35moe" {
+	if arch != "qwen35" {
 		f.experts(arch, h)
+	}
+	if arch == "qwen3next" {
+		fused := slices.ContainsFunc(f.g.tensors, func(t TensorInfo) bool { return strings.HasSuffix(t.Name, ".ssm_in.weight") })
+		h["norm_topk_prob"], h["decoder_sparse_step"], h["in_proj_qkvz_split"] = true, 1, !fused
 	}
 	if further := f.count(arch+".nextn_predict_layers", 0, maxLayers, 0); further > 0 && f.err == nil {
 		h["num_hidden_layers"] = h["num_hidden_layers"].(int) - further
@@ -396,6 +402,9 @@ func partialRope(f *ggufFields, arch string, h hfConfig) {
 
 func graniteConfig(f *ggufFields, arch string, h hfConfig) {
 	const least, most = 1e-6, 1e6
+	if key := arch + ".rope.scaling.finetuned"; !f.flag(key, true) {
+		f.fail(key, "is false: files of this architecture without a rope are not read; take the model's safetensors")
+	}
 	h["attention_multiplier"] = f.real(arch+".attention.scale", least, most, 1)
 	h["embedding_multiplier"] = f.real(arch+".embedding_scale", least, most, 1)
 	h["residual_multiplier"] = f.real(arch+".residual_scale", least, most, 1)

@@ -251,6 +251,18 @@ func TestFamilyGGUF(t *testing.T) {
 	if s, err := c.Config().Section(""); err != nil || s.RealOr("attention_multiplier", 0, 99, 0) != 0.5 || s.RealOr("logits_scaling", 0, 99, 0) != 8 {
 		t.Errorf("granite: %+v", c.Config())
 	}
+	kv := func(heads ...int32) *toy {
+		return familyToy("granite", nil).set("granite.attention.head_count_kv", heads).set("granite.rope.scaling.finetuned", true)
+	}
+	if c = opened(t, kv(1, 1)); c.Config().NumKVHeads != 1 { // Granite 4 with attention alone
+		t.Errorf("granite 4: %+v", c.Config())
+	}
+	for _, heads := range [][]int32{{2, 1}, {0, 0}, {1}} {
+		_, err = openBytes("m.gguf", kv(heads...).bytes())
+		wantError(t, err, "m.gguf", "granite.attention.head_count_kv")
+	}
+	_, err = openBytes("m.gguf", kv(1, 1).set("granite.rope.scaling.finetuned", false).bytes())
+	wantError(t, err, "m.gguf", "granite.rope.scaling.finetuned")
 	m = familyToy("gemma3", map[string][]uint64{"post_attention_norm.weight": {16}, "ffn_norm.weight": {16}, "attn_q_norm.weight": {8}})
 	c = opened(t, m.set("gemma3.attention.sliding_window", uint32(4)).set("gemma3.rope.scaling.type", "linear").set("gemma3.rope.scaling.factor", float32(8)),
 		"model.layers.1.post_attention_layernorm.weight", "model.layers.1.pre_feedforward_layernorm.weight", "model.layers.0.self_attn.q_norm.weight")
@@ -395,6 +407,8 @@ func TestGGUFArchitectures(t *testing.T) {
 			m := familyToy(arch, nil).set(arch+".rope.dimension_count", uint32(8))
 			if strings.HasPrefix(arch, "qwen35") {
 				m = deltaToy(arch)
+			} else if arch == "qwen3next" {
+				m = nextToy(false)
 			}
 			for key, value := range ggufKeys[arch] {
 				m.set(arch+"."+key, value)

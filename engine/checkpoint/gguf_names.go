@@ -68,17 +68,25 @@ var (
 		"ffn_up_shexp":       "mlp.shared_expert.up_proj",
 		"ffn_down_shexp":     "mlp.shared_expert.down_proj",
 	})
+	// deltaNames are what qwen35Names and qwen3NextNames share.
 	deltaNames = withNames(qwenExpertNames, map[string]string{
 		"post_attention_norm": "post_attention_layernorm",
 		"attn_qkv":            "linear_attn.in_proj_qkv",
 		"attn_gate":           "linear_attn.in_proj_z",
-		"ssm_alpha":           "linear_attn.in_proj_a",
-		"ssm_beta":            "linear_attn.in_proj_b",
 		"ssm_conv1d":          "linear_attn.conv1d",
 		"ssm_a":               "linear_attn.A_log",
 		"ssm_dt.bias":         "linear_attn.dt_bias",
 		"ssm_norm":            "linear_attn.norm",
 		"ssm_out":             "linear_attn.out_proj",
+	})
+	qwen35Names = withNames(deltaNames, map[string]string{
+		"ssm_alpha": "linear_attn.in_proj_a",
+		"ssm_beta":  "linear_attn.in_proj_b",
+	})
+	// qwen3NextNames: both forms of in_proj_qkvz, and a and b in one matrix.
+	qwen3NextNames = withNames(deltaNames, map[string]string{
+		"ssm_in": "linear_attn.in_proj_qkvz",
+		"ssm_ba": "linear_attn.in_proj_ba",
 	})
 	sharedExpertNames = withNames(expertNames, map[string]string{
 		"ffn_gate_shexp": "mlp.shared_experts.gate_proj",

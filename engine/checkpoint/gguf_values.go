@@ -151,6 +151,23 @@ func (f *ggufFields) counts(key string, lo, hi int64, n int) []int {
 	return out
 }
 
+// sameCount reads a number as count does; a list of n numbers, one a layer, must have the same throughout.
+func (f *ggufFields) sameCount(key string, lo, hi, absent int64, n int) int {
+	if v, ok := f.g.values[key]; !ok || v.kind != kindArray || n < 1 {
+		return f.count(key, lo, hi, absent)
+	}
+	list := f.counts(key, lo, hi, n)
+	for i, x := range list {
+		if x != list[0] {
+			f.fail(key, "is %d in layer %d and %d in layer 0; layers that differ are not read", x, i, list[0])
+		}
+	}
+	if f.err != nil {
+		return 0
+	}
+	return list[0]
+}
+
 // ggufFields reads typed values as fields does for JSON, and keeps the first error.
 type ggufFields struct {
 	g   *gguf

@@ -114,11 +114,12 @@ func (p peerRun) greedy(got [][]float32, bound float64) (sure, other int) {
 	return sure, other
 }
 
-// runPeerTokens feeds the tokens of p and returns the logits of each.
-func runPeerTokens(t *testing.T, o backend.Opener, path string, p peerRun) [][]float32 {
+// runPeerTokens feeds the tokens of p and returns the logits of each. dtype is that of weights which are
+// decoded; Invalid: the model's.
+func runPeerTokens(t *testing.T, o backend.Opener, dtype kernels.Format, path string, p peerRun) [][]float32 {
 	t.Helper()
 	g := enginetest.GoldenOf(p.tokens[:p.prompt], p.tokens[p.prompt:])
-	m := openGolden(t, goldenRun{Opener: o, KV: kernels.F32, Block: 16, Chunks: []int{24}, Build: models.Build{Length: peerContext}}, g, path)
+	m := openGolden(t, goldenRun{Opener: o, KV: kernels.F32, Block: 16, Chunks: []int{24}, Build: models.Build{Dtype: dtype, Length: max(peerContext, len(p.tokens))}}, g, path)
 	var rows [][]float32
 	for at, set := 0, 0; at < len(p.tokens); set++ {
 		n := 1
@@ -131,7 +132,7 @@ func runPeerTokens(t *testing.T, o backend.Opener, path string, p peerRun) [][]f
 	return rows
 }
 
-// peerContext is n_ctx of tests/peer/same, by which llama.cpp selects the factors of longrope.
+// peerContext is the smallest n_ctx of tests/peer/same, by which llama.cpp selects the factors of longrope.
 const peerContext = 256
 
 // peerGap is the gap above which tokens count in float32, in standard deviations of a row's logits.
@@ -189,7 +190,7 @@ func TestSameAsLlamaCPP(t *testing.T) {
 			if !slices.Equal(plain.tokens, file.tokens) {
 				t.Fatal("the two runs have other tokens")
 			}
-			exact := runPeerTokens(t, ref.Opener{}, name+".gguf", plain)
+			exact := runPeerTokens(t, ref.Opener{}, kernels.F32, name+".gguf", plain)
 			largest, rms := rowsDiffer(exact, plain.rows)
 			sure, other := plain.greedy(exact, peerGap*sigma)
 			base := strings.TrimPrefix(filepath.Base(name), "tiny-")
@@ -199,7 +200,7 @@ func TestSameAsLlamaCPP(t *testing.T) {
 			}
 
 			own, _ := rowsDiffer(plain.rows, file.rows)
-			got := runPeerTokens(t, cpu.Opener{}, name+".gguf", file)
+			got := runPeerTokens(t, cpu.Opener{}, kernels.Invalid, name+".gguf", file)
 			fileLargest, fileRMS := rowsDiffer(got, file.rows)
 			fileSure, fileOther := file.greedy(got, 2*own)
 			if fileOther > 0 {

@@ -57,6 +57,7 @@ type qwen35Config struct {
 	sparse           func(layer int) bool // layers with experts
 	normOffset       float32              // added to the stored weights of norms
 	tiled            bool                 // the columns of out_proj are in tiles of value heads (GGUF)
+	splitQKVZ        bool                 // in_proj_qkvz is two matrices (GGUF of Qwen3-Next)
 }
 
 const (
@@ -127,7 +128,8 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	q.valueHeads = s.CountOr("linear_num_value_heads", 1, most, 32)
 	q.keyDim = s.CountOr("linear_key_head_dim", 1, most, 128)
 	q.valueDim = s.CountOr("linear_value_head_dim", 1, most, 128)
-	q.tiled = c.Dialect == "gguf" && q.keyHeads != q.valueHeads
+	q.tiled = c.Dialect == "gguf" && q.keyHeads != q.valueHeads && c.Architecture != qwen3Next
+	q.splitQKVZ = s.FlagOr("in_proj_qkvz_split", false)
 	q.mtpLayers = s.CountOr("mtp_num_hidden_layers", 0, 64, 0)
 	q.mtpOwnEmbeddings = s.FlagOr("mtp_use_dedicated_embeddings", false)
 	q.gated, q.biased = s.FlagOr("attn_output_gate", true), s.FlagOr("attention_bias", false)

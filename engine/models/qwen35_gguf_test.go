@@ -19,14 +19,15 @@ func TestQwen35Tiles(t *testing.T) {
 }
 
 // TestQwen35GGUFConfig checks what differs in GGUF files: norms have 1 added, and value heads that share
-// a key head are in tiles, which ranks cannot divide.
+// a key head are in tiles, which ranks cannot divide, except in Qwen3-Next.
 func TestQwen35GGUFConfig(t *testing.T) {
 	for _, x := range []struct {
-		dialect, values string
-		offset          float32
-		tiled           bool
-	}{{"gguf", "6", 0, true}, {"gguf", "2", 0, false}, {"huggingface", "6", 1, false}} {
-		c, err := checkpoint.ParseConfig("config.json", []byte(`{"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "hidden_size": 64,
+		dialect, values, architecture string
+		offset                        float32
+		tiled                         bool
+	}{{"gguf", "6", qwen35Text, 0, true}, {"gguf", "2", qwen35Text, 0, false}, {"huggingface", "6", qwen35Text, 1, false}, {"gguf", "6", qwen3Next, 0, false}} {
+		c, err := checkpoint.ParseConfig("config.json", []byte(`{"architectures": ["`+x.architecture+`"], "model_type": "qwen3_5_text", "hidden_size": 64, "num_experts": 4, "num_experts_per_tok": 2,
+			"moe_intermediate_size": 64, "shared_expert_intermediate_size": 64,
 			"intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 2, "vocab_size": 64, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
 			"hidden_act": "silu", "linear_num_key_heads": 2, "linear_num_value_heads": `+x.values+`}`))
 		if err != nil {

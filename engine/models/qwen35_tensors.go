@@ -33,12 +33,16 @@ func qwen35Tensors(c checkpoint.Config) []checkpoint.TensorInfo {
 
 func (q qwen35Config) deltaTensors(l *tensorList, p string) {
 	h, values := q.HiddenSize, q.valueHeads*q.valueDim
-	if q.Architecture == qwen3Next {
+	next := q.Architecture == qwen3Next
+	if next && !q.splitQKVZ {
 		l.linear(p+"in_proj_qkvz", false, q.channels(q.keyHeads, q.valueHeads)+values, h)
-		l.linear(p+"in_proj_ba", false, 2*q.valueHeads, h)
 	} else {
 		l.linear(p+"in_proj_qkv", false, q.channels(q.keyHeads, q.valueHeads), h)
 		l.linear(p+"in_proj_z", false, values, h)
+	}
+	if next {
+		l.linear(p+"in_proj_ba", false, 2*q.valueHeads, h)
+	} else {
 		l.linear(p+"in_proj_b", false, q.valueHeads, h)
 		l.linear(p+"in_proj_a", false, q.valueHeads, h)
 	}

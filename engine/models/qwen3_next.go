@@ -6,6 +6,8 @@ import "vapp.dev/engine/checkpoint"
 // each key head has the rows of its query, its key, its values and their gates, and a matrix for each
 // expert. Its files have the MTP head's tensors, which are not run: the config has no layers of it.
 
+// Its GGUF files have a matrix of queries, keys and values and one of gates, in the order of qwen35.
+
 // qwen3NextExperts returns Qwen3-Next's experts and which layers have them.
 func qwen3NextExperts(c checkpoint.Config) (*mixture, func(layer int) bool, error) {
 	m, of, err := qwenMixture(c, true)
@@ -20,7 +22,8 @@ func qwen3NextExperts(c checkpoint.Config) (*mixture, func(layer int) bool, erro
 	return &m, of, s.Err()
 }
 
-// interleaved returns the rank's rows of in_proj_qkvz and in_proj_ba, whose order is that of key heads.
+// interleaved returns the rank's rows of in_proj_qkvz, or its two parts, and in_proj_ba, whose order is
+// that of key heads.
 func (q qwen35Config) interleaved(l *loader, p string) (in deltaInputs) {
 	first, n := l.part(q.keyHeads)
 	each := q.valueHeads / q.keyHeads // value heads of a key head
@@ -32,10 +35,14 @@ func (q qwen35Config) interleaved(l *loader, p string) (in deltaInputs) {
 		return out
 	}
 	const qkvz, ba = "in_proj_qkvz.weight", "in_proj_ba.weight"
+	in.ba = append(cut(ba, 2*each, 0, each), cut(ba, 2*each, each, each)...)
+	if q.splitQKVZ {
+		in.qkv, in.z = q.shareOf(l, p+"in_proj_qkv.weight"), []piece{l.rows(p+"in_proj_z.weight", q.valueHeads, q.valueDim)}
+		return in
+	}
 	size := 2 * (q.keyDim + values)
 	in.qkv = append(append(cut(qkvz, size, 0, q.keyDim), cut(qkvz, size, q.keyDim, q.keyDim)...), cut(qkvz, size, 2*q.keyDim, values)...)
 	in.z = cut(qkvz, size, 2*q.keyDim+values, values)
-	in.ba = append(cut(ba, 2*each, 0, each), cut(ba, 2*each, each, each)...)
 	return in
 }
 

@@ -3,9 +3,9 @@
     python convert.py LLAMA_CPP_SOURCES LLAMA_QUANTIZE SAME OUTPUT [FAMILY...]
 
 The checkpoints are those of engine/models/testdata with every matrix 256 columns wide or a multiple of it, as
-blocks of 256 weights need. The environment variable TYPES names the block types (default: all). Their tokenizer is a small byte-level BPE. SAME, built from same.cpp, runs each
-file greedily, and its weights in float32 over the same tokens. A file that is there is left alone. What llama.cpp refuses is written to
-OUTPUT/refused.txt, one line each.
+blocks of 256 weights need, unless published models are narrower. The environment variable TYPES names the block types (default: all). Their tokenizer
+is a small byte-level BPE. SAME, built from same.cpp, runs each file greedily, and its weights in float32 over the same tokens. A file that is there is
+left alone. What llama.cpp refuses is written to OUTPUT/refused.txt, one line each.
 """
 
 import json
@@ -45,6 +45,7 @@ LLAMA = dict(
     rms_norm_eps=1e-5, rope_theta=500000.0, hidden_act="silu", torch_dtype="bfloat16", tie_word_embeddings=False,
     rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64))
 LINEAR = {k: v for k, v in LLAMA.items() if k != "rope_scaling"} | dict(rope_theta=10000.0)
+DEEPSEEK = tiny_moe.DEEPSEEK_V2 | dict(topk_method="greedy", n_group=1, topk_group=1)
 QWEN3 = tiny_families.CHECKPOINTS["tiny-qwen3"]["config"] | dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64))
 
 
@@ -66,13 +67,26 @@ FURTHER = {
     "tiny-phi4-mini-long": dict(config=long_rope(64), run="Phi3ForCausalLM", embed=0.4, seed=87),
     "tiny-internlm2": dict(config=LINEAR | dict(architectures=["InternLM2ForCausalLM"], model_type="internlm2"), run="LlamaForCausalLM",
                            settings="LlamaConfig", embed=0.5, seed=88, stored="internlm2"),
+    "tiny-ministral": dict(config=LINEAR | dict(architectures=["MinistralForCausalLM"], model_type="ministral", head_dim=64, sliding_window=None),
+                           run="MistralForCausalLM", settings="MistralConfig", embed=0.5, seed=89),
+    # Its converter writes an epsilon of 1e-5 and a base of 10000, whatever the config says.
+    "tiny-glm": dict(config=tiny_families.CHECKPOINTS["tiny-glm4"]["config"] | dict(architectures=["GlmForCausalLM"], model_type="glm", rms_norm_eps=1e-5, rope_theta=10000.0),
+                     run="GlmForCausalLM", embed=0.5, seed=90),
+}
+# llama.cpp reads queries without a latent from models of 26 or 27 layers. Its groups of experts are those of V3; the published V2 has others.
+FURTHER_MOE = {
+    "tiny-deepseek-v2": dict(config=DEEPSEEK, run="DeepseekV2ForCausalLM", embed=0.5, seed=81),
+    "tiny-deepseek-v2-lite": dict(config=DEEPSEEK | dict(num_hidden_layers=26, first_k_dense_replace=24, n_routed_experts=6),
+                                  run="DeepseekV2ForCausalLM", embed=0.5, seed=91),
+    "tiny-kimi-k2": dict(config=tiny_moe.DEEPSEEK_V3 | dict(n_group=1, topk_group=1, n_routed_experts=12), run="DeepseekV3ForCausalLM", embed=0.5, seed=92),
+    "tiny-llama4-long": dict(config=tiny_moe.LLAMA4, run="Llama4ForCausalLM", embed=0.5, seed=93),
 }
 INTERNLM2 = {"input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1",
              "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2", "embed_tokens": "tok_embeddings", "lm_head": "output"}
 
 # Sizes of the wide checkpoints, where a config has the key; a value for one model_type takes precedence.
 SIZES = dict(
-    vocab_size=VOCABULARY, vocab_size_per_layer_input=VOCABULARY, hidden_size=256, intermediate_size=256, moe_intermediate_size=256, shared_expert_intermediate_size=256, head_dim=64,
+    vocab_size=VOCABULARY, vocab_size_per_layer_input=VOCABULARY, hidden_size=256, intermediate_size=256, moe_intermediate_size=256, shared_expert_intermediate_size=256, shared_intermediate_size=256, intermediate_size_mlp=256, mamba_d_head=64, head_dim=64,
     global_head_dim=128, linear_key_head_dim=64, linear_value_head_dim=64, linear_num_value_heads=4)
 # What a family needs further: sizes that a width of 256 allows, and values that the converter accepts alone.
 OF_TYPE = {
@@ -84,6 +98,11 @@ OF_TYPE = {
     # The converter makes the width of shared experts of intermediate_size, over the K/V heads.
     "ernie4_5_moe": dict(intermediate_size=1024, moe_layer_end_index=2),
     "qwen3_next": dict(mlp_only_layers=[]),  # llama.cpp has experts in every layer
+    # The parts of a head are as wide as in published models, half in V2-Lite. Files have one epsilon for all norms, and one mscale.
+    "deepseek_v2": dict(q_lora_rank=None, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64, rms_norm_eps=1e-6),
+    "deepseek_v3": dict(q_lora_rank=256, kv_lora_rank=256, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128),
+    # llama.cpp has these numbers for all models.
+    "llama4_text": dict(num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0], attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1),
 }
 
 BEFORE_TYPE = {"phi3": dict(original_max_position_embeddings=512)}  # where a config lacks it
@@ -93,11 +112,21 @@ BEFORE_TYPE = {"phi3": dict(original_max_position_embeddings=512)}  # where a co
 ROPE_OF_TYPE = {
     "gpt_oss": dict(original_max_position_embeddings=6434),
     "olmo3": dict(attention_factor=0.1 * math.log(8) + 1),
+    "deepseek_v2": dict(mscale=0.707),
 }
 
 
-# llama.cpp has layers that reuse keys and values take those of the last two that have their own, one of each type.
-OF_NAME = {"tiny-gemma4-e": dict(layer_types=["sliding_attention"] * 2 + ["full_attention", "sliding_attention", "full_attention"])}
+OF_NAME = {
+    # llama.cpp has layers that reuse keys and values take those of the last two that have their own, one of each type.
+    "tiny-gemma4-e": dict(layer_types=["sliding_attention"] * 2 + ["full_attention", "sliding_attention", "full_attention"]),
+    "tiny-deepseek-v2": dict(q_lora_rank=256, qk_nope_head_dim=256),
+    "tiny-llama4-long": dict(num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=16384),
+}
+# A chunk of Llama 4 has 8192 tokens, after which queries get their temperature: the prompt is longer, and the files are few.
+PROMPTS = {"tiny-llama4-long": 8200}
+TYPES_OF = {"tiny-llama4-long": ["Q8_0"]}
+# vapp reads no GGUF files with Mamba-2 layers.
+LEFT_OUT = {"tiny-granite4-h"}
 
 
 def widened(config, further):
@@ -121,9 +150,10 @@ def widened(config, further):
 def checkpoints():
     """Every family that the converter may know: name -> the module that writes it, its row."""
     rows = {n: (tiny_families, s) for n, s in tiny_families.CHECKPOINTS.items() if "quantization_config" not in s["config"] or n == "tiny-gpt-oss"}
-    rows |= {n: (tiny_moe, s) for n, s in tiny_moe.CHECKPOINTS.items()}
+    rows |= {n: (tiny_moe, s) for n, s in tiny_moe.CHECKPOINTS.items() if "quantization_config" not in s["config"]}
     rows |= {n: (tiny_families, s) for n, s in FURTHER.items()}
-    return rows
+    rows |= {n: (tiny_moe, s) for n, s in FURTHER_MOE.items()}
+    return {n: r for n, r in rows.items() if n not in LEFT_OUT}
 
 
 def write_checkpoint(name, where):
@@ -230,7 +260,7 @@ def converted(name):
 def quantize(name):
     """Makes the quantized files of a family."""
     source, weights = output / f"{name}.F32.gguf", output / f"{name}.imatrix"
-    for kind in TYPES:
+    for kind in TYPES_OF.get(name, TYPES):
         path = output / f"{name}.{kind}.gguf"
         if path.exists():
             continue
@@ -261,7 +291,7 @@ def run(name):
             continue
         first = output / ".first.logits"
         for of, to, given in ((path, first, ""), (plain, path.with_suffix(".float32.logits"), first)):
-            done = subprocess.run([same], input=f"logits {of} {PROMPT} {STEPS} {new} {given}\n", capture_output=True, text=True, errors="replace", check=False)
+            done = subprocess.run([same], input=f"logits {of} {PROMPTS.get(name, PROMPT)} {STEPS} {new} {given}\n", capture_output=True, text=True, errors="replace", check=False)
             if done.stdout.strip() != "ok":
                 refused(f"{path.stem}: llama.cpp: {(done.stdout + done.stderr).strip()}".replace("\n", " ")[:300])
                 break

@@ -11,6 +11,7 @@
 // greedy tokens is fed too, so that each token has a row.
 #include "llama.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -25,8 +26,8 @@ static std::string logits(const std::string & file, int prompt, int steps, const
     llama_model * model = llama_model_load_from_file(file.c_str(), m);
     if (!model) return "the file does not load";
     llama_context_params c = llama_context_default_params();
-    c.n_ctx = 256;
-    c.n_batch = c.n_ubatch = 256;
+    c.n_ctx = c.n_batch = std::max(256, prompt + steps);
+    c.n_ubatch = 256;
     c.n_threads = c.n_threads_batch = 1;
     c.type_k = c.type_v = GGML_TYPE_F32;
     c.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
