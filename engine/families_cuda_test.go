@@ -20,7 +20,7 @@ import (
 
 // inFloat32 are families that the kernels compute in float32: their tokens are those of ref.
 // TestMTPCUDA has one more.
-var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gpt-oss"}
+var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gpt-oss", "tiny-deepseek-v3"}
 
 // inBF16 are checkpoints in their stored format, whose products round activations to bf16. One
 // checkpoint of each further family joins them. Their tokens are those of ref, unless ref's two largest logits are closer than the checkpoint's

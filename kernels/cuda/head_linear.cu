@@ -11,15 +11,15 @@ struct HeadLinearArgs {
   int pad;
 };
 
-constexpr int kHeadWarps = 8, kHeadSteps = 4;  // warps of a block; steps of 32 inputs that are loading at the same time
+constexpr int kHeadWarps = 8;
 
 DEVICE float within_f16(float v) { return fminf(fmaxf(v, -65504.0f), 65504.0f); }
 
-// fetch_heads rounds the inputs of kHeadSteps steps of a block's rows to the matrix units' format.
+// fetch_heads rounds the inputs of Steps steps of 32 of a block's rows to the matrix units' format.
 // Rows and columns past the end are zeros.
-template <bool Half, int Rows>
+template <bool Half, int Rows, int Steps>
 DEVICE void fetch_heads(const HeadLinearArgs &a, int row0, int column0, uint16_t *tile) {
-  constexpr int wide = 32 * kHeadSteps, stride = wide + 8, fours = wide / 4;
+  constexpr int wide = 32 * Steps, stride = wide + 8, fours = wide / 4;
   const float *x = a.x + size_t(blockIdx.z) * a.x_head;
   bool whole = (a.in | a.x_cols | a.x_head) % 4 == 0;  // rows begin at multiples of 16 bytes
 #pragma unroll 4
@@ -45,31 +45,31 @@ DEVICE void fetch_heads(const HeadLinearArgs &a, int row0, int column0, uint16_t
 }
 
 // head_linear: a block computes 128 features of one head for 8·N rows. A warp has a panel of features,
-// which it reads once, kHeadSteps steps at the same time. A row's sum is in the order of the inputs,
+// which it reads once, Steps steps at the same time. A row's sum is in the order of the inputs,
 // whatever the other rows are. Grid: row blocks, feature blocks, heads. Shared memory: 8 · N ·
-// (32·kHeadSteps + 8) · 2 bytes.
-template <class W, int N>
+// (32·Steps + 8) · 2 bytes.
+template <class W, int N, int Steps>
 DEVICE void head_linear(const HeadLinearArgs &a) {
   DYNAMIC_SHARED(memory);
   uint16_t *tile = (uint16_t *)memory;
-  constexpr int stride = 32 * kHeadSteps + 8;
+  constexpr int stride = 32 * Steps + 8;
   int lane = threadIdx.x & 31, head = blockIdx.z, m = lane >> 3, r = lane & 7;
   int panel = blockIdx.y * kHeadWarps + (threadIdx.x >> 5), steps = ceil_div(a.in, 32), row0 = blockIdx.x * 8 * N;
   const unsigned char *w = a.w + head * a.head_bytes + size_t(panel) * steps * W::kUnitBytes;
   bool idle = 16 * panel >= a.out;
   float d[N][4] = {};
-  for (int step0 = 0; step0 < steps; step0 += kHeadSteps) {
-    typename W::Raw raw[kHeadSteps];
+  for (int step0 = 0; step0 < steps; step0 += Steps) {
+    typename W::Raw raw[Steps];
     if (!idle) {
 #pragma unroll
-      for (int s = 0; s < kHeadSteps; s++)  // steps past the end are multiplied with zeros
+      for (int s = 0; s < Steps; s++)  // steps past the end are multiplied with zeros
         raw[s] = W::template load<kGlobal>(w + size_t(min(step0 + s, steps - 1)) * W::kUnitBytes, lane);
     }
-    fetch_heads<W::kHalf, 8 * N>(a, row0, 32 * step0, tile);
+    fetch_heads<W::kHalf, 8 * N, Steps>(a, row0, 32 * step0, tile);
     __syncthreads();
     if (!idle) {
 #pragma unroll
-      for (int s = 0; s < kHeadSteps; s++) {
+      for (int s = 0; s < Steps; s++) {
         uint32_t first[4], second[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -103,8 +103,8 @@ DEVICE void head_linear(const HeadLinearArgs &a) {
 }
 
 #define HEAD_LINEAR(name, W)                                                          \
-  KERNEL_OF(head_linear_##name##_16, HeadLinearArgs, 256, 2) { head_linear<W, 2>(a); } \
-  KERNEL_OF(head_linear_##name##_64, HeadLinearArgs, 256, 2) { head_linear<W, 8>(a); }
+  KERNEL_OF(head_linear_##name##_16, HeadLinearArgs, 256, 2) { head_linear<W, 2, 4>(a); } \
+  KERNEL_OF(head_linear_##name##_64, HeadLinearArgs, 256, 2) { head_linear<W, 8, 2>(a); }
 HEAD_LINEAR(bf16, WeightsBF16)
 HEAD_LINEAR(f16, WeightsF16)
 

@@ -13,15 +13,15 @@ type HeadLinear struct {
 // rows; ok is false for other formats. It has blocks of 256 threads: by rows, by features, and
 // by heads. A row's sum is the same with each.
 func ChooseHeadLinear(f kernels.Format, rows int) (l HeadLinear, ok bool) {
-	l = HeadLinear{"head_linear_" + f.String() + "_64", 64, 128, 0}
+	l, steps := HeadLinear{"head_linear_" + f.String() + "_64", 64, 128, 0}, 2
 	switch {
 	case f == kernels.F32:
 		return HeadLinear{"head_linear_f32", 4, 8, 0}, true
 	case f != kernels.F16 && f != kernels.BF16:
 		return HeadLinear{}, false
 	case rows <= DecodeRows:
-		l.Kernel, l.Rows = "head_linear_"+f.String()+"_16", 16
+		l.Kernel, l.Rows, steps = "head_linear_"+f.String()+"_16", 16, 4
 	}
-	l.Shared = 2 * l.Rows * (4*StepCols + 8)
+	l.Shared = 2 * l.Rows * (steps*StepCols + 8)
 	return l, true
 }

@@ -81,7 +81,7 @@ func (c latentCase) test(r *rig, schedules bool) {
 	pages := newCache(r, c.f, block, 1, wide, 0, len(c.count), longest) // with room for wider keys than there are
 	pages.ref.HeadDim, pages.ref.KeyDim, pages.ref.Latent = c.rank, c.rotary, true
 	for i := range pages.arena {
-		pages.arena[i] = 0x7b // memory that is not stored to is large
+		pages.arena[i] = 0xff // memory that is not stored to is NaN
 	}
 	for s, n := range c.history {
 		for p := range n {
@@ -211,7 +211,7 @@ func TestHeadLinear(t *testing.T) {
 	r := newRig(t)
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F32} {
 		for i, c := range []headCase{
-			{1, 3, 64, 96, 48, 64}, {9, 2, 72, 72, 33, 33}, {16, 2, 35, 37, 20, 21}, {130, 2, 264, 264, 130, 136}, {70, 2, 32, 40, 16, 16},
+			{1, 3, 64, 96, 48, 64}, {9, 2, 72, 73, 33, 33}, {16, 2, 35, 37, 20, 21}, {130, 2, 264, 264, 130, 136}, {70, 2, 32, 40, 16, 16},
 		} {
 			c.test(r, f, i == 1 || i == 4)
 		}
