@@ -4,7 +4,7 @@
 #   scripts/compare-llamacpp.sh [FAMILY]
 #
 # llama.cpp is that of scripts/bench-peer.sh, in BENCH_DIR (default .bench). Its converter and its quantizer make
-# small random models of each family in each block type, once; that takes half an hour on two cores. Nothing
+# small random models of each family in each block type, once; that takes an hour on two cores. Nothing
 # is fetched after the first build. FAMILY (tiny-qwen3) compares that one and writes no page.
 #
 # TYPES         the block types that are made, "Q8_0 IQ4_XS" (default: all)
