@@ -171,7 +171,7 @@ func TestLatentRope(t *testing.T) {
 	} {
 		rotate := ref.Rotate
 		if c.pairs {
-			rotate = ref.RotateApart
+			rotate = ref.RotatePairs
 		}
 		q, kv, angles, w := r.floats(rows*c.heads*(c.nope+c.rotary), 2), r.floats(rows*(c.rank+c.rotary), 2), r.floats(rows*c.rotary, 1), r.floats(c.rank, 1)
 		query := r.floats(rows*c.heads*(c.rank+c.rotary), 1)

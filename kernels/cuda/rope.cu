@@ -180,15 +180,15 @@ struct LatentRopeArgs {
   float eps;
 };
 
-// rotate_apart calls out with the rotated elements of x by halves: the first of all pairs, then the
-// second. A warp calls it.
+// rotate_pairs calls out with the rotated elements of x. A warp calls it.
 template <class Out>
-DEVICE void rotate_apart(const LatentRopeArgs &a, const float *x, const float *angles, Out out) {
+DEVICE void rotate_pairs(const LatentRopeArgs &a, const float *x, const float *angles, Out out) {
   int half = a.rotary / 2, first = a.interleaved ? 2 : 1, second = a.interleaved ? 1 : half;
   for (int i = threadIdx.x & 31; i < half; i += 32) {
-    float p = x[first * i], q = x[first * i + second], cosine = angles[i], sine = angles[half + i];
-    out(i, p * cosine - q * sine);
-    out(i + half, q * cosine + p * sine);
+    int at = first * i, with = at + second;
+    float p = x[at], q = x[with], cosine = angles[i], sine = angles[half + i];
+    out(at, p * cosine - q * sine);
+    out(with, q * cosine + p * sine);
   }
 }
 
@@ -207,9 +207,9 @@ DEVICE void latent_rope(const LatentRopeArgs &a) {
   for (int h = warp; h < a.heads; h += warps) {
     const float *x = a.q + (row * a.heads + h) * (a.nope + a.rotary) + a.nope;
     float *y = a.query + (row * a.heads + h) * (a.rank + a.rotary) + a.rank;
-    rotate_apart(a, x, angles, [&](int i, float n) { y[i] = n; });
+    rotate_pairs(a, x, angles, [&](int i, float n) { y[i] = n; });
   }
-  if (warp == a.heads % warps) rotate_apart(a, kv + a.rank, angles, [&](int i, float n) { k[i] = Stored<S>::write(n); });
+  if (warp == a.heads % warps) rotate_pairs(a, kv + a.rank, angles, [&](int i, float n) { k[i] = Stored<S>::write(n); });
 }
 
 KERNEL(latent_rope_bf16, LatentRopeArgs, 256) { latent_rope<kBF16>(a); }
