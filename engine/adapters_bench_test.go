@@ -26,7 +26,7 @@ func BenchmarkAdapters(b *testing.B) {
 		name  string
 		model enginetest.Llama
 	}{
-		{"100M", enginetest.Llama{Layers: 8, Hidden: 1024, Heads: 16, KVHeads: 4, HeadDim: 64, Intermediate: 2816, DType: kernels.BF16, Seed: 1}},
+		{"90M", enginetest.Llama{Layers: 8, Hidden: 1024, Heads: 16, KVHeads: 4, HeadDim: 64, Intermediate: 2816, DType: kernels.BF16, Seed: 1}},
 		{"Llama-3.2-1B", enginetest.Llama{Layers: 16, Hidden: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, Intermediate: 8192, Vocab: 128256, Tied: true, DType: kernels.BF16, Seed: 1}},
 	} {
 		b.Run(m.name, func(b *testing.B) { benchAdapters(b, m.model) })
