@@ -32,6 +32,7 @@ type goldenRun struct {
 	Build    models.Build // of the weights
 	LoRA     string       // directory of an adapter that all tokens have; "": none
 	Chunks   []int        // prompt tokens of each step, the last number repeated until the prompt ends; decoding is one by one
+	Rows     int          // how many of the recorded rows are computed; 0: all
 	Tensor   int          // tensor parallel ranks; 0: one
 	Pipe     int          // pipeline stages; 0: one
 }
@@ -62,12 +63,15 @@ func fileExists(path string) bool {
 // the logits, row by row. The tests of other backends call it with their opener and bound.
 func RunGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) (*enginetest.GoldenTally, [][]float32) {
 	t.Helper()
-	m := openRanks(t, r, g, path)
-	tally, all := &enginetest.GoldenTally{}, make([][]float32, 0, g.Rows())
-	for at, chunk := 0, 0; at < g.Rows(); chunk++ {
+	m, rows := openRanks(t, r, g, path), g.Rows()
+	if r.Rows > 0 {
+		rows = min(rows, r.Rows)
+	}
+	tally, all := &enginetest.GoldenTally{}, make([][]float32, 0, rows)
+	for at, chunk := 0, 0; at < rows; chunk++ {
 		n := 1
 		if at < len(g.InputIDs) {
-			n = min(r.Chunks[min(chunk, len(r.Chunks)-1)], len(g.InputIDs)-at)
+			n = min(r.Chunks[min(chunk, len(r.Chunks)-1)], len(g.InputIDs)-at, rows-at)
 		}
 		for i, row := range m.step(t, g.Tokens()[at:at+n], at, chunk%2) {
 			d, err := g.Compare(at+i, row)
