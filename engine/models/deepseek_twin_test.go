@@ -24,12 +24,18 @@ const deepseekV3 = "tiny-deepseek-v3"
 // deepseekTensors returns the tensors of tiny-deepseek-v3, without those that predict further tokens.
 func deepseekTensors(t *testing.T) []enginetest.Tensor {
 	t.Helper()
-	c, err := checkpoint.Open("testdata/" + deepseekV3)
+	return slices.DeleteFunc(storedTensors(t, deepseekV3), func(x enginetest.Tensor) bool { return strings.HasPrefix(x.Name, "model.layers.2.") })
+}
+
+// storedTensors returns the tensors of a checkpoint of testdata.
+func storedTensors(t *testing.T, name string) []enginetest.Tensor {
+	t.Helper()
+	c, err := checkpoint.Open("testdata/" + name)
 	must(t, err)
 	defer c.Close()
 	list, err := enginetest.ReadTensors(c)
 	must(t, err)
-	return slices.DeleteFunc(list, func(x enginetest.Tensor) bool { return strings.HasPrefix(x.Name, "model.layers.2.") })
+	return list
 }
 
 // deepseekParts are llama.cpp's names of the parts of a layer.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/kernels"
 )
@@ -21,13 +20,8 @@ const qwen3Next = "tiny-qwen3-next"
 // and A_log of numbers that survive −exp(A_log).
 func nextTensors(t *testing.T) []enginetest.Tensor {
 	t.Helper()
-	c, err := checkpoint.Open("testdata/" + qwen3Next)
-	must(t, err)
-	defer c.Close()
-	list, err := enginetest.ReadTensors(c)
-	must(t, err)
 	var out []enginetest.Tensor
-	for _, x := range list {
+	for _, x := range storedTensors(t, qwen3Next) {
 		switch rest, first := strings.CutPrefix(x.Name, "model.layers.0.mlp."); {
 		case strings.HasPrefix(x.Name, "mtp.") || strings.HasPrefix(x.Name, "model.layers.1.mlp."):
 			continue

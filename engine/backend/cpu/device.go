@@ -39,7 +39,7 @@ type device struct {
 	cacheMade [32]byte
 	cacheStem string
 	cacheOwn  bool
-	ranks     *ranks // nil: there is one
+	ranks     chan *run // launches of a device in a group; nil: there is none
 	timeOps   bool
 	times     []phaseTime // of all phases, if timeOps is set
 }
@@ -144,7 +144,7 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 func (d *device) Close() error {
 	if d.ranks != nil {
 		d.drain()
-		close(d.ranks.queue)
+		close(d.ranks)
 		d.ranks = nil
 	}
 	if d.pool != nil {

@@ -84,7 +84,7 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	st.running = true
 	if d.ranks != nil {
 		st.run = run{x, l, b, st.run.done}
-		d.ranks.queue <- &st.run
+		d.ranks <- &st.run
 		return nil
 	}
 	st.number = d.launch(x, *l, b)

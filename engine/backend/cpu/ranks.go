@@ -14,14 +14,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// ranks runs the launches of a device in a group. The pool never calls Go, so a goroutine passes it the phases between
-// two exchanges, waits, and makes the group's call.
-type ranks struct {
-	group backend.Group
-	queue chan *run
-}
-
-// run is a launch for the goroutine.
+// run is a launch of a device in a group. The pool never calls Go, so a goroutine passes it the phases between two
+// exchanges, waits, and makes the group's call.
 type run struct {
 	e    *executable
 	list *list
@@ -31,7 +25,7 @@ type run struct {
 
 // startRanks starts the goroutine. It ends when the queue is closed.
 func (d *device) startRanks() {
-	d.ranks = &ranks{d.layout.group, make(chan *run, len(d.sets))}
+	d.ranks = make(chan *run, len(d.sets))
 	for i := range d.sets {
 		d.sets[i].run.done = make(chan error, 1)
 	}
@@ -39,7 +33,7 @@ func (d *device) startRanks() {
 		for r := range queue {
 			r.done <- d.run(r)
 		}
-	}(d.ranks.queue)
+	}(d.ranks)
 }
 
 // run runs a launch. After an error the calls of all ranks fail.
