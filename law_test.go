@@ -141,10 +141,12 @@ var rules = map[string]rule{
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
 	},
+	// The control channel between ranks.
+	"engine/ranks":      {parts: []string{"engine/backend"}, not: noHTTP},
 	"engine/enginetest": {parts: []string{"engine/checkpoint", "kernels", "kernels/ref"}, not: noHTTP},
 	"engine": {
 		parts: []string{
-			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
+			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models", "engine/ranks",
 			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels", "nearest",
 		},
 		not: noHTTP,

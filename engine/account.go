@@ -16,6 +16,11 @@ type Account struct {
 	Layout      backend.Layout
 	Reservation backend.Reservation
 	KV          kv.Layout
+	// Pool is the layout of rank 0's bookkeeping, with the classes of all pipeline stages; Whole are these classes
+	// and WholeStep the step buffers for them. Without a pipeline they are KV, the reservation's classes and its step.
+	Pool      kv.Layout
+	Whole     []backend.KVClass
+	WholeStep backend.StepShape
 	// PlanOnly is why a device of this layout would refuse the reservation; nil if it would not.
 	PlanOnly error
 }
@@ -60,7 +65,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 		return nil, err
 	}
 	r.Arenas[backend.Swap] = l.Round(int64(layout.Slabs(o.SwapBytes)) * layout.SlabBytes)
-	a := &Account{Layout: l, Reservation: r, KV: layout}
+	a := &Account{Layout: l, Reservation: r, KV: layout, Pool: layout, Whole: classes, WholeStep: step}
 	for _, p := range programs {
 		if err := l.Runs(r.Weights, p); err != nil && a.PlanOnly == nil {
 			a.PlanOnly = err

@@ -10,6 +10,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/kv"
+	"vapp.dev/engine/ranks"
 	"vapp.dev/engine/runner"
 	"vapp.dev/engine/sched"
 )
@@ -24,6 +25,8 @@ type Config struct {
 	Hooks   Hooks
 	// Progress is called with the progress of loading, by one goroutine at a time; it may be nil.
 	Progress func(Progress)
+	// Ranks are the other ranks of the model; nil: there are none. Options.Backend.Group connects them.
+	Ranks *Ranks
 
 	now func() time.Time // the loop's clock; nil: time.Now
 }
@@ -31,7 +34,8 @@ type Config struct {
 // Engine runs one model. Its methods may be called from any goroutine.
 type Engine struct {
 	opts  Options
-	dev   backend.Device
+	dev   backend.Device // of this rank
+	all   backend.Device // runs steps on all ranks; dev if there is one
 	in    *inbox
 	stats published
 	queue atomic.Int64  // most waiting requests; 0: no limit
@@ -44,6 +48,7 @@ type Engine struct {
 
 	cache    cacheWriter
 	adapters adapters
+	leader   *ranks.Leader // nil: there is one rank
 	close    sync.Once
 	closed   error
 }
@@ -56,6 +61,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	r := c.Account.Reservation
 	schedule := schedOptions(c.Options, r.Step.Drafts)
+	if c.Ranks != nil && c.Ranks.Places.Pipeline > 1 && c.Options.Drafts == 0 {
+		schedule.Lag, schedule.Staged = 1, true
+	}
 	if err := schedule.Validate(); err != nil {
 		return nil, err
 	}
@@ -66,16 +74,20 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := runner.New(dev, r)
+	all, err := c.lead(ctx, dev)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	run, err := runner.New(all, c.Account.whole())
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captureProgress()); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.OutputCols}
+	e := &Engine{opts: c.Options, dev: dev, all: all, in: newInbox(), done: make(chan struct{}), kv: c.Account.Pool, vocab: r.Step.Vocab, width: r.Step.OutputCols}
 	e.queue.Store(int64(c.Options.MaxQueue))
-	slabs := e.kv.Slabs(r.Arenas[backend.KV])
+	slabs := c.Account.KV.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
@@ -83,12 +95,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if c.now != nil {
 		l.now = c.now
 	}
-	if n := e.kv.Slabs(r.Arenas[backend.Swap]); n > 0 {
+	if n := c.Account.KV.Slabs(r.Arenas[backend.Swap]); n > 0 {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)
 	}
 	e.adapters.open(c.Model)
 	e.cache = writeCache(dev, c.Hooks.Cache)
+	e.watchRanks(c)
 	go l.run()
 	return e, nil
 }
@@ -299,6 +312,9 @@ func (e *Engine) Close() error {
 	<-e.done
 	e.close.Do(func() {
 		e.cache.end()
+		if e.leader != nil {
+			e.leader.Close()
+		}
 		e.closed = e.dev.Close()
 	})
 	return e.closed

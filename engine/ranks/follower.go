@@ -1,0 +1,334 @@
+package ranks
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"vapp.dev/engine/backend"
+)
+
+// Follower is the end of the channel of a rank other than 0.
+type Follower struct {
+	c    *conn
+	self Member
+	stop chan struct{}
+}
+
+// Join connects to rank 0 and returns what it has decided. It tries until Options.Wait has passed. The error says for whom
+// it waited, or why rank 0 refused this rank.
+func Join(ctx context.Context, address string, o Options, self Member) (*Follower, Decided, error) {
+	if len(o.Key) == 0 {
+		return nil, Decided{}, errors.New("ranks: the control channel has no key; set parallel.key or VAPP_RANKS_KEY to the same value on all hosts")
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, o.Wait, errLate)
+	defer cancel()
+	c, err := dial(wait, address, o)
+	if err != nil {
+		return nil, Decided{}, err
+	}
+	f := &Follower{c: newConn(c, max(o.Silence, o.Wait)), self: self, stop: make(chan struct{})}
+	leave := context.AfterFunc(wait, func() { _ = c.Close() })
+	d, err := f.join(o.Key)
+	if !leave() && err == nil {
+		err = context.Cause(wait)
+	}
+	if err != nil {
+		_ = c.Close()
+		if cause := context.Cause(wait); cause != nil && !errors.Is(cause, errLate) {
+			err = cause
+		}
+		return nil, Decided{}, fmt.Errorf("ranks: rank %d of %d at rank 0 (%s): %w", self.Rank, self.World, address, err)
+	}
+	f.c.silence, f.c.limit = o.Silence, maxFrame
+	go f.c.stayAlive(f.stop)
+	return f, d, nil
+}
+
+// dial connects to rank 0, which may start later than this rank.
+func dial(ctx context.Context, address string, o Options) (net.Conn, error) {
+	for {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(cause, errLate) {
+				return nil, cause
+			}
+			return nil, fmt.Errorf("ranks: rank 0 does not answer at %s after %v (parallel.wait): %w; start it, or name its address by --leader", address, o.Wait, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// join is the rendezvous up to what rank 0 has decided.
+func (f *Follower) join(key []byte) (d Decided, err error) {
+	g := greeting{protocol, nonce(), f.self}
+	if err := f.c.send(hello, encode(g)); err != nil {
+		return d, err
+	}
+	b, err := f.c.expect(challenge)
+	if err != nil {
+		return d, err
+	}
+	var a answer
+	if err := parse(b, &a); err != nil {
+		return d, err
+	}
+	if !hmac.Equal(a.MAC, mac(key, "leader", f.self.Rank, a.Nonce, g.Nonce)) {
+		return d, errKey
+	}
+	if err := f.c.send(proof, encode(answer{nil, mac(key, "rank", f.self.Rank, g.Nonce, a.Nonce)})); err != nil {
+		return d, err
+	}
+	f.c.limit = memberBytes
+	if b, err = f.c.expect(welcome); err != nil {
+		return d, err
+	}
+	return d, parse(b, &d)
+}
+
+// Agree sends the digest of this rank's plan and returns when rank 0 has found those of all ranks right.
+func (f *Follower) Agree(digest string) error {
+	if err := f.c.send(planned, []byte(digest)); err != nil {
+		return err
+	}
+	_, err := f.c.expect(start)
+	return err
+}
+
+// Loaded tells rank 0 that this rank can run steps.
+func (f *Follower) Loaded() error { return f.c.send(loaded, nil) }
+
+// Fail tells rank 0 why this rank leaves, which ends the group.
+func (f *Follower) Fail(err error) { _ = f.c.send(failed, []byte(err.Error())) }
+
+// Close leaves the group.
+func (f *Follower) Close() {
+	close(f.stop)
+	_ = f.c.Close()
+}
+
+// Work is what a follower runs steps with.
+type Work struct {
+	Device backend.Device
+	Exe    backend.Executable
+	Group  backend.Group
+	Places Places
+	Shape  Shape
+	// ReadAdapter reads an adapter's files, beside steps; PutAdapter writes what it has read to a slot. nil without
+	// slots.
+	ReadAdapter func(files []byte) error
+	PutAdapter  func(slot int) error
+}
+
+// frame is one that the reader passes on.
+type frame struct {
+	kind kind
+	b    []byte
+	err  error
+}
+
+// Run runs the steps that rank 0 sends, on the caller's thread, until it ends the group (nil), ctx is done, or something fails.
+func (f *Follower) Run(ctx context.Context, w Work) error {
+	frames := make(chan frame, 4)
+	quit := make(chan struct{})
+	defer close(quit)
+	defer context.AfterFunc(ctx, func() { w.Group.Abort(context.Cause(ctx)); _ = f.c.Close() })()
+	go f.read(frames, quit, w.Group)
+	r := run{Follower: f, Work: w}
+	err := r.serve(frames)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		w.Group.Abort(err)
+		f.Fail(err)
+		return fmt.Errorf("rank %d: %w", f.self.Rank, err)
+	}
+	return nil
+}
+
+// read passes frames on, those of kind alive aside. Its last one is end or has an error, which also ends the calls of the group that wait.
+func (f *Follower) read(to chan<- frame, quit <-chan struct{}, g backend.Group) {
+	for {
+		k, b, err := f.c.receive(nil)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("rank 0: %w", err)
+		case k == failed:
+			err = fmt.Errorf("rank 0 ended the group: %s", b)
+		case k == alive:
+			continue
+		}
+		if err != nil {
+			g.Abort(err)
+		}
+		select {
+		case to <- frame{k, b, err}:
+		case <-quit:
+			return
+		}
+		if err != nil || k == end {
+			return
+		}
+	}
+}
+
+// run is the state of Follower.Run.
+type run struct {
+	*Follower
+	Work
+	flight [2]struct {
+		number  uint64
+		binding backend.Binding
+		running bool
+	}
+	order []int // sets in flight, oldest first
+	moves []backend.PageMove
+	buf   []byte
+}
+
+// serve runs frames. The last stage waits for its oldest step while rank 0 sends nothing, since rank 0 waits for its outputs;
+// other ranks wait for a step only before its buffers are needed again.
+func (r *run) serve(frames <-chan frame) error {
+	for {
+		var f frame
+		if r.prompt() && len(r.order) > 0 {
+			select {
+			case f = <-frames:
+			default:
+				if err := r.wait(r.order[0]); err != nil {
+					return err
+				}
+				continue
+			}
+		} else {
+			f = <-frames
+		}
+		switch {
+		case f.err != nil:
+			return f.err
+		case f.kind == end:
+			return r.settle()
+		}
+		if err := r.handle(f); err != nil {
+			return err
+		}
+	}
+}
+
+// prompt reports whether rank 0 waits for this rank's outputs.
+func (r *run) prompt() bool { return r.Places.Pipeline > 1 && r.self.Rank == r.Places.last() }
+
+func (r *run) handle(f frame) (err error) {
+	switch f.kind {
+	case launch:
+		return r.launch(f.b)
+	case move:
+		if r.moves, err = r.Shape.readMoves(f.b, r.moves); err != nil || len(r.moves) == 0 {
+			return err
+		}
+		return r.Device.Move(r.moves)
+	case capture:
+		return r.answer(r.capture(f.b))
+	case readAdapter:
+		if r.ReadAdapter != nil {
+			go func() { _ = r.answer(r.ReadAdapter(f.b)) }() // rank 0 sends putAdapter behind the answer
+			return nil
+		}
+	case putAdapter:
+		if r.PutAdapter != nil && len(f.b) == 4 {
+			return r.PutAdapter(int(binary.LittleEndian.Uint32(f.b)))
+		}
+	}
+	return &FrameError{fmt.Sprintf("rank 0 sent a frame of kind %d with %d bytes", f.kind, len(f.b))}
+}
+
+// answer tells rank 0 how a request ended.
+func (r *run) answer(err error) error {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	return r.c.send(done, []byte(why))
+}
+
+func (r *run) capture(b []byte) error {
+	var n [5]int
+	if len(b) != 4*len(n) {
+		return &FrameError{fmt.Sprintf("a graph of %d bytes", len(b))}
+	}
+	for i := range n {
+		n[i] = int(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	dev, ok := r.Device.(backend.Capturer)
+	if !ok || n[0] > 1 || n[1] > int(backend.Decode) {
+		return fmt.Errorf("capturing graphs: %w: the device has none", backend.ErrUnsupported)
+	}
+	return dev.Capture(r.Exe, n[0], backend.Graph{Kind: backend.GraphKind(n[1]), Tokens: n[2], Seqs: n[3], Samples: n[4]})
+}
+
+// launch fills the step buffers and starts the step.
+func (r *run) launch(b []byte) error {
+	number, bound, rest, err := r.Shape.readHeader(b)
+	if err != nil {
+		return err
+	}
+	if r.flight[bound.Set].running {
+		if err := r.wait(bound.Set); err != nil {
+			return err
+		}
+	}
+	if err := r.Shape.read(rest, r.Device.Step(bound.Set), bound); err != nil {
+		return err
+	}
+	if err := r.Device.Launch(r.Exe, bound); err != nil {
+		return err
+	}
+	fl := &r.flight[bound.Set]
+	fl.number, fl.binding, fl.running = number, bound, true
+	r.order = append(r.order, bound.Set)
+	return nil
+}
+
+// wait waits for the step of a set and reports what it has sampled.
+func (r *run) wait(set int) error {
+	if err := r.Device.Wait(set); err != nil {
+		return err
+	}
+	fl := &r.flight[set]
+	fl.running = false
+	for i, s := range r.order {
+		if s == set {
+			r.order = append(r.order[:i], r.order[i+1:]...)
+			break
+		}
+	}
+	s := r.Device.Step(set)
+	if r.prompt() {
+		r.buf = appendOutputs(r.buf[:0], fl.number, s, fl.binding)
+		return r.c.send(outputs, r.buf)
+	}
+	if sum, ok := checksum(s, fl.binding); ok && r.Places.samples(r.self.Rank) {
+		r.buf = appendSampled(r.buf[:0], fl.number, sum)
+		return r.c.send(sampled, r.buf)
+	}
+	return nil
+}
+
+// settle waits for the steps in flight.
+func (r *run) settle() error {
+	for _, set := range append([]int(nil), r.order...) {
+		if err := r.Device.Wait(set); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/local"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/ranks"
+)
+
+// channel are the options of the control channel in tests, whose ranks are goroutines.
+var channel = ranks.Options{Key: []byte("a key"), Wait: time.Minute, Silence: time.Minute, Log: slog.New(slog.DiscardHandler)}
+
+// openRanks is open for y.world ranks, each with a device of its own, connected by the control channel.
+func (y *toy) openRanks(t testing.TB) *engine.Engine {
+	t.Helper()
+	p := y.world
+	world := p.Tensor * p.Pipeline
+	groups := local.New(p.Tensor, p.Pipeline)
+	leader, err := ranks.Listen("127.0.0.1:0", channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs := make([]engine.Config, world)
+	for rank := range configs {
+		configs[rank] = y.rank(t, rank, groups[rank])
+	}
+	ended := make(chan error, world)
+	for rank := 1; rank < world; rank++ {
+		go func() { ended <- follow(leader.Addr().String(), rank, p, configs[rank]) }()
+	}
+	same := func(int) (string, error) { return "the plan", nil }
+	if err := leader.Gather(context.Background(), ranks.Member{World: world, Host: "here"}, ranks.Decided{}, same); err != nil {
+		t.Fatal(err)
+	}
+	c := configs[0]
+	c.Ranks, c.Hooks = &engine.Ranks{Leader: leader, Places: p}, y.hooks
+	e, err := engine.Open(context.Background(), c.WithClock(y.clock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := e.Close()
+		for range world - 1 {
+			err = errors.Join(err, <-ended)
+		}
+		for _, c := range configs {
+			err = errors.Join(err, c.Model.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// rank returns the configuration of one rank.
+func (y *toy) rank(t testing.TB, rank int, g backend.Group) engine.Config {
+	t.Helper()
+	z := *y
+	z.build.Shard, z.build.Pipe = g.Tensor(), g.Pipe()
+	z.opts.Backend.Group = g
+	m := z.inspect(t)
+	layout := z.account(t, m)
+	if y.slabs == least {
+		y.slabs = layout.Pool.SequenceSlabs(y.opts.MaxModelLen)
+	}
+	z.opts.KVBytes = int64(y.slabs) * layout.KV.SlabBytes
+	z.opts.SwapBytes = z.opts.SwapBytes / layout.Pool.SlabBytes * layout.KV.SlabBytes
+	if rank == 0 {
+		y.model = m
+	}
+	return engine.Config{Options: z.opts, Model: m, Opener: z.opener(), Facts: z.facts(t), Account: z.account(t, m)}
+}
+
+// follow is the life of a rank other than 0.
+func follow(address string, rank int, p ranks.Places, c engine.Config) error {
+	f, _, err := ranks.Join(context.Background(), address, channel, ranks.Member{Rank: rank, World: p.Tensor * p.Pipeline, Host: "here"})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Agree("the plan"); err != nil {
+		return err
+	}
+	return engine.Follow(context.Background(), c, f, p)
+}
+
+// TestRanks runs families on two tensor parallel ranks, two stages, and both, in all ways of axes: each way gives the tokens of
+// the plain one on the same ranks, and stages give those of one rank.
+func TestRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	for name, ways := range rankWays {
+		g := recorded(t, name)
+		like := toy{dir: checkpointOf(name), on: ref.Opener{}, opts: engine.Options{MaxModelLen: g.Rows() + 1}}
+		t.Run(name+" on two ranks", func(t *testing.T) { onRanks(t, ranks.Places{Tensor: 2, Pipeline: 1}, ways, like, g) })
+		t.Run(name+" in two stages", func(t *testing.T) { onRanks(t, ranks.Places{Tensor: 1, Pipeline: 2}, ways, like, g) })
+		t.Run(name+" on two ranks in two stages", func(t *testing.T) { onRanks(t, ranks.Places{Tensor: 2, Pipeline: 2}, ways, like, g) })
+	}
+}
+
+// rankWays are the axes that run on ranks, by checkpoint.
+var rankWays = map[string][]string{
+	"tiny-qwen3": nil, // all
+}
+
+// onRanks runs the ways of these names, or all.
+func onRanks(t *testing.T, p ranks.Places, names []string, like toy, g *enginetest.Golden) {
+	plain := axis{name: "plain, alone", alone: true}
+	if p.Tensor > 1 {
+		plain.change = func(y *toy) { y.world = p }
+	}
+	ways := []axis{plain}
+	for _, a := range axes {
+		change := a.change
+		a.change = func(y *toy) {
+			if y.world = p; change != nil {
+				change(y)
+			}
+		}
+		if a.family == "" && !a.alone {
+			ways = append(ways, a)
+		}
+	}
+	twins(t, ways, like, g)
+}
+
