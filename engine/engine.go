@@ -49,8 +49,10 @@ type Engine struct {
 	cache    cacheWriter
 	adapters adapters
 	leader   *ranks.Leader // nil: there is one rank
-	close    sync.Once
-	closed   error
+	// disconnect closes what connects the ranks; may be nil.
+	disconnect func() error
+	close      sync.Once
+	closed     error
 }
 
 // Open takes the memory of the account, loads the model and starts the loop.
@@ -316,6 +318,9 @@ func (e *Engine) Close() error {
 			e.leader.Close()
 		}
 		e.closed = e.dev.Close()
+		if e.disconnect != nil {
+			e.closed = errors.Join(e.closed, e.disconnect())
+		}
 	})
 	return e.closed
 }

@@ -15,6 +15,7 @@ import (
 type Ranks struct {
 	Leader *ranks.Leader
 	Places ranks.Places
+	Close  func() error // closes what connects the ranks, when the engine is closed; nil: nothing
 }
 
 // lead returns the device that runs each step on all ranks: dev itself if there is one rank. It waits until the others have loaded their
@@ -44,13 +45,14 @@ func (e *Engine) watchRanks(c Config) {
 	if c.Ranks == nil {
 		return
 	}
-	e.leader = c.Ranks.Leader
+	e.leader, e.disconnect = c.Ranks.Leader, c.Ranks.Close
 	e.leader.OnFail(func(err error) { _ = e.in.put(message{do: func(l *loop) { l.broken = err }}) })
 }
 
 // Follow is Open for a rank other than 0: it takes the memory of the account, loads the rank's part of the weights, and
-// runs the steps that rank 0 sends. It returns nil when rank 0 ends the group, and otherwise why this rank, another one or ctx did.
-func Follow(ctx context.Context, c Config, f *ranks.Follower, p ranks.Places) (err error) {
+// runs the steps that rank 0 sends. ready is called with the allocated bytes when it can run them. It returns nil when
+// rank 0 ends the group, and otherwise why this rank, another one or ctx did.
+func Follow(ctx context.Context, c Config, f *ranks.Follower, p ranks.Places, ready func([backend.NumArenas]int64)) (err error) {
 	if err := c.Model.Loadable(); err != nil {
 		return err
 	}
@@ -74,6 +76,7 @@ func Follow(ctx context.Context, c Config, f *ranks.Follower, p ranks.Places) (e
 	if err := f.Loaded(); err != nil {
 		return err
 	}
+	ready(dev.Usage())
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return f.Run(ctx, w)

@@ -90,7 +90,7 @@ func follow(address string, rank int, p ranks.Places, c engine.Config) error {
 	if err := f.Agree("the plan"); err != nil {
 		return err
 	}
-	return engine.Follow(context.Background(), c, f, p)
+	return engine.Follow(context.Background(), c, f, p, func([backend.NumArenas]int64) {})
 }
 
 // TestRanks runs families on two tensor parallel ranks, two stages, and both, in all ways of axes: each way gives the tokens of
@@ -133,4 +133,3 @@ func onRanks(t *testing.T, p ranks.Places, names []string, like toy, g *enginete
 	}
 	twins(t, ways, like, g)
 }
-

@@ -35,6 +35,7 @@ const (
 	outputs // last stage: what a step has sampled
 	sampled // other stages and ranks: the checksum of that
 	done    // follower: the answer to capture and readAdapter
+	drain   // follower: it was asked to end; rank 0 lets the running requests end first
 	alive   // both: nothing else was sent for a while
 	failed  // both: the group ends with this error
 	end     // leader: the group ends

@@ -103,10 +103,13 @@ func (f *Follower) Agree(digest string) error {
 	return err
 }
 
-// Loaded tells rank 0 that this rank can run steps.
+// Loaded reports to rank 0 that this rank can run steps.
 func (f *Follower) Loaded() error { return f.c.send(loaded, nil) }
 
-// Fail tells rank 0 why this rank leaves, which ends the group.
+// AskToDrain asks rank 0 to end the group when the running requests have ended.
+func (f *Follower) AskToDrain() { _ = f.c.send(drain, nil) }
+
+// Fail reports to rank 0 why this rank leaves, which ends the group.
 func (f *Follower) Fail(err error) { _ = f.c.send(failed, []byte(err.Error())) }
 
 // Close leaves the group.
@@ -251,7 +254,7 @@ func (r *run) handle(f frame) (err error) {
 	return &FrameError{fmt.Sprintf("rank 0 sent a frame of kind %d with %d bytes", f.kind, len(f.b))}
 }
 
-// answer tells rank 0 how a request ended.
+// answer reports to rank 0 how a request ended.
 func (r *run) answer(err error) error {
 	why := ""
 	if err != nil {

@@ -21,7 +21,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Decided is what rank 0 tells the others before they plan.
+// Decided is what rank 0 sends to the others before they plan.
 type Decided struct {
 	Decisions []byte // of its plan, JSON
 	Ticket    []byte // what the library of collectives needs to connect: NCCL's unique id; empty for MPI
@@ -42,6 +42,7 @@ type Leader struct {
 	ended   bool
 	full    bool // no rank is missing
 	onFail  []func(error)
+	onDrain func(who string)
 	refused string // the last connection that was refused, for the error of a rank that did not come
 }
 
@@ -180,7 +181,7 @@ func (l *Leader) admit(p *peer) error {
 	return nil
 }
 
-// lost returns the error of a rank. It tells the rank, if its connection still is there.
+// lost returns the error of a rank. The rank gets it too, if its connection still is there.
 func (p *peer) lost(err error) error {
 	e := &RankError{p.member.String(), err.Error()}
 	_ = p.send(failed, []byte(e.Error()))
@@ -288,6 +289,8 @@ func (l *Leader) listen(p *peer) {
 			l.Fail(&RankError{p.member.String(), string(b)})
 			return
 		case k == alive:
+		case k == drain:
+			l.drain(p.member.String())
 		case k == loaded && !p.ready:
 			p.ready = true
 			close(p.loaded)
@@ -304,6 +307,22 @@ func (l *Leader) listen(p *peer) {
 			l.Fail(&RankError{p.member.String(), fmt.Sprintf("it sent a frame of kind %d with %d bytes", k, len(b))})
 			return
 		}
+	}
+}
+
+// OnDrain sets what happens when a rank is asked to end, by a signal.
+func (l *Leader) OnDrain(f func(who string)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onDrain = f
+}
+
+func (l *Leader) drain(who string) {
+	l.mu.Lock()
+	f := l.onDrain
+	l.mu.Unlock()
+	if f != nil {
+		f(who)
 	}
 }
 

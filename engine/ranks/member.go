@@ -23,7 +23,9 @@ type Member struct {
 	Backend    string `json:"backend"`    // backend and kernel variant
 }
 
-func (m Member) String() string { return fmt.Sprintf("rank %d (%s, process %d)", m.Rank, m.Host, m.PID) }
+func (m Member) String() string {
+	return fmt.Sprintf("rank %d (%s, process %d)", m.Rank, m.Host, m.PID)
+}
 
 // RankError is why the ranks cannot run, or no longer run, one model together.
 type RankError struct {
