@@ -69,7 +69,7 @@ func Diff(old, new *Plan) *Difference {
 
 // sequences returns how many sequences of that length the plan's arena holds.
 func (p *Plan) sequences(tokens int) int64 {
-	return int64(p.Account.KV.Sequences(p.Capacity.Slabs, tokens))
+	return int64(p.Account.Pool.Sequences(p.Capacity.Slabs, tokens))
 }
 
 func itemNames(ls ...Ledger) []string {

@@ -76,6 +76,7 @@ type Plan struct {
 	absent      string  // why the weights cannot be loaded
 	contracts   []metContract
 	offer       *offer
+	resolved    resolved // what plans of ranks are made from
 	// What speed is predicted from.
 	rates   *speed.Rates
 	noRates string
@@ -141,6 +142,7 @@ func Make(in Inputs) (*Plan, error) {
 
 // plan turns a solution into a Plan.
 func (w resolved) plan(s solution) (_ *Plan, err error) {
+	w = w.at(s.model)
 	acct := *s.account
 	if isDerived(s.account) {
 		if acct, err = w.finalAccount(s); err != nil {
@@ -148,11 +150,12 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 		}
 	}
 	acct.Reservation.Arenas[backend.KV] = acct.Layout.Round(s.options.KVBytes)
+	acct.Reservation.Arenas[backend.Swap] = acct.Layout.Round(int64(acct.Slabs(s.options.SwapBytes)) * acct.KV.SlabBytes)
 	p := &Plan{
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
 		Options: s.options, Account: &acct, slots: w.in.Model.Source.Build.LoRA, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
 		Ranks: ranks(w.in.Model.Source.Build), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
-		InMemory: w.in.Profile.InMemory(), rates: w.in.Rates, noRates: w.in.NoRates,
+		resolved: w, InMemory: w.in.Profile.InMemory(), rates: w.in.Rates, noRates: w.in.NoRates,
 	}
 	for _, o := range w.in.Profile.Overrides() {
 		p.Overridden = append(p.Overridden, o.From)

@@ -19,7 +19,8 @@ const minBlock = 16
 // resolved is a profile resolved against the model and the backend's layout. The search for a
 // fit varies its numbers.
 type resolved struct {
-	in      Inputs
+	in      Inputs // Facts are those of a rank's part of the machine
+	host    backend.Facts
 	layout  backend.Layout
 	options engine.Options // without KVBytes; MaxModelLen 0 means auto
 
@@ -29,6 +30,7 @@ type resolved struct {
 	graphsOff   bool // no graphs are captured, whatever the profile says
 	goal        goal // must fit in addition to one sequence of the model length
 	accounts    accounts
+	stages      []*engine.Model // of distinct pipeline stages; one without a pipeline
 }
 
 // onGPU reports whether the arenas are in a device's own memory, separate from the host's.
@@ -43,9 +45,11 @@ func resolve(in Inputs) (resolved, error) {
 	if p.Backend != "auto" && p.Backend != in.Opener.Name() {
 		return resolved{}, p.Reject("backend", "the profile asks for %s, this plan is for %s", p.Backend, in.Opener.Name())
 	}
-	if err := checkModel(in); err != nil {
+	if err := errors.Join(checkModel(in), checkRanks(in)); err != nil {
 		return resolved{}, err
 	}
+	host := in.Facts
+	in.Facts = share(host, hostRanks(in), 0)
 	policy, err := sched.ParsePolicy(p.Scheduler.Policy)
 	if err != nil {
 		return resolved{}, p.Reject("scheduler.policy", "%v", err)
@@ -55,13 +59,13 @@ func resolve(in Inputs) (resolved, error) {
 		return resolved{}, err
 	}
 	w := resolved{
-		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: int64(p.Memory.Reserve),
-		accounts: accounts{},
+		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: roundUp(int64(p.Memory.Reserve), int64(hostRanks(in))) / int64(hostRanks(in)),
+		host: host, accounts: accounts{},
 		options: engine.Options{
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model), Reduce: reduceFormat(p),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
@@ -88,10 +92,7 @@ func (w resolved) withLayout() (resolved, error) {
 	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.checkLinear(), w.checkFavor(), w.check()); err != nil {
 		return resolved{}, err
 	}
-	if w.in.Model.Source.Build.Pipe.World > 1 {
-		w.in.Model, err = w.heaviest()
-	}
-	return w, err
+	return w.withStages()
 }
 
 // locateLayoutError gives a layout's refusal of its settings the position of the profile field

@@ -75,7 +75,7 @@ func (w resolved) tryKnobs(knobs []func(resolved, *shortError) []Change, s *shor
 // fits reports whether there is a solution that meets the goal.
 func (w resolved) fits() bool {
 	s, err := w.solve()
-	return err == nil && w.goal.fits(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
+	return err == nil && w.goal.fits(s.options, s.account, s.account.Slabs(s.options.KVBytes))
 }
 
 // most returns the largest n in [lo, hi] for which try(n) is true.
@@ -218,7 +218,7 @@ func byKVCache(w resolved, s *shortError) []Change {
 		cost := "the KV cache takes this, whatever is free"
 		if total := w.in.Facts.TotalBytes; total > 0 {
 			sol, _ := w.solve()
-			taken := w.withSlabs(sol.options, sol.account, sol.account.KV.Slabs(sol.options.KVBytes)).Total()
+			taken := w.withSlabs(sol.options, sol.account, sol.account.Slabs(sol.options.KVBytes)).Total()
 			cost = fmt.Sprintf("the server takes %.0f %% of the memory, the KV cache this much", 100*float64(taken)/float64(total))
 		}
 		return []Change{{"memory.kvCache", fmt.Sprintf("utilization %v", share), size(n * mib), cost, 1}}

@@ -219,7 +219,7 @@ func (c Class) String() string {
 	return s
 }
 
-func (p *Plan) hybrid() bool { return hybrid(p.Account.KV) }
+func (p *Plan) hybrid() bool { return hybrid(p.Account.Pool) }
 
 // columns prints rows of cells in right-aligned columns.
 func (t *text) columns(names []string, rows ...[]string) {

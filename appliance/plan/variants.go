@@ -104,6 +104,9 @@ func (w resolved) addBuild(out []variant, path, old, new string, far float64, ho
 	}
 	v := w
 	v.in.Model = m
+	if v, err = v.withStages(); err != nil {
+		return out
+	}
 	less := w.weightBytes() - v.weightBytes()
 	var cost string
 	switch path {
@@ -163,7 +166,8 @@ func byDevice(w resolved, _ *shortError) []Change {
 			continue
 		}
 		v := w
-		v.in.Facts = d.Facts(w.in.Opener.Name())
+		v.host = d.Facts(w.in.Opener.Name())
+		v.in.Facts = share(v.host, hostRanks(w.in), 0)
 		if v, err = v.withLayout(); err != nil || !v.fits() {
 			continue
 		}

@@ -293,7 +293,7 @@ func (w resolved) findOffer(p *Plan) *offer {
 			continue
 		}
 		n := p.Options.MaxModelLen
-		seqs := min(maxAdmitted(s.account.KV, s.account.KV.Slabs(s.options.KVBytes), n, n), s.options.MaxNumSeqs)
+		seqs := min(maxAdmitted(s.account.Pool, s.account.Slabs(s.options.KVBytes), n, n), s.options.MaxNumSeqs)
 		if now := p.Capacity.Lengths[len(p.Capacity.Lengths)-1].Running; float64(seqs) >= muchMore*float64(now) && seqs > now {
 			return &offer{c, seqs}
 		}
