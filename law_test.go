@@ -195,7 +195,7 @@ var rules = map[string]rule{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// Types of the engine's options, which a profile is translated to.
-			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "kernels",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

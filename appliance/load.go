@@ -18,7 +18,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// EngineConfig returns the configuration that opens the planned engine.
+// EngineConfig returns the configuration with which OpenEngine opens the planned engine.
 func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) engine.Config {
 	return engine.Config{
 		Options: p.Plan.Options, Model: p.Model, Opener: p.Opener,
@@ -72,7 +72,7 @@ func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engin
 		t, err := loadTokenizer(p.Model)
 		tok <- loaded{t, err}
 	}()
-	eng, err := engine.Open(ctx, p.EngineConfig(h, progress))
+	eng, err := p.OpenEngine(ctx, p.EngineConfig(h, progress))
 	got := <-tok
 	if err == nil && got.err != nil {
 		err = errors.Join(got.err, eng.Close())
@@ -171,7 +171,7 @@ func round(d time.Duration) time.Duration {
 func (a *Appliance) newMetrics() *metrics.Metrics {
 	p := a.prepared
 	o := p.Plan.Options
-	swap := p.Plan.Ledger.Bytes(backend.Swap.String())
+	swap := p.Ledger().Bytes(backend.Swap.String())
 	m := metrics.New(metrics.Config{
 		Model:       servedNames(p.Profile)[0],
 		MaxModelLen: o.MaxModelLen,
@@ -184,7 +184,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 			SwapBytes: swap, SwapPages: p.Plan.Account.KV.Pages(0, p.Plan.Account.KV.Slabs(swap)),
 		},
 	})
-	for _, i := range p.Plan.Ledger {
+	for _, i := range p.Ledger() {
 		m.SetPlan(i.Name, i.Bytes)
 	}
 	m.InitReloads(

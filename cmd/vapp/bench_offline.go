@@ -143,7 +143,7 @@ func openOffline(ctx context.Context, p *appliance.Prepared) (*tokenizer.Tokeniz
 	if err != nil {
 		return nil, nil, err
 	}
-	eng, err := engine.Open(ctx, p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr)))
+	eng, err := p.OpenEngine(ctx, p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr)))
 	if err != nil {
 		tok.Close()
 		return nil, nil, err

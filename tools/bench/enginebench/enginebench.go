@@ -87,7 +87,7 @@ func Turns(ctx context.Context, path string, m appliance.Machine, o Options, in 
 func (o Options) open(ctx context.Context, p *appliance.Prepared) (session, error) {
 	config := p.EngineConfig(engine.Hooks{}, o.Progress)
 	config.Options.Backend.TimeOps = o.OpTimes
-	eng, err := engine.Open(ctx, config)
+	eng, err := p.OpenEngine(ctx, config)
 	if err != nil {
 		return session{}, err
 	}
@@ -152,11 +152,11 @@ func (s session) measure(ctx context.Context) ([]Row, error) {
 // memory compares planned with allocated memory: an arena that differs by a byte is an
 // error; the peak of resident memory is reported next to the planned total.
 func (s session) memory(resident peak) (Memory, error) {
-	m := Memory{Planned: s.p.Plan.Ledger.Total()}
-	for _, l := range s.p.Plan.Ledger {
+	m := Memory{Planned: s.p.Ledger().Total()}
+	for _, l := range s.p.Ledger() {
 		m.Items = append(m.Items, LedgerItem{l.Name, l.Bytes, string(l.Basis)})
 	}
-	for _, l := range s.p.Plan.Ledger.Compare(s.eng.Usage()) {
+	for _, l := range s.p.Ledger().Compare(s.eng.Usage()) {
 		m.Arenas, m.Taken = m.Arenas+l.Planned, m.Taken+l.Actual
 		if l.Difference() != 0 {
 			return m, fmt.Errorf("bench: %v", l)
