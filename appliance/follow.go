@@ -14,11 +14,12 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/ranks"
+	"vapp.dev/schema"
 )
 
 // FollowConfig holds the arguments of Follow.
 type FollowConfig struct {
-	Profile string // path
+	Profile *schema.Profile
 	Machine Machine
 	Log     io.Writer
 	// Signals are those of this process. The first one makes rank 0 drain, the second ends this rank at once.
@@ -28,10 +29,7 @@ type FollowConfig struct {
 // Follow runs a rank other than 0: it plans its part of the model by rank 0's decisions, loads it, and runs the steps that rank 0
 // sends. It returns nil when rank 0 has ended the group.
 func Follow(c FollowConfig) error {
-	profile, err := c.Machine.Load(c.Profile)
-	if err != nil {
-		return err
-	}
+	profile := c.Profile
 	if err := plan.Refuse(profile); err != nil {
 		return err
 	}
@@ -64,7 +62,7 @@ func (f *otherRank) run() error {
 	if err != nil {
 		return err
 	}
-	self, err := f.member()
+	self, err := f.member(f.in.Facts)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (p *Prepared) openFabric() (*meeting, error) {
 	wait := time.Duration(p.Profile.Parallel.Wait)
 	m := &meeting{place: place, address: place.Leader}
 	m.options = ranks.Options{Key: key, Wait: wait, Silence: silence, Log: p.setup.Log}
-	m.session, err = f.Open(m.place, FabricOptions{Reduce: p.Plan.Options.Reduce, Wait: wait})
+	m.session, err = f.Open(m.place, FabricOptions{Reduce: plan.Reduce(p.Profile), Wait: wait})
 	return m, err
 }
 
@@ -212,7 +212,7 @@ func ownAddress(p launcher.Place) (string, error) {
 }
 
 // member describes this rank to the others.
-func (p *Prepared) member() (ranks.Member, error) {
+func (p *Prepared) member(f backend.Facts) (ranks.Member, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
@@ -221,16 +221,33 @@ func (p *Prepared) member() (ranks.Member, error) {
 	if err != nil {
 		return ranks.Member{}, err
 	}
-	variant := p.Opener.Name()
-	for _, c := range p.Plan.Choices {
-		if c.Name == "variant" {
-			variant += " " + c.Value
-		}
+	kernels, err := p.kernels(f)
+	if err != nil {
+		return ranks.Member{}, err
 	}
 	return ranks.Member{
 		Rank: p.setup.Place.Rank, World: p.setup.Place.World, Host: host, PID: os.Getpid(),
-		Version: p.setup.Version, Profile: p.Profile.Hash(), Checkpoint: fmt.Sprintf("%x", sum), Backend: variant,
+		Version: p.setup.Version, Profile: p.Profile.Hash(), Checkpoint: fmt.Sprintf("%x", sum), Backend: kernels,
 	}, nil
+}
+
+// kernels returns the backend's name and, where it has several, the variant of its kernels on a machine.
+func (p *Prepared) kernels(f backend.Facts) (string, error) {
+	set := p.Profile.CPU.Variant
+	if set == "auto" {
+		set = ""
+	}
+	name := p.Opener.Name()
+	l, err := p.Opener.Layout(f, backend.Settings{Variant: set})
+	if err != nil {
+		return "", err
+	}
+	for _, c := range l.Choices() {
+		if c.Name == "variant" {
+			name += " " + c.Value
+		}
+	}
+	return name, nil
 }
 
 // OpenEngine opens the planned engine as config says, on all ranks if the model has several; this process is rank 0 then. The
@@ -243,7 +260,7 @@ func (p *Prepared) OpenEngine(ctx context.Context, config engine.Config) (*engin
 	if err != nil {
 		return nil, err
 	}
-	self, err := p.member()
+	self, err := p.member(p.Plan.Facts)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func share(f backend.Facts, n, local int) backend.Facts {
 }
 
 // reduceFormat returns the format in which values travel that ranks sum; Invalid for one rank.
-func reduceFormat(p *schema.Profile) kernels.Format {
+func Reduce(p *schema.Profile) kernels.Format {
 	switch {
 	case p.Parallel.Ranks() == 1:
 		return kernels.Invalid

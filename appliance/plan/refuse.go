@@ -73,8 +73,6 @@ type planOnlyField struct {
 func planOnlyFields(p *schema.Profile) []planOnlyField {
 	return []planOnlyField{
 		{"multimodal", vision(p), "images and video"},
-		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},
-		{"parallel.pipeline", p.Parallel.Pipeline > 1, "pipeline parallelism"},
 		{"reload.structural", p.Reload.Structural == "swap", "swapping engines on a structural change"},
 	}
 }

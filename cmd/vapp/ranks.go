@@ -34,14 +34,10 @@ func rankFlags(c *cobra.Command) {
 // ownControl is the variable that names the socket by which the process that started the ranks passes its signals to rank 0.
 const ownControl = "VAPP_RANKS_CONTROL"
 
-// ranked makes this process a rank of a profile that has several. It returns handled if the command has run in other processes, which this one has
-// started, or if this process was a rank other than 0; err is then the command's.
-func ranked(c *cobra.Command, path string, m *appliance.Machine) (handled bool, err error) {
-	p, err := m.Load(path)
-	if err != nil {
-		return false, nil // the command reports it
-	}
-	world := p.Parallel.Tensor * p.Parallel.Pipeline
+// ranked makes this process a rank of a profile that has several. It returns handled if the command has run in other processes,
+// which this one has started, or if this process was a rank other than 0; err is then the command's.
+func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine) (handled bool, err error) {
+	world := p.Parallel.Ranks()
 	place, err := findPlace(c, world)
 	switch {
 	case err != nil:
@@ -49,11 +45,11 @@ func ranked(c *cobra.Command, path string, m *appliance.Machine) (handled bool, 
 	case world == 1:
 		return false, nil
 	case place.World == 1:
-		op, err := m.BackendOf(p)
+		on, err := m.BackendOf(p)
 		if err != nil {
-			return false, nil
+			return false, err
 		}
-		return true, startRanks(p, op, world)
+		return true, startRanks(p, on, world)
 	}
 	m.Ranks = appliance.RankSetup{
 		Place: place, Fabrics: fabrics(), Version: buildVersion(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -62,7 +58,16 @@ func ranked(c *cobra.Command, path string, m *appliance.Machine) (handled bool, 
 	if place.Rank == 0 {
 		return false, followControl()
 	}
-	return true, followRank(path, *m)
+	return true, followRank(p, *m)
+}
+
+// rankedAt is ranked for the profile at path.
+func rankedAt(c *cobra.Command, path string, m *appliance.Machine) (handled bool, err error) {
+	p, err := m.Load(path)
+	if err != nil {
+		return false, err
+	}
+	return ranked(c, p, m)
 }
 
 func findPlace(c *cobra.Command, world int) (launcher.Place, error) {
@@ -77,11 +82,11 @@ func findPlace(c *cobra.Command, world int) (launcher.Place, error) {
 
 // followRank runs a rank other than 0 until rank 0 ends the group. Signals go to rank 0, which drains; a second one ends this
 // rank, and with it the group.
-func followRank(path string, m appliance.Machine) error {
+func followRank(p *schema.Profile, m appliance.Machine) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
 	defer signal.Stop(signals)
-	return appliance.Follow(appliance.FollowConfig{Profile: path, Machine: m, Log: os.Stderr, Signals: signals})
+	return appliance.Follow(appliance.FollowConfig{Profile: p, Machine: m, Log: os.Stderr, Signals: signals})
 }
 
 // startRanks runs this command once for each rank, on this host, and passes signals to rank 0. Ranks on CPUs are started by

@@ -136,6 +136,9 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 	if err := obtain(ctx, profile, machine, o.offline, hubClient); err != nil {
 		return err
 	}
+	if handled, err := rankedAt(c, profile, &machine); handled || err != nil {
+		return err
+	}
 	p, err := appliance.Prepare(profile, machine)
 	if err != nil {
 		return err

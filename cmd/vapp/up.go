@@ -55,6 +55,7 @@ With --locked give a profile.`,
 	c.Flags().BoolVar(&offline, "offline", false, offlineFlag)
 	backendFlag(c, &backend)
 	profileFlags(c, true)
+	rankFlags(c)
 	return c
 }
 
@@ -89,6 +90,9 @@ func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offl
 		return obtain(ctx, profile, machine, offline, say.hubClient)
 	})
 	if stopped || err != nil {
+		return err
+	}
+	if handled, err := rankedAt(c, profile, &machine); handled || err != nil {
 		return err
 	}
 	if locked && len(machine.Set) > 0 {

@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -54,7 +55,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if d.pool == nil {
 		return nil, errClosed
 	}
-	if err := d.r.Takes(name, d.layout, p); err != nil {
+	if err := errors.Join(backend.CheckGroup(name, p, d.layout.group), d.r.Takes(name, d.layout, p)); err != nil {
 		return nil, err
 	}
 	e := &executable{d: d, p: p}

@@ -82,6 +82,11 @@ func (d *device) check() error {
 	if err != nil {
 		return err
 	}
+	for _, p := range d.r.Programs {
+		if err := backend.CheckGroup(name, p, d.layout.group); err != nil {
+			return err
+		}
+	}
 	for i, at := range offsets {
 		d.weights = append(d.weights, weight{d.r.Packed[i], at})
 	}
