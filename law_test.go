@@ -154,6 +154,8 @@ var rules = map[string]rule{
 
 	// appliance
 
+	// Which rank this process is: flags and environment variables.
+	"appliance/launcher": {not: noHTTP},
 	"appliance/plan": {
 		parts: []string{"schema", "engine", "engine/checkpoint", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels"}, not: value,
 	},

@@ -21,6 +21,7 @@ import (
 	"vapp.dev/appliance"
 	"vapp.dev/appliance/launcher"
 	"vapp.dev/schema"
+	"vapp.dev/tools/bench/enginebench"
 )
 
 // rankFlags are the flags that say which rank this process is, for hosts without a launcher.
@@ -36,7 +37,8 @@ const ownControl = "VAPP_RANKS_CONTROL"
 
 // ranked makes this process a rank of a profile that has several. It returns handled if the command has run in other processes,
 // which this one has started, or if this process was a rank other than 0; err is then the command's.
-func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine) (handled bool, err error) {
+// follow runs a rank other than 0.
+func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine, follow func(appliance.FollowConfig) error) (handled bool, err error) {
 	world := p.Parallel.Ranks()
 	place, err := findPlace(c, world)
 	switch {
@@ -58,7 +60,10 @@ func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine) (handled 
 	if place.Rank == 0 {
 		return false, followControl()
 	}
-	return true, followRank(p, *m)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
+	defer signal.Stop(signals)
+	return true, follow(appliance.FollowConfig{Profile: p, Machine: *m, Log: os.Stderr, Signals: signals})
 }
 
 // rankedAt is ranked for the profile at path.
@@ -67,7 +72,23 @@ func rankedAt(c *cobra.Command, path string, m *appliance.Machine) (handled bool
 	if err != nil {
 		return false, err
 	}
-	return ranked(c, p, m)
+	return ranked(c, p, m, appliance.Follow)
+}
+
+// benchRanked is ranked for a run of bench engine. Unless the ranks of the profile are started, the run has one.
+func benchRanked(c *cobra.Command, path string, m *appliance.Machine, o enginebench.Options) (handled bool, err error) {
+	p, err := m.Load(path)
+	if err != nil {
+		return false, err
+	}
+	place, err := findPlace(c, p.Parallel.Ranks())
+	if err != nil {
+		return false, &usageError{err, c.CommandPath()}
+	}
+	if on, err := m.BackendOf(p); err != nil || place.World == 1 && on != "cuda" && p.CPU.Ranks != p.Parallel.Ranks() {
+		return false, err
+	}
+	return ranked(c, p, m, func(f appliance.FollowConfig) error { return enginebench.Follow(path, o, f) })
 }
 
 func findPlace(c *cobra.Command, world int) (launcher.Place, error) {
@@ -78,15 +99,6 @@ func findPlace(c *cobra.Command, world int) (launcher.Place, error) {
 		f.Leader, _ = c.Flags().GetString("leader")
 	}
 	return launcher.Find(f, os.Getenv, world)
-}
-
-// followRank runs a rank other than 0 until rank 0 ends the group. Signals go to rank 0, which drains; a second one ends this
-// rank, and with it the group.
-func followRank(p *schema.Profile, m appliance.Machine) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
-	defer signal.Stop(signals)
-	return appliance.Follow(appliance.FollowConfig{Profile: p, Machine: m, Log: os.Stderr, Signals: signals})
 }
 
 // startRanks runs this command once for each rank, on this host, and passes signals to rank 0. Ranks on CPUs are started by

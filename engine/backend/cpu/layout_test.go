@@ -177,7 +177,6 @@ func TestRunsRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, p := range map[string]*backend.Program{
-		"2 ranks":                          {Shard: backend.Shard{World: 2}},
 		"op attention with items that see": {Ops: []backend.Op{backend.Attention{Sinked: true, Window: 128, Items: true}}},
 		"op merge":                         {Ops: []backend.Op{backend.Merge{}}},
 		"KV class old: a convolution's inputs in": {Classes: []backend.KVClass{{Name: "old", State: &backend.StateShape{ConvFormat: kernels.F8E4M3}}}},

@@ -9,6 +9,8 @@ import "C"
 
 import (
 	"fmt"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -42,13 +44,29 @@ func (d *device) run(r *run) error {
 	for i, op := range r.e.exchanges {
 		d.between(r, from, r.list.cuts[i])
 		from = r.list.cuts[i]
-		if err := d.exchange(r, op); err != nil {
+		begun := time.Now()
+		err := d.exchange(r, op)
+		if d.timeOps {
+			r.e.exchanged[r.b.Set][i].add(r.b, time.Since(begun))
+		}
+		if err != nil {
 			d.layout.group.Abort(err)
 			return fmt.Errorf("backend %s: program %s, %s: %w", name, r.e.p.Name, backend.OpName(op), err)
 		}
 	}
 	d.between(r, from, r.list.n)
 	return nil
+}
+
+// add counts an exchange of a launch. The pool counts its time as one between steps.
+func (c *clocks) add(b backend.Binding, d time.Duration) {
+	kind := 0
+	if b.Tokens > b.Seqs {
+		kind = 1
+	}
+	atomic.AddInt64(&c.runs[kind], 1)
+	atomic.AddInt64(&c.wall[kind], int64(d))
+	atomic.AddInt64(&c.idle[kind], -int64(d))
 }
 
 // between runs phases from to to−1.
@@ -85,5 +103,9 @@ func (c *compiler) exchange(op backend.Op) error {
 		return nil // a sum over one rank
 	}
 	c.exchanges, c.cuts = append(c.exchanges, op), append(c.cuts, len(c.phases))
+	if c.d.timeOps {
+		t := phaseTime{c.name, &clocks{}}
+		c.times, c.exchanged = append(c.times, t), append(c.exchanged, t.clocks)
+	}
 	return nil
 }
