@@ -109,7 +109,7 @@ func (w resolved) follow(i int, d Decisions) (*RankPlan, error) {
 		i, ranks(w.in.Model.Source.Build), Size(need), r.Facts.Device, Size(budget.Bytes), budget.Rule, numberOfGroup(d.Slabs, "KV slab"), Size(r.Account.KV.SlabBytes))}
 }
 
-// String returns the rank's place: "rank 3 (tensor 1 of 2, stage 1 of 2)", counted from 0.
+// String returns the rank and its place: "rank 3 (tensor 2/2, stage 2/2)".
 func (r *RankPlan) String() string {
-	return fmt.Sprintf("rank %d (tensor %d of %d, stage %d of %d)", r.Rank, r.Tensor.Rank, r.Tensor.World, r.Pipe.Rank, r.Pipe.World)
+	return fmt.Sprintf("rank %d (tensor %d/%d, stage %d/%d)", r.Rank, r.Tensor.Rank+1, r.Tensor.World, r.Pipe.Rank+1, r.Pipe.World)
 }

@@ -88,6 +88,9 @@ func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 	}
 	l = append(l, overheads(a)...)
 	process := w.process(o, a)
+	if c := w.collectives(a); len(c) > 0 {
+		l, process = append(l, c[0]), append(process, c[1:]...)
+	}
 	if !w.onGPU() {
 		l = append(l, process...)
 	}
@@ -288,8 +291,8 @@ func (w resolved) mappedBytes() int64 {
 	return n
 }
 
-// goMemoryLimit returns the limit of the Go heap. It includes the arenas of backend ref, which
-// are in the Go heap.
+// goMemoryLimit returns the limit of the Go heap. It includes the control channel of ranks, and the
+// arenas of backend ref, which are in the Go heap.
 func goMemoryLimit(backendName string, l Ledger) int64 {
 	var n int64
 	for _, i := range l {
@@ -302,6 +305,7 @@ func goMemoryLimit(backendName string, l Ledger) int64 {
 			}
 		}
 	}
+	n = add(n, l.controlHeap())
 	if backendName == "ref" {
 		for _, b := range l.Arenas() {
 			n = add(n, b)

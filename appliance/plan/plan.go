@@ -60,8 +60,10 @@ type Plan struct {
 	slots     models.LoRA // of adapters
 	// PlanOnly lists why vapp up would refuse the plan; empty: it would not.
 	PlanOnly []string
-	// Ranks is the number of devices that each have a ledger like this one, at least 1.
-	Ranks int
+	// Ranks is the number of devices, at least 1. Options, Account and Ledger are those of the rank
+	// whose memory is the tightest; RankPlan returns those of the others.
+	Ranks    int
+	Tightest int // its number
 	// GoMemoryLimit is the Go runtime's memory limit (GOMEMLIMIT) in bytes. It enforces the
 	// bound of the runtime line.
 	GoMemoryLimit int64
@@ -154,7 +156,7 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 	p := &Plan{
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
 		Options: s.options, Account: &acct, slots: w.in.Model.Source.Build.LoRA, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
-		Ranks: ranks(w.in.Model.Source.Build), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
+		Ranks: ranks(w.in.Model.Source.Build), Tightest: rankOf(w.in.Model), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
 		resolved: w, InMemory: w.in.Profile.InMemory(), rates: w.in.Rates, noRates: w.in.NoRates,
 	}
 	for _, o := range w.in.Profile.Overrides() {

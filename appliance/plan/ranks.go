@@ -86,11 +86,11 @@ func Reduce(p *schema.Profile) kernels.Format {
 func (w resolved) withStages() (resolved, error) {
 	b := w.in.Model.Source.Build
 	if b.Pipe.World <= 1 {
-		w.stages = []*engine.Model{w.in.Model}
+		w.stages, w.stageOf = []*engine.Model{w.in.Model}, []int{0}
 		return w, nil
 	}
-	w.stages = nil
-	seen := map[string]bool{}
+	w.stages, w.stageOf = nil, nil
+	seen := map[string]int{}
 	for rank := range b.Pipe.World {
 		m, err := w.in.Model.With(rankBuild(b, rank*max(1, b.Shard.World)))
 		if err != nil {
@@ -98,10 +98,13 @@ func (w resolved) withStages() (resolved, error) {
 		}
 		d := newDigest()
 		d.add(stageWeights(m), m.Family.Classes(w.options.BlockSize, w.options.KVFormat), rank == 0, rank == b.Pipe.World-1)
-		if sum := d.sum(); !seen[sum] {
-			seen[sum] = true
+		at, ok := seen[d.sum()]
+		if !ok {
+			at = len(w.stages)
+			seen[d.sum()] = at
 			w.stages = append(w.stages, m)
 		}
+		w.stageOf = append(w.stageOf, at)
 	}
 	w.in.Model = w.stages[0]
 	return w, nil

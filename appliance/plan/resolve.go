@@ -31,6 +31,7 @@ type resolved struct {
 	goal        goal // must fit in addition to one sequence of the model length
 	accounts    accounts
 	stages      []*engine.Model // of distinct pipeline stages; one without a pipeline
+	stageOf     []int           // by stage: the one of stages that it is equal to
 }
 
 // onGPU reports whether the arenas are in a device's own memory, separate from the host's.
@@ -358,12 +359,6 @@ func (w resolved) warnings() []string {
 	}
 	if w.in.Profile.Cudagraph != nil && w.in.Profile.Cudagraph.Mode != "none" && !w.onGPU() {
 		out = append(out, "cudagraph: backend "+w.in.Opener.Name()+" captures no graphs, so that the plan has none")
-	}
-	if b := m.Source.Build; b.Pipe.World > 1 {
-		out = append(out, fmt.Sprintf("pipeline: the ledger is that of rank %d of %d, which holds the most", b.Pipe.Rank, b.Pipe.World))
-	}
-	if b := m.Source.Build; ranks(b) > 1 {
-		out = append(out, fmt.Sprintf("parallel: what the library of collectives takes on each of %d devices is not in the ledger: nothing has measured it", ranks(b)))
 	}
 	if f.Measured && f.HugeBytes == 0 && w.in.Opener.Name() == "cpu" {
 		out = append(out, "huge pages are off on this machine, so that decoding reads weights at a tenth to a quarter less than the memory's rate; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")

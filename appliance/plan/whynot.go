@@ -86,10 +86,10 @@ func (w resolved) judge(a *Answer) (one int64) {
 		return 0
 	}
 	g, o, l := w.goal, s.options, s.account.KV
-	slabs := l.Slabs(o.KVBytes)
+	slabs := s.account.Slabs(o.KVBytes)
 	need := w.slabsFor(s.account, g)
 	if g.tokens <= o.MaxModelLen {
-		a.Have = min(l.Sequences(slabs, g.tokens), o.MaxNumSeqs)
+		a.Have = min(s.account.Pool.Sequences(slabs, g.tokens), o.MaxNumSeqs)
 	}
 	a.Fits = g.fits(o, s.account, slabs)
 	switch {
