@@ -66,7 +66,7 @@ func resolve(in Inputs) (resolved, error) {
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model), Reduce: reduceFormat(p),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model), Reduce: Reduce(p),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
@@ -322,6 +322,13 @@ func (w resolved) choices(o engine.Options) []backend.Choice {
 	out = append(out, editChoices(m, o)...)
 	if m.Pooling != nil {
 		out = append(out, poolingChoice(m.Pooling))
+	}
+	if o.Reduce != kernels.Invalid {
+		why := "parallel.reduce"
+		if p.Parallel.Reduce == "auto" {
+			why = "auto"
+		}
+		out = append(out, backend.Choice{Name: "sums of ranks", Value: o.Reduce.String(), Why: why})
 	}
 	if o.ITLTarget > 0 {
 		out = append(out, backend.Choice{Name: "itl target", Value: o.ITLTarget.String(), Why: "beside streams that decode prompts are cut to keep to it, to 16 tokens a step at least"})
