@@ -10,7 +10,11 @@ import (
 func (p *Plan) explainKV(e *Explanation) {
 	c := p.Capacity
 	e.Value, e.Source = bytesOf(p.Ledger.Bytes("kv"))+", exact", fromPool
-	e.step("slabs of %s, chosen by the model and the profile alone: the smallest that leaves next to nothing at the ends of slabs", bytesOf(c.SlabBytes))
+	if p.stages() > 1 {
+		e.step("slabs of %s: of each class as many pages as a slab of all stages has, %s, so that a page has one number on all ranks", bytesOf(c.SlabBytes), bytesOf(p.Account.Pool.SlabBytes))
+	} else {
+		e.step("slabs of %s, chosen by the model and the profile alone: the smallest that leaves next to nothing at the ends of slabs", bytesOf(c.SlabBytes))
+	}
 	if p.Budget.Bytes > 0 {
 		rest := p.Ledger.Total() - p.Ledger.Bytes("kv")
 		e.step("budget %s − everything else %s = %s for KV", Group(p.Budget.Bytes), Group(rest), bytesOf(p.Budget.Bytes-rest))

@@ -20,9 +20,10 @@ type RankRow struct {
 	Host    int64 `json:"host_bytes"`
 }
 
-// holds returns the row without what tells equal ranks apart.
+// holds returns the row without what tells equal ranks apart. Memory of the host is not compared.
 func (r RankRow) holds() RankRow {
 	r.Rank, r.Tensor, r.Stage, r.Layer0 = 0, 0, 0, 0
+	r.Host = 0
 	return r
 }
 
@@ -61,11 +62,12 @@ func (p *Plan) RankRows() ([]RankRow, error) {
 	return out, nil
 }
 
-// manyRanks is the number of ranks above which equal neighbours share a line of the table.
+// manyRanks is the number of ranks above which equal neighbours share a line of the verbose table, as
+// they do in the short one.
 const manyRanks = 16
 
 // writeRanks writes the table of ranks. The one with the largest total is the tightest.
-func (p *Plan) writeRanks(t *text) error {
+func (p *Plan) writeRanks(t *text, verbose bool) error {
 	if p.Ranks == 1 {
 		return nil
 	}
@@ -77,7 +79,7 @@ func (p *Plan) writeRanks(t *text) error {
 	cells := [][]string{{"rank"}, {"tensor"}, {"stage"}, {"layers"}, {"weights"}, {"KV cache"}, {"total"}, {""}}
 	for i := 0; i < len(rows); {
 		n := 1
-		for len(rows) > manyRanks && i+n < len(rows) && rows[i+n].holds() == rows[i].holds() && rows[i+n].Stage == rows[i].Stage {
+		for (!verbose || len(rows) > manyRanks) && i+n < len(rows) && rows[i+n].holds() == rows[i].holds() && rows[i+n].Stage == rows[i].Stage {
 			n++
 		}
 		first, last := rows[i], rows[i+n-1]

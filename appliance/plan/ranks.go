@@ -69,7 +69,7 @@ func share(f backend.Facts, n, local int) backend.Facts {
 	return f
 }
 
-// reduceFormat returns the format in which values travel that ranks sum; Invalid for one rank.
+// Reduce returns the format in which values travel that ranks sum; Invalid for one rank.
 func Reduce(p *schema.Profile) kernels.Format {
 	switch {
 	case p.Parallel.Ranks() == 1:

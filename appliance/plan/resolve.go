@@ -323,6 +323,13 @@ func (w resolved) choices(o engine.Options) []backend.Choice {
 	if m.Pooling != nil {
 		out = append(out, poolingChoice(m.Pooling))
 	}
+	if o.Reduce != kernels.Invalid {
+		why := "parallel.reduce"
+		if p.Parallel.Reduce == "auto" {
+			why = "auto"
+		}
+		out = append(out, backend.Choice{Name: "sums of ranks", Value: o.Reduce.String(), Why: why})
+	}
 	if o.ITLTarget > 0 {
 		out = append(out, backend.Choice{Name: "itl target", Value: o.ITLTarget.String(), Why: "beside streams that decode prompts are cut to keep to it, to 16 tokens a step at least"})
 	}

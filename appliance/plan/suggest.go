@@ -26,13 +26,19 @@ type Change struct {
 	far float64 // distance of New from Old: 0 equal, 1 the largest, more for other machines
 }
 
+// refused reports whether vapp up would refuse the profile with the change.
+func (c Change) refused() bool { return strings.HasSuffix(c.Cost, planOnlyCost) }
+
+// planOnlyCost ends the cost of a change that this release plans and does not run.
+const planOnlyCost = "; plan-only"
+
 // String returns for example "memory.utilization: 0.95 (now 0.9)".
 func (c Change) String() string { return fmt.Sprintf("%s: %s (now %s)", c.Path, c.New, c.Old) }
 
 // first returns the smallest change that vapp up does not refuse; if there is none, the smallest.
 func first(cs []Change) Change {
 	for _, c := range cs {
-		if !strings.HasPrefix(c.Path, "parallel.") {
+		if !c.refused() {
 			return c
 		}
 	}

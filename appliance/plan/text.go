@@ -45,7 +45,7 @@ func (p *Plan) TextAs(w io.Writer, f Form) error {
 		p.parts(t)
 	}
 	p.fits(t, f.Verbose)
-	if err := p.writeRanks(t); err != nil {
+	if err := p.writeRanks(t, f.Verbose); err != nil {
 		return err
 	}
 	if f.Verbose {

@@ -53,6 +53,8 @@ func (p *Plan) memoryLine() string {
 	total, used := p.Facts.TotalBytes, p.Ledger.Total()
 	on := p.Facts.Device
 	switch {
+	case p.Ranks > 1 && hostRanks(p.resolved.in) > 1:
+		on = fmt.Sprintf("the part of each of %d ranks, %d on %s", p.Ranks, hostRanks(p.resolved.in), on)
 	case p.Ranks > 1:
 		on = fmt.Sprintf("each of %d × %s", p.Ranks, on)
 	case p.Facts.Measured && p.Facts.Cores > 0 && p.Facts.SMs == 0:
