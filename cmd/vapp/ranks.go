@@ -152,6 +152,7 @@ func (s *supervisor) run(start func(control string) error) error {
 				s.kill()
 			}
 		case s.control = <-connected:
+			_ = os.RemoveAll(dir) // so that a SIGKILL of this process leaves nothing
 		case err := <-ended:
 			if left--; err != nil && first == nil {
 				first = err
@@ -247,6 +248,7 @@ func followControl() error {
 	}
 	c, err := net.Dial("unix", path)
 	if err != nil {
+		_ = os.RemoveAll(filepath.Dir(path)) // that process was killed, and has left it
 		return fmt.Errorf("the process that started the ranks is gone: %w", err)
 	}
 	go func() {
