@@ -34,6 +34,13 @@ const MaxModules = 3
 
 func (Adapt) opName() string { return "adapt" }
 
+// Interrupter is a Device in a Group that can end a launch early.
+type Interrupter interface {
+	// Interrupt makes the running launches and all later ones fail with err, within a part of a
+	// step. Any goroutine may call it; the first error stays.
+	Interrupt(err error)
+}
+
 // AdapterWriter is a Device that writes the adapters' weights. Optional, like the interfaces of
 // optional.go: a Device whose programs have no Adapt does without it.
 type AdapterWriter interface {
