@@ -143,23 +143,31 @@ func (f *Follower) Run(ctx context.Context, w Work) error {
 	frames := make(chan frame, 4)
 	quit := make(chan struct{})
 	defer close(quit)
-	defer context.AfterFunc(ctx, func() { w.Group.Abort(context.Cause(ctx)); _ = f.c.Close() })()
-	go f.read(frames, quit, w.Group)
+	defer context.AfterFunc(ctx, func() { Abort(w.Device, w.Group, context.Cause(ctx)); _ = f.c.Close() })()
+	go f.read(frames, quit, w)
 	r := run{Follower: f, Work: w}
 	err := r.serve(frames)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	if err != nil {
-		w.Group.Abort(err)
+		Abort(w.Device, w.Group, err)
 		f.Fail(err)
 		return fmt.Errorf("rank %d: %w", f.self.Rank, err)
 	}
 	return nil
 }
 
+// Abort ends the calls of a failed group that wait, and the steps of a device that can end early.
+func Abort(dev backend.Device, g backend.Group, err error) {
+	g.Abort(err)
+	if d, ok := dev.(backend.Interrupter); ok {
+		d.Interrupt(err)
+	}
+}
+
 // read passes frames on, those of kind alive aside. Its last one is end or has an error, which also ends the calls of the group that wait.
-func (f *Follower) read(to chan<- frame, quit <-chan struct{}, g backend.Group) {
+func (f *Follower) read(to chan<- frame, quit <-chan struct{}, w Work) {
 	for {
 		k, b, err := f.c.receive(nil)
 		switch {
@@ -171,7 +179,7 @@ func (f *Follower) read(to chan<- frame, quit <-chan struct{}, g backend.Group) 
 			continue
 		}
 		if err != nil {
-			g.Abort(err)
+			Abort(w.Device, w.Group, err)
 		}
 		select {
 		case to <- frame{k, b, err}:
