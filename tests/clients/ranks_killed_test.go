@@ -117,7 +117,7 @@ type killed struct {
 const goneIn = 10 * time.Second
 
 // long is the prompt that is still read when a test looks, in words.
-const long = 7000
+const long = 5000
 
 // run starts ranks, kills at the moment and returns what was seen.
 func (k kill) run(t *testing.T) killed {

@@ -170,7 +170,7 @@ func (r *ranked) awaitPhase(t *testing.T, phase string) {
 	r.await(t, "phase "+phase, func() bool { return status(r.url, "/readyz") == phase })
 }
 
-var phases = regexp.MustCompile(`loading|draining|failed|ready`)
+var phases = regexp.MustCompile(`(loading|draining|failed|ready)\W*"[,}]`)
 
 // status returns what a path for probes answers: "ready", "503 failed", "no answer" or "refused".
 func status(url, path string) string {
@@ -188,11 +188,14 @@ func status(url, path string) string {
 	}
 	var b bytes.Buffer
 	_, _ = b.ReadFrom(reply.Body)
-	phase := phases.FindString(b.String())
+	phase := "without a phase"
+	if m := phases.FindStringSubmatch(b.String()); m != nil {
+		phase = m[1]
+	}
 	if path == "/readyz" {
 		return phase
 	}
-	return strings.TrimSpace(fmt.Sprint(reply.StatusCode, " ", phase))
+	return fmt.Sprint(reply.StatusCode, " ", phase)
 }
 
 // members returns the living processes and remembers them, with what they listen on and map in /dev/shm.
