@@ -307,10 +307,18 @@ func (e *Engine) Done() <-chan struct{} { return e.done }
 // ErrDead. It returns nil while requests are accepted.
 func (e *Engine) Err() error { return e.in.reason() }
 
+// closeGrace is the time that Close gives the running steps of several ranks; then it ends their group.
+const closeGrace = 2 * time.Second
+
+var errCut = errors.New("rank 0 ended during a long step")
+
 // Close aborts all requests, stops the loop and frees all memory. The Model stays open.
 func (e *Engine) Close() error {
 	e.in.shut(ErrClosed)
 	_ = e.in.put(message{do: func(l *loop) { l.closing = true }})
+	if e.leader != nil { // other ranks may be gone, and a step of the CPU can be long
+		defer time.AfterFunc(closeGrace, func() { e.leader.Fail(errCut) }).Stop()
+	}
 	<-e.done
 	e.close.Do(func() {
 		e.cache.end()

@@ -25,7 +25,7 @@ func (c Config) lead(ctx context.Context, dev backend.Device) (backend.Device, e
 		return dev, nil
 	}
 	l := c.Ranks.Leader
-	l.OnFail(c.Options.Backend.Group.Abort)
+	l.OnFail(func(err error) { ranks.Abort(dev, c.Options.Backend.Group, err) })
 	if err := l.Loaded(ctx); err != nil {
 		return nil, err
 	}

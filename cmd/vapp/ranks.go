@@ -128,7 +128,7 @@ type supervisor struct {
 
 // run starts the ranks, and returns when all have ended. One that fails ends the others.
 func (s *supervisor) run(start func(control string) error) error {
-	dir, err := os.MkdirTemp("", "vapp-ranks-")
+	dir, err := ranksDir()
 	if err != nil {
 		return err
 	}
@@ -182,6 +182,15 @@ func (s *supervisor) run(start func(control string) error) error {
 	return first
 }
 
+// ranksDir makes the directory of everything that ranks have in common: the control socket, and Open MPI's session and shared
+// memory. It is in memory where the system has a place for that.
+func ranksDir() (string, error) {
+	if dir, err := os.MkdirTemp("/dev/shm", "vapp-ranks-"); err == nil {
+		return dir, nil
+	}
+	return os.MkdirTemp("", "vapp-ranks-")
+}
+
 // ranksGrace is the time that ranks have to end after one has failed.
 const ranksGrace = 3 * time.Second
 
@@ -214,7 +223,12 @@ func (s *supervisor) onCPUs(control string) error {
 	if os.Geteuid() == 0 {
 		args = append(args, "--allow-run-as-root")
 	}
-	return s.start(mpirun, append(args, s.command...), ownControl+"="+control)
+	// mpirun removes its files by itself, unless it is killed. The names differ between Open MPI 4 and 5.
+	env := []string{ownControl + "=" + control}
+	for _, v := range []string{"OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory", "PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_sm_backing_directory"} {
+		env = append(env, v+"="+filepath.Dir(control))
+	}
+	return s.start(mpirun, append(args, s.command...), env...)
 }
 
 // onGPUs starts one process a GPU.
@@ -259,6 +273,7 @@ func followControl() error {
 	}
 	c, err := net.Dial("unix", path)
 	if err != nil {
+		_ = os.RemoveAll(filepath.Dir(path)) // that process was killed, and has left it
 		return fmt.Errorf("the process that started the ranks is gone: %w", err)
 	}
 	go func() {
@@ -267,6 +282,7 @@ func followControl() error {
 				signalSelf(syscall.Signal(n))
 			}
 		}
+		_ = os.RemoveAll(filepath.Dir(path)) // that process was killed, and has left it
 		signalSelf(syscall.SIGTERM)
 		time.Sleep(100 * time.Millisecond) // two signals at once are one
 		signalSelf(syscall.SIGTERM)

@@ -140,28 +140,42 @@ type frame struct {
 
 // Run runs the steps that rank 0 sends, on the caller's thread, until it ends the group (nil), ctx is done, or something fails.
 func (f *Follower) Run(ctx context.Context, w Work) error {
-	frames := make(chan frame, 4)
+	frames, free := make(chan frame, 4), make(chan []byte, 6)
 	quit := make(chan struct{})
 	defer close(quit)
-	defer context.AfterFunc(ctx, func() { w.Group.Abort(context.Cause(ctx)); _ = f.c.Close() })()
-	go f.read(frames, quit, w.Group)
-	r := run{Follower: f, Work: w}
+	defer context.AfterFunc(ctx, func() { Abort(w.Device, w.Group, context.Cause(ctx)); _ = f.c.Close() })()
+	go f.read(frames, free, quit, w)
+	r := run{Follower: f, Work: w, free: free}
 	err := r.serve(frames)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	if err != nil {
-		w.Group.Abort(err)
+		Abort(w.Device, w.Group, err)
 		f.Fail(err)
 		return fmt.Errorf("rank %d: %w", f.self.Rank, err)
 	}
 	return nil
 }
 
+// Abort ends the calls of a failed group that wait, and the steps of a device that can end early.
+func Abort(dev backend.Device, g backend.Group, err error) {
+	g.Abort(err)
+	if d, ok := dev.(backend.Interrupter); ok {
+		d.Interrupt(err)
+	}
+}
+
 // read passes frames on, those of kind alive aside. Its last one is end or has an error, which also ends the calls of the group that wait.
-func (f *Follower) read(to chan<- frame, quit <-chan struct{}, g backend.Group) {
+// It reuses the buffers of free.
+func (f *Follower) read(to chan<- frame, free <-chan []byte, quit <-chan struct{}, w Work) {
 	for {
-		k, b, err := f.c.receive(nil)
+		var buf []byte
+		select {
+		case buf = <-free:
+		default:
+		}
+		k, b, err := f.c.receive(buf)
 		switch {
 		case err != nil:
 			err = fmt.Errorf("rank 0: %w", err)
@@ -171,7 +185,7 @@ func (f *Follower) read(to chan<- frame, quit <-chan struct{}, g backend.Group) 
 			continue
 		}
 		if err != nil {
-			g.Abort(err)
+			Abort(w.Device, w.Group, err)
 		}
 		select {
 		case to <- frame{k, b, err}:
@@ -193,7 +207,8 @@ type run struct {
 		binding backend.Binding
 		running bool
 	}
-	order []int // sets in flight, oldest first
+	order []int         // sets in flight, oldest first
+	free  chan<- []byte // buffers of frames that were handled
 	moves []backend.PageMove
 	buf   []byte
 }
@@ -223,6 +238,12 @@ func (r *run) serve(frames <-chan frame) error {
 		}
 		if err := r.handle(f); err != nil {
 			return err
+		}
+		if f.kind != readAdapter { // which is read beside later frames
+			select {
+			case r.free <- f.b:
+			default:
+			}
 		}
 	}
 }

@@ -49,6 +49,7 @@ type Leader struct {
 // peer is the leader's view of another rank.
 type peer struct {
 	*conn
+	gone   chan struct{} // closed when nothing more comes from it; nil before the group is complete
 	member Member
 	ready  bool // loaded is closed
 	loaded chan struct{}
@@ -86,7 +87,7 @@ func (l *Leader) Gather(ctx context.Context, self Member, d Decided, digest func
 		return err
 	}
 	for _, p := range l.peers[1:] {
-		p.limit = maxFrame
+		p.limit, p.gone = maxFrame, make(chan struct{})
 		go l.listen(p)
 	}
 	return nil
@@ -279,6 +280,7 @@ func (l *Leader) Loaded(ctx context.Context) error {
 
 // listen handles what a rank sends until its connection ends.
 func (l *Leader) listen(p *peer) {
+	defer close(p.gone)
 	for {
 		k, b, err := p.receive(nil)
 		switch {
@@ -385,6 +387,10 @@ func (l *Leader) Close() {
 	}
 }
 
+// lastWords is how long rank 0 waits for the other ranks to close their side after the last frame. They may still send what steps
+// have sampled, and a connection that is closed too early would look like a failure to them.
+const lastWords = 2 * time.Second
+
 // close sends the last frame to all ranks and closes their connections.
 func (l *Leader) close(k kind, payload []byte) {
 	close(l.stop)
@@ -395,6 +401,12 @@ func (l *Leader) close(k kind, payload []byte) {
 			wg.Go(func() {
 				_ = p.SetWriteDeadline(time.Now().Add(time.Second))
 				_ = p.send(k, payload)
+				if p.gone != nil && k == end {
+					select {
+					case <-p.gone:
+					case <-time.After(lastWords):
+					}
+				}
 				_ = p.Close()
 			})
 		}

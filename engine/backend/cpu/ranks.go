@@ -42,7 +42,9 @@ func (d *device) startRanks() {
 func (d *device) run(r *run) error {
 	from := 0
 	for i, op := range r.e.exchanges {
-		d.between(r, from, r.list.cuts[i])
+		if err := d.between(r, from, r.list.cuts[i]); err != nil {
+			return err
+		}
 		from = r.list.cuts[i]
 		begun := time.Now()
 		err := d.exchange(r, op)
@@ -54,7 +56,26 @@ func (d *device) run(r *run) error {
 			return fmt.Errorf("backend %s: program %s, %s: %w", name, r.e.p.Name, backend.OpName(op), err)
 		}
 	}
-	d.between(r, from, r.list.n)
+	return d.between(r, from, r.list.n)
+}
+
+// longStep is the number of tokens from which a step can be interrupted after each phase, rather than at its exchanges: it
+// may take many seconds.
+const longStep = 256
+
+// between runs phases from to to−1. It returns the error of Interrupt.
+func (d *device) between(r *run, from, to int) error {
+	for from < to {
+		if err := d.interrupted.Load(); err != nil {
+			return *err
+		}
+		next := to
+		if r.b.Tokens >= longStep {
+			next = from + 1
+		}
+		C.vapp_pool_wait(d.pool, d.launch(r.e, r.list.part(from, next), r.b))
+		from = next
+	}
 	return nil
 }
 
@@ -69,12 +90,8 @@ func (c *clocks) add(b backend.Binding, d time.Duration) {
 	atomic.AddInt64(&c.idle[kind], -int64(d))
 }
 
-// between runs phases from to to−1.
-func (d *device) between(r *run, from, to int) {
-	if from < to {
-		C.vapp_pool_wait(d.pool, d.launch(r.e, r.list.part(from, to), r.b))
-	}
-}
+// Interrupt ends the launches of a device in a group with err.
+func (d *device) Interrupt(err error) { d.interrupted.CompareAndSwap(nil, &err) }
 
 // exchange makes the group's call of an op.
 func (d *device) exchange(r *run, op backend.Op) error {
