@@ -20,7 +20,7 @@ type RankRow struct {
 	Host    int64 `json:"host_bytes"`
 }
 
-// holds returns the row without what tells equal ranks apart. Memory of the host is not compared.
+// holds returns the row without the rank's place, and without the memory of the host.
 func (r RankRow) holds() RankRow {
 	r.Rank, r.Tensor, r.Stage, r.Layer0 = 0, 0, 0, 0
 	r.Host = 0
