@@ -20,7 +20,7 @@ type RankRow struct {
 	Host    int64 `json:"host_bytes"`
 }
 
-// holds returns the row without what tells equal ranks apart. Memory of the host is not compared.
+// holds returns the row without the rank's place, and without the memory of the host.
 func (r RankRow) holds() RankRow {
 	r.Rank, r.Tensor, r.Stage, r.Layer0 = 0, 0, 0, 0
 	r.Host = 0
@@ -79,17 +79,24 @@ func (p *Plan) writeRanks(t *text, verbose bool) error {
 	cells := [][]string{{"rank"}, {"tensor"}, {"stage"}, {"layers"}, {"weights"}, {"KV cache"}, {"total"}, {""}}
 	for i := 0; i < len(rows); {
 		n := 1
-		for (!verbose || len(rows) > manyRanks) && i+n < len(rows) && rows[i+n].holds() == rows[i].holds() && rows[i+n].Stage == rows[i].Stage {
+		for (!verbose || len(rows) > manyRanks) && i+n < len(rows) && rows[i+n].holds() == rows[i].holds() {
+			if next := rows[i+n]; next.Stage != rows[i].Stage && (len(rows) <= manyRanks || rows[i].Tensor > 0) {
+				break // a stage has a line of its own if there is room
+			}
 			n++
 		}
 		first, last := rows[i], rows[i+n-1]
+		layers := span(first.Layer0, last.Layer0+last.Layers-1)
+		if first.Stage != last.Stage {
+			layers += fmt.Sprintf(", %d each", first.Layers)
+		}
 		mark := ""
 		if first.Rank <= p.Tightest && p.Tightest <= last.Rank {
 			mark = "the tightest"
 		}
 		for k, cell := range []string{
-			span(first.Rank, last.Rank), span(first.Tensor+1, last.Tensor+1) + fmt.Sprintf("/%d", max(1, b.Shard.World)), fmt.Sprintf("%d/%d", first.Stage+1, max(1, b.Pipe.World)),
-			span(first.Layer0, first.Layer0+first.Layers-1), Size(first.Weights), Size(first.KV), Size(first.Total), mark,
+			span(first.Rank, last.Rank), span(min(first.Tensor, last.Tensor)+1, last.Tensor+1) + fmt.Sprintf("/%d", max(1, b.Shard.World)), span(first.Stage+1, last.Stage+1) + fmt.Sprintf("/%d", max(1, b.Pipe.World)),
+			layers, Size(first.Weights), Size(first.KV), Size(first.Total), mark,
 		} {
 			cells[k] = append(cells[k], cell)
 		}

@@ -49,6 +49,9 @@ func TestRandomRanks(t *testing.T) {
 			all := everyRank(t, p)
 			for n, r := range all {
 				pagesInside(t, r)
+				if b := r.Model.Source.Build; r.Rank != n || r.Tensor != (backend.Shard{Rank: n % tensor, World: tensor}) || r.Pipe != (backend.Shard{Rank: n / tensor, World: pipe}) || b.Shard != r.Tensor || b.Pipe != r.Pipe {
+					t.Errorf("rank %d is %v of %+v", n, r, b)
+				}
 				if n > 0 && r.Slabs != all[0].Slabs {
 					t.Errorf("%v has %d slabs, rank 0 %d", r, r.Slabs, all[0].Slabs)
 				}

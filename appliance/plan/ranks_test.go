@@ -237,3 +237,35 @@ func TestReduce(t *testing.T) {
 		}
 	}
 }
+
+// TestManyRanks: of more than 16 ranks equal neighbours share a line, and a plan of 1,024 makes as few
+// accounts as it has different ranks.
+func TestManyRanks(t *testing.T) {
+	p := made(t, ranked(t, "meta-llama/Llama-3.3-70B-Instruct", 512<<30, `parallel: {tensor: 8, pipeline: 80}, maxModelLen: 8192`))
+	rows, err := p.RankRows()
+	if err != nil || len(rows) != 640 {
+		t.Fatal(len(rows), err)
+	}
+	layers := 0
+	for i, r := range rows {
+		if r.Rank != i || r.Tensor != i%8 || r.Stage != i/8 || r.Layer0 != r.Stage || r.Total > p.Ledger.Total() {
+			t.Errorf("row %d: %+v", i, r)
+		}
+		layers += r.Layers
+	}
+	if layers != 8*80 {
+		t.Errorf("%d layers on 8 × 80 ranks", layers)
+	}
+	_, table, _ := strings.Cut(p.String(), "\nranks\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, want := range []string{
+		"      0     1/8     1/80             0 ",
+		"    1–7   2–8/8     1/80             0 ",
+		"  8–631   1–8/8  2–79/80  1–78, 1 each ",
+		"632–639   1–8/8    80/80            79 ",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no line %q in\n%s", want, table)
+		}
+	}
+}
