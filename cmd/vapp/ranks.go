@@ -35,7 +35,8 @@ func rankFlags(c *cobra.Command) {
 const ownControl = "VAPP_RANKS_CONTROL"
 
 // ranked makes this process a rank of a profile that has several. It returns handled if the command has run in other processes,
-// which this one has started, or if this process was a rank other than 0; err is then the command's.
+// which this one has started, or if this process was a rank other than 0; err is then the command's. On rank 0 the caller sets
+// m.Ranks.Drain.
 func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine) (handled bool, err error) {
 	world := p.Parallel.Ranks()
 	place, err := findPlace(c, world)
@@ -53,7 +54,6 @@ func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine) (handled 
 	}
 	m.Ranks = appliance.RankSetup{
 		Place: place, Fabrics: fabrics(), Version: buildVersion(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Drain: func() { signalSelf(syscall.SIGTERM) },
 	}
 	if place.Rank == 0 {
 		return false, followControl()
@@ -81,8 +81,10 @@ func findPlace(c *cobra.Command, world int) (launcher.Place, error) {
 }
 
 // followRank runs a rank other than 0 until rank 0 ends the group. Signals go to rank 0, which drains; a second one ends this
-// rank, and with it the group.
+// rank, and with it the group. drainSignal is left to rank 0, which gets it too.
 func followRank(p *schema.Profile, m appliance.Machine) error {
+	signal.Ignore(drainSignal)
+	defer signal.Reset(drainSignal)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
 	defer signal.Stop(signals)
@@ -127,7 +129,7 @@ func (s *supervisor) run(start func(control string) error) error {
 	}
 	defer ln.Close()
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup, drainSignal)
 	defer signal.Stop(signals)
 	if err := start(ln.Addr().String()); err != nil {
 		s.kill()
