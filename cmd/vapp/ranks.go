@@ -36,8 +36,8 @@ func rankFlags(c *cobra.Command) {
 const ownControl = "VAPP_RANKS_CONTROL"
 
 // ranked makes this process a rank of a profile that has several. It returns handled if the command has run in other processes,
-// which this one has started, or if this process was a rank other than 0; err is then the command's.
-// follow runs a rank other than 0.
+// which this one has started, or if this process was a rank other than 0; err is then the command's. follow runs a rank
+// other than 0, whose signals go to rank 0; but drainSignal, which rank 0 gets too. On rank 0 the caller sets m.Ranks.Drain.
 func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine, follow func(appliance.FollowConfig) error) (handled bool, err error) {
 	world := p.Parallel.Ranks()
 	place, err := findPlace(c, world)
@@ -55,11 +55,11 @@ func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine, follow fu
 	}
 	m.Ranks = appliance.RankSetup{
 		Place: place, Fabrics: fabrics(), Version: buildVersion(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Drain: func() { signalSelf(syscall.SIGTERM) },
 	}
 	if place.Rank == 0 {
 		return false, followControl()
 	}
+	signal.Ignore(drainSignal)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
 	defer signal.Stop(signals)
@@ -139,7 +139,7 @@ func (s *supervisor) run(start func(control string) error) error {
 	}
 	defer ln.Close()
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup, drainSignal)
 	defer signal.Stop(signals)
 	if err := start(ln.Addr().String()); err != nil {
 		s.kill()

@@ -118,7 +118,7 @@ func (o runOptions) check() error {
 
 // run answers the prompts of the flags.
 func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, drainSignal)
 	defer stop()
 	context.AfterFunc(ctx, stop) // restore the default handler: a second signal ends the process
 	input, err := o.read(c.InOrStdin())
@@ -139,6 +139,7 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 	if handled, err := rankedAt(c, profile, &machine); handled || err != nil {
 		return err
 	}
+	machine.Ranks.Drain = stop
 	p, err := appliance.Prepare(profile, machine)
 	if err != nil {
 		return err

@@ -10,6 +10,9 @@ import (
 // hangup is the signal that reloads the profile.
 const hangup = syscall.SIGHUP
 
+// drainSignal makes the server end when its requests have ended. However often it comes, it aborts nothing: mpirun passes it to every rank.
+const drainSignal = syscall.SIGUSR1
+
 // ownGroup makes a command the first process of a process group.
 func ownGroup(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
