@@ -111,6 +111,9 @@ var rules = map[string]rule{
 	// Ranks that are goroutines of one process.
 	"engine/backend/local": {parts: []string{"engine/backend"}, not: noHTTP},
 
+	// Ranks that are processes, by Open MPI.
+	"engine/backend/mpi": {parts: []string{"engine/backend"}, not: noHTTP},
+
 	"engine/backend/dry":  {parts: []string{"engine/backend", "kernels"}, not: noHTTP},
 	"engine/backend/host": {parts: []string{"engine/backend"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	"engine/backend/ref":  {parts: []string{"engine/backend", "engine/backend/host", "kernels", "kernels/ref"}, not: noHTTP},

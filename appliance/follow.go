@@ -98,6 +98,9 @@ func (f *otherRank) follow(ctx context.Context, m *meeting, to *ranks.Follower, 
 	if err := to.Agree(mine.Digest()); err != nil {
 		return err
 	}
+	if err := f.bind(mine); err != nil {
+		return err
+	}
 	g, err := m.session.Connect(d.Ticket, f.places().Tensor, f.places().Pipeline, m.options.Wait)
 	if err != nil {
 		return err

@@ -39,6 +39,8 @@ type RankSetup struct {
 	Fabrics map[string]Fabric // by backend
 	Version string            // of this program
 	Log     *slog.Logger
+	// Bind binds this process to CPUs.
+	Bind func(cpus []int) error
 	// Drain is called on rank 0 when another rank was asked to end, by a signal.
 	Drain func()
 }
@@ -301,11 +303,23 @@ func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeti
 			p.setup.Drain()
 		})
 	}
+	if err := p.bind(p.rank); err != nil {
+		return nil, err
+	}
 	timing := config.Options.Backend.TimeOps
 	config = p.rankConfig(config, p.rank, g)
 	config.Options.Backend.TimeOps = timing
 	config.Ranks = &engine.Ranks{Leader: l, Places: p.places(), Close: m.session.Close}
 	return engine.Open(ctx, config)
+}
+
+// bind binds this process to the NUMA nodes of its rank, if it has nodes of its own.
+func (p *Prepared) bind(r *plan.RankPlan) error {
+	if len(r.CPUs) == 0 {
+		return nil
+	}
+	p.setup.Log.Info("bound to the CPUs of this rank's NUMA nodes", "cpus", fmt.Sprint(r.CPUs))
+	return p.setup.Bind(r.CPUs)
 }
 
 // digest returns the digest of a rank's plan.

@@ -55,18 +55,26 @@ func share(f backend.Facts, n, local int) backend.Facts {
 	if f.Cores > 0 {
 		f.Cores = max(1, f.Cores/n)
 	}
-	nodes := f.Nodes
-	f.Nodes = nil
-	if per := len(nodes) / n; per > 0 && len(nodes)%n == 0 {
-		nodes = nodes[local*per:][:per]
-		if f.Cores = 0; per > 1 {
-			f.Nodes = nodes // memory and threads of one node are placed by binding the process
-		}
-		for _, node := range nodes {
-			f.Cores += len(node.CPUs)
-		}
+	nodes := nodesOf(f, n, local)
+	if f.Nodes = nil; len(nodes) == 0 {
+		return f
+	}
+	if f.Cores = 0; len(nodes) > 1 {
+		f.Nodes = nodes // memory and threads of one node are placed by binding the process
+	}
+	for _, node := range nodes {
+		f.Cores += len(node.CPUs)
 	}
 	return f
+}
+
+// nodesOf returns the NUMA nodes of one of the n ranks on a machine; nil if they do not have whole nodes.
+func nodesOf(f backend.Facts, n, local int) []backend.Node {
+	per := len(f.Nodes) / max(1, n)
+	if n <= 1 || per == 0 || len(f.Nodes)%n != 0 {
+		return nil
+	}
+	return f.Nodes[local*per:][:per]
 }
 
 // Reduce returns the format in which values travel that ranks sum; Invalid for one rank.
@@ -145,6 +153,7 @@ type RankPlan struct {
 	SwapSlabs     int           // of swap space, the same on all ranks
 	Facts         backend.Facts // the rank's part of the machine
 	GoMemoryLimit int64         // bytes, as Plan.GoMemoryLimit
+	CPUs          []int         // of the rank's NUMA nodes, to which it is bound; nil: it is not bound
 }
 
 // RankPlan returns the plan of rank i by p's decisions, for a machine like p's.
@@ -163,6 +172,12 @@ func (w resolved) rankPlan(i int, d Decisions) (*RankPlan, error) {
 	w = w.at(m)
 	host := hostRanks(w.in)
 	w.in.Facts = share(w.host, host, i%host)
+	var cpus []int
+	if w.in.Profile.CPU.NUMA != "off" {
+		for _, n := range nodesOf(w.host, host, i%host) {
+			cpus = append(cpus, n.CPUs...)
+		}
+	}
 	o := d.apply(w.options)
 	a, err := engine.NewAccount(o, m, w.in.Opener, w.in.Facts)
 	if err != nil {
@@ -175,7 +190,7 @@ func (w resolved) rankPlan(i int, d Decisions) (*RankPlan, error) {
 	a.Reservation.Arenas[backend.KV] = a.Layout.Round(o.KVBytes)
 	a.Reservation.Arenas[backend.Swap] = a.Layout.Round(o.SwapBytes)
 	b = m.Source.Build
-	r := &RankPlan{Rank: i, Tensor: b.Shard, Pipe: b.Pipe, Model: m, Options: o, Account: a, Ledger: w.ledger(o, a), Slabs: d.Slabs, SwapSlabs: d.SwapSlabs, Facts: w.in.Facts}
+	r := &RankPlan{CPUs: cpus, Rank: i, Tensor: b.Shard, Pipe: b.Pipe, Model: m, Options: o, Account: a, Ledger: w.ledger(o, a), Slabs: d.Slabs, SwapSlabs: d.SwapSlabs, Facts: w.in.Facts}
 	r.GoMemoryLimit = goMemoryLimit(w.in.Opener.Name(), r.Ledger)
 	return r, nil
 }

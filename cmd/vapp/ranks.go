@@ -20,6 +20,7 @@ import (
 
 	"vapp.dev/appliance"
 	"vapp.dev/appliance/launcher"
+	"vapp.dev/engine/backend/host"
 	"vapp.dev/schema"
 	"vapp.dev/tools/bench/enginebench"
 )
@@ -55,6 +56,7 @@ func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine, follow fu
 	}
 	m.Ranks = appliance.RankSetup{
 		Place: place, Fabrics: fabrics(), Version: buildVersion(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Bind: host.Bind,
 	}
 	if place.Rank == 0 {
 		return false, followControl()

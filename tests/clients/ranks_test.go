@@ -38,7 +38,7 @@ type ranked struct {
 type member struct {
 	pid   int
 	name  string // "supervisor", "mpirun", "rank 0", …
-	start string // time of its start, which tells it from a later process of the same number
+	start string // time of its start, which reports it from a later process of the same number
 }
 
 // twoStages are the fields of a profile of two pipeline stages on this host.
