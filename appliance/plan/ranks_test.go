@@ -269,3 +269,59 @@ func TestManyRanks(t *testing.T) {
 		}
 	}
 }
+
+// TestFitsOnSeveral: a model that is too large for one device fits on the number and by the field that its
+// row names, and with one device less by no field.
+func TestFitsOnSeveral(t *testing.T) {
+	i := on(t, "Qwen/Qwen2-7B-Instruct", `maxModelLen: "32K", memory: kvCache: "8GiB"`, "l4")
+	row, err := plan.FitOn(i, "l4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row.Fits || row.Devices != 2 || row.Parallel != "parallel.tensor: 2" || !strings.HasSuffix(row.Reason, "; fits on 2 × l4 (parallel.tensor: 2)") {
+		t.Errorf("%+v", row)
+	}
+	if p := made(t, on(t, "Qwen/Qwen2-7B-Instruct", `maxModelLen: "32K", memory: kvCache: "8GiB", parallel: tensor: 2`, "l4")); p.Ranks != row.Devices {
+		t.Errorf("%d ranks", p.Ranks)
+	}
+	i = on(t, "Qwen/Qwen2-7B-Instruct", `maxModelLen: "32K"`, "l4")
+	if row, err := plan.FitOn(i, "l4"); err != nil || !row.Fits || row.Devices != 1 || row.Parallel != "" {
+		t.Errorf("%+v, %v", row, err)
+	}
+}
+
+// TestCollectives: the ledger of each rank has what exchanging values takes, and Go's limit what the control channel does.
+func TestCollectives(t *testing.T) {
+	one := made(t, ranked(t, "meta-llama/Llama-3.2-1B", 64<<30, `maxModelLen: 4096`))
+	if one.Ledger.Bytes("collectives") != 0 {
+		t.Errorf("one rank has %d bytes of collectives", one.Ledger.Bytes("collectives"))
+	}
+	p := made(t, ranked(t, "meta-llama/Llama-3.2-1B", 64<<30, `maxModelLen: 4096, parallel: {tensor: 2, pipeline: 2}`))
+	set := p.Account.WholeStep.SetBytes()
+	for n, control := range []int64{(2 + 4) * set, set, set, set} { // two sets, a step and three frames; one frame
+		r, err := p.RankPlan(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var heap int64
+		for _, it := range r.Ledger {
+			for _, part := range it.Parts {
+				switch it.Name + "." + part.Name {
+				case "collectives.control":
+					if part.Bytes != control {
+						t.Errorf("rank %d: control channel of %d bytes, want %d", n, part.Bytes, control)
+					}
+					heap += part.Bytes
+				case "runtime.go heap":
+					heap += part.Bytes
+				}
+			}
+		}
+		if r.GoMemoryLimit != heap {
+			t.Errorf("rank %d: Go's limit is %d, its heap is planned with %d", n, r.GoMemoryLimit, heap)
+		}
+		if text := r.Ledger.Bytes("text"); (n == 0) != (text > 0) {
+			t.Errorf("rank %d has %d bytes of text", n, text)
+		}
+	}
+}
