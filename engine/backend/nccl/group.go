@@ -118,12 +118,15 @@ func (g *Group) Launch() (run, data unsafe.Pointer) {
 	return C.vapp_ranks_run, unsafe.Pointer(g.ranks)
 }
 
-// Failed returns the error for a status of Launch's function.
+// Failed returns the error for a status of Launch's function. The group has failed with it: earlier
+// collectives may still wait.
 func (g *Group) Failed(status int) error {
-	if err := g.Err(); err != nil {
-		return err
+	err := g.Err()
+	if err == nil {
+		err = failed(g.ranks.lib, g.String(), "a collective", status)
 	}
-	return failed(g.ranks.lib, g.String(), "a collective", status)
+	g.Abort(err)
+	return err
 }
 
 // Err returns the error of Abort or of the communicators, or nil.
