@@ -12,6 +12,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/backend/nccl"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/kernels"
@@ -63,7 +64,16 @@ func TestGoldenRanksCUDA(t *testing.T) {
 			if run.Tensor = 2; apart[name] || refuses(t, name, run, undivided[name]) {
 				return
 			}
+			before := driver.Counted("vapp_emulated_host")
 			want := runBound(t, run, name, enginetest.BoundBF16)
+			if driver.Counted("vapp_emulated_host") == before {
+				t.Error("no collective was launched")
+			}
+			if name == "tiny-qwen3" { // sums of more than two ranks are a kernel's
+				four := run
+				four.Tensor, four.Pipe = 4, 0
+				runBound(t, four, name, enginetest.BoundBF16)
+			}
 			run.Graphs = true
 			sameRows(t, "by graphs", runBound(t, run, name, enginetest.BoundBF16), want)
 		})
