@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/backend/nccl"
 )
@@ -149,5 +148,3 @@ func (d *device) CollectiveBytes() (bytes int64, ok bool) {
 	}
 	return d.ranks.Memory()
 }
-
-var _ backend.Group = (*nccl.Group)(nil)
