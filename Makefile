@@ -66,6 +66,7 @@ emulated-driver: ## the CUDA driver without a GPU: VAPP_LIBCUDA=$PWD/.cache/emul
 test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; there the whole suite of backends and the bundle of gpu-check
 	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|help|up)$$' ./cmd/vapp
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 30m -run TestSuite ./engine/backend/cuda
+	$(CUDA_GO) test -tags cuda -count=1 -timeout 10m -run TestGoldenRanksCUDA ./engine/models
 	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
 
 test-arm64: native ## Linux on ARM, cross-built and emulated: kernels on three processors, goldens, an answer; says what it lacks and is not run
@@ -81,7 +82,7 @@ check: native fmt ## vet, format and the unit tests without the long ones, in tw
 
 test: native model-if-there vet fmt ## every test that needs no GPU: unit, golden, script, import law
 	go test -tags invariants -timeout 20m ./...
-	$(CUDA_GO) test -tags cuda ./engine/backend/cuda/...
+	$(CUDA_GO) test -tags cuda ./engine/backend/cuda/... ./engine/backend/nccl
 	$(CUDA_GO) test -tags cuda -run CUDA ./engine
 	go test -run TestSteadyHeap ./engine # what verifying allocates is not counted here
 
@@ -115,7 +116,7 @@ ci: test headers test-cuda cross-all clients browser race fuzz ## what continuou
 soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
 	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy' -v ./engine
-	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run TestGoldenCUDA -v ./engine/models
+	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run 'TestGoldenCUDA|TestGoldenRanksCUDA' -v ./engine/models
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
 	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done

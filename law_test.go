@@ -121,8 +121,10 @@ var rules = map[string]rule{
 		parts:   []string{"engine/backend", "engine/backend/host", "kernels", "kernels/cpu"},
 		modules: []string{"golang.org/x/sys"}, not: noHTTP,
 	},
+	// Ranks that are GPUs: NCCL.
+	"engine/backend/nccl": {parts: []string{"engine/backend"}, not: noHTTP},
 	// Layout is plain Go; the device needs the driver.
-	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "kernels", "kernels/cuda", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
+	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "engine/backend/nccl", "kernels", "kernels/cuda", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
 	// Types are in every build, calls of the driver need the build tag cuda.
 	"engine/backend/cuda/driver": {parts: []string{"kernels/cuda"}, modules: []string{"gorgonia.org/cu"}, not: noHTTP},
 	"engine/backend/measure":     {parts: []string{"engine/backend", "engine/backend/dry", "engine/speed", "kernels"}, not: noHTTP},

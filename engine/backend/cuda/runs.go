@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"fmt"
-
 	"vapp.dev/engine/backend"
 )
 
@@ -16,12 +14,13 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		return backend.Unsupported(name, l.facts.Device, "its architecture is not CUDA's")
 	case l.cc < 80:
 		return backend.Unsupported(name, l.facts.Device, "kernels begin with compute capability 8.0: older devices are planned only")
-	case p.Shard.World > 1:
-		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "parallel sizes above 1 are planned only")
 	case p.Bucket.Chunk > 0:
 		return backend.Unsupported(name, "a gated MLP in chunks", "programs of this backend have none")
 	}
 	if err := p.Check(); err != nil {
+		return err
+	}
+	if err := l.checkGroup(p); err != nil {
 		return err
 	}
 	for _, v := range variants(p.Bucket) {
