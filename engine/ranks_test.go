@@ -186,3 +186,61 @@ func TestStagesPreempted(t *testing.T) {
 		})
 	}
 }
+
+// TestRanksPropose: proposals of the model's own head change no token on ranks and in stages.
+func TestRanksPropose(t *testing.T) {
+	dir, g := recordedHead(t)
+	for _, p := range []ranks.Places{{Tensor: 2, Pipeline: 1}, {Tensor: 1, Pipeline: 2}} {
+		on := func(change func(*toy)) func(*toy) {
+			return func(y *toy) { y.world = p; change(y) }
+		}
+		ways := []axis{
+			{name: "plain, alone", alone: true, change: on(func(*toy) {})},
+			{name: "three", change: on(head(3)), took: usedProposals},
+			{name: "five, prefixes, twice", rounds: 2, took: usedProposals, change: on(func(y *toy) { head(5)(y); y.opts.PrefixCaching = true })},
+		}
+		t.Run(fmt.Sprintf("%d×%d", p.Tensor, p.Pipeline), func(t *testing.T) {
+			twins(t, ways, toy{dir: dir, on: ref.Opener{}, opts: engine.Options{MaxModelLen: len(g.InputIDs) + len(g.DecodeIDs) + 1}}, g)
+		})
+	}
+}
+
+// TestRanksAdapters: each rank reads and writes its own part of an adapter, and requests have the tokens of one rank.
+func TestRanksAdapters(t *testing.T) {
+	answers := func(p ranks.Places) [][]int32 {
+		y := adapted(ref.Opener{}, backend.Settings{}, 2)
+		y.world = p
+		e := y.open(t)
+		load(t, e, "a", writeAdapter(t, y.dir, 4, 1))
+		load(t, e, "b", writeAdapter(t, y.dir, 8, 2))
+		if err := e.LoadAdapter(context.Background(), "broken", t.TempDir(), false); err == nil {
+			t.Error("a folder without an adapter was loaded")
+		}
+		var out [][]int32
+		for i, name := range []string{"a", "b", "", "a"} {
+			q := request(3 * i)
+			q.Adapter = name
+			s, err := e.Submit(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens, _ := collect(t, s[0])
+			out = append(out, tokens)
+			for _, s := range s[1:] {
+				collect(t, s)
+			}
+		}
+		return out
+	}
+	want := answers(ranks.Places{})
+	if slices.Equal(want[0], want[2]) {
+		t.Error("the adapter changes nothing")
+	}
+	for _, p := range []ranks.Places{{Tensor: 1, Pipeline: 2}, {Tensor: 2, Pipeline: 1}} {
+		for i, got := range answers(p) {
+			if !slices.Equal(got, want[i]) {
+				t.Errorf("%d×%d, request %d: %v, on one rank %v", p.Tensor, p.Pipeline, i, got, want[i])
+			}
+		}
+	}
+}
