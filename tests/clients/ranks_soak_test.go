@@ -20,3 +20,6 @@ func TestSoakRanksKilled(t *testing.T) {
 	}
 	runKills(t, kills)
 }
+
+// TestSoakRanksLoad is TestRanksLoad with 2,000 requests.
+func TestSoakRanksLoad(t *testing.T) { loadRanks(t, 2000, 8) }
