@@ -167,7 +167,7 @@ func TestSoakRanksNodes(t *testing.T) {
 		}
 	}
 	c := exec.Command(vapp(t), "bench", "serve", "--base-url", r.url, "--dataset-name", "random", "--random-input-len", "64", "--random-output-len", "16",
-		"--num-prompts", "8", "--ignore-eos", "--seed", "7", "--tokenizer", "../../models/SmolLM2-135M-Instruct.Q4_1.gguf")
+		"--num-prompts", "8", "--ignore-eos", "--seed", "7", "--disable-tqdm")
 	out, complaint, exit := code(t, c)
 	t.Logf("exit code %d\n%s\n%s", exit, out, complaint)
 	if _, v := benchFigures(t, out); v["Successful requests:"] != 8 || v["Total generated tokens:"] != 8*16 {
