@@ -309,7 +309,10 @@ func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeti
 	config = p.rankConfig(config, p.rank, g)
 	config.Options.Backend.TimeOps = timing
 	config.Ranks = &engine.Ranks{Leader: l, Places: p.places(), Close: m.session.Close}
-	return engine.Open(ctx, config)
+	load, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	l.OnFail(func(err error) { stop(err) }) // a rank that is gone ends the load of the others
+	return engine.Open(load, config)
 }
 
 // digest returns the digest of a rank's plan.
