@@ -125,6 +125,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients,soak -count=1 -timeout 4h -run TestBodies -v ./tests/clients
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
+	@scripts/ranks-soak.sh
 	@scripts/bench-real.sh
 	@$(MAKE) test-arm64
 	@scripts/numa-check.sh

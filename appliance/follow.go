@@ -3,6 +3,7 @@ package appliance
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -76,6 +77,7 @@ func (f *otherRank) run() error {
 	}
 	defer to.Close()
 	joined.Store(to)
+	to.OnLost(func(err error) { stop(fmt.Errorf("rank %d: %w", m.place.Rank, err)) })
 	if err := f.follow(ctx, m, to, d); err != nil {
 		to.Fail(err)
 		return err

@@ -89,6 +89,10 @@ func (p *Prepared) openFabric() (*meeting, error) {
 	m := &meeting{place: place, address: place.Leader}
 	m.options = ranks.Options{Key: key, Wait: wait, Silence: silence, Log: p.setup.Log}
 	m.session, err = f.Open(m.place, FabricOptions{Reduce: plan.Reduce(p.Profile), Wait: wait})
+	if errors.Is(err, backend.ErrUnsupported) { // the library does not know which rank it is for
+		host, _ := os.Hostname()
+		err = fmt.Errorf("rank %d of %d on %s: %w", place.Rank, place.World, host, err)
+	}
 	return m, err
 }
 
@@ -310,7 +314,10 @@ func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeti
 	config = p.rankConfig(config, p.rank, g)
 	config.Options.Backend.TimeOps = timing
 	config.Ranks = &engine.Ranks{Leader: l, Places: p.places(), Close: m.session.Close}
-	return engine.Open(ctx, config)
+	load, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	l.OnFail(func(err error) { stop(err) }) // a rank that is gone ends the load of the others
+	return engine.Open(load, config)
 }
 
 // bind binds this process to the NUMA nodes of its rank, if it has nodes of its own.

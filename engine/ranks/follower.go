@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"vapp.dev/engine/backend"
@@ -17,6 +18,12 @@ type Follower struct {
 	c    *conn
 	self Member
 	stop chan struct{}
+
+	frames chan frame  // of rank 0, from Agree on
+	free   chan []byte // buffers of frames that were handled
+	mu     sync.Mutex
+	lost   error // why the group has failed
+	onLost []func(error)
 }
 
 // Join connects to rank 0 and returns what it has decided. It tries until Options.Wait has passed. The error says for whom
@@ -31,7 +38,7 @@ func Join(ctx context.Context, address string, o Options, self Member) (*Followe
 	if err != nil {
 		return nil, Decided{}, err
 	}
-	f := &Follower{c: newConn(c, max(o.Silence, o.Wait)), self: self, stop: make(chan struct{})}
+	f := &Follower{c: newConn(c, max(o.Silence, o.Wait)), self: self, stop: make(chan struct{}), frames: make(chan frame, 4), free: make(chan []byte, 6)}
 	leave := context.AfterFunc(wait, func() { _ = c.Close() })
 	d, err := f.join(o.Key)
 	if !leave() && err == nil {
@@ -99,8 +106,35 @@ func (f *Follower) Agree(digest string) error {
 	if err := f.c.send(planned, []byte(digest)); err != nil {
 		return err
 	}
-	_, err := f.c.expect(start)
-	return err
+	if _, err := f.c.expect(start); err != nil {
+		return err
+	}
+	go f.read()
+	return nil
+}
+
+// OnLost calls call once, with the error of the group, when it fails: also while this rank loads its weights.
+func (f *Follower) OnLost(call func(error)) {
+	f.mu.Lock()
+	err := f.lost
+	if err == nil {
+		f.onLost = append(f.onLost, call)
+	}
+	f.mu.Unlock()
+	if err != nil {
+		call(err)
+	}
+}
+
+// lose calls what OnLost has registered.
+func (f *Follower) lose(err error) {
+	f.mu.Lock()
+	calls := f.onLost
+	f.lost, f.onLost = err, nil
+	f.mu.Unlock()
+	for _, call := range calls {
+		call(err)
+	}
 }
 
 // Loaded reports to rank 0 that this rank can run steps.
@@ -140,13 +174,10 @@ type frame struct {
 
 // Run runs the steps that rank 0 sends, on the caller's thread, until it ends the group (nil), ctx is done, or something fails.
 func (f *Follower) Run(ctx context.Context, w Work) error {
-	frames, free := make(chan frame, 4), make(chan []byte, 6)
-	quit := make(chan struct{})
-	defer close(quit)
 	defer context.AfterFunc(ctx, func() { Abort(w.Device, w.Group, context.Cause(ctx)); _ = f.c.Close() })()
-	go f.read(frames, free, quit, w)
-	r := run{Follower: f, Work: w, free: free}
-	err := r.serve(frames)
+	f.OnLost(func(err error) { Abort(w.Device, w.Group, err) })
+	r := run{Follower: f, Work: w}
+	err := r.serve(f.frames)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -166,13 +197,12 @@ func Abort(dev backend.Device, g backend.Group, err error) {
 	}
 }
 
-// read passes frames on, those of kind alive aside. Its last one is end or has an error, which also ends the calls of the group that wait.
-// It reuses the buffers of free.
-func (f *Follower) read(to chan<- frame, free <-chan []byte, quit <-chan struct{}, w Work) {
+// read passes frames on, those of kind alive aside. Its last one is end or has an error.
+func (f *Follower) read() {
 	for {
 		var buf []byte
 		select {
-		case buf = <-free:
+		case buf = <-f.free:
 		default:
 		}
 		k, b, err := f.c.receive(buf)
@@ -185,11 +215,11 @@ func (f *Follower) read(to chan<- frame, free <-chan []byte, quit <-chan struct{
 			continue
 		}
 		if err != nil {
-			Abort(w.Device, w.Group, err)
+			f.lose(err)
 		}
 		select {
-		case to <- frame{k, b, err}:
-		case <-quit:
+		case f.frames <- frame{k, b, err}:
+		case <-f.stop:
 			return
 		}
 		if err != nil || k == end {
@@ -207,8 +237,7 @@ type run struct {
 		binding backend.Binding
 		running bool
 	}
-	order []int         // sets in flight, oldest first
-	free  chan<- []byte // buffers of frames that were handled
+	order []int // sets in flight, oldest first
 	moves []backend.PageMove
 	buf   []byte
 }

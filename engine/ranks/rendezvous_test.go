@@ -254,6 +254,30 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// TestLostBeforeRun: a rank that loads its weights is told when rank 0 is gone, or has ended the group.
+func TestLostBeforeRun(t *testing.T) {
+	for name, end := range map[string]func(*Leader){
+		"gone":   func(l *Leader) { _ = l.peers[1].Close() },
+		"failed": func(l *Leader) { l.Fail(errors.New("no memory")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, f := pair(t, time.Minute)
+			defer f.Close()
+			got := make(chan error, 2)
+			f.OnLost(func(err error) { got <- err })
+			end(l)
+			want := map[string]string{"gone": "rank 0: its connection ended", "failed": "rank 0 ended the group: no memory"}[name]
+			if err := <-got; err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+			f.OnLost(func(err error) { got <- err })
+			if err := <-got; err.Error() != want {
+				t.Errorf("later: %v", err)
+			}
+		})
+	}
+}
+
 // TestDrain: a signal of another rank reaches rank 0.
 func TestDrain(t *testing.T) {
 	l, f := pair(t, time.Minute)

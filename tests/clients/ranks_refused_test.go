@@ -37,7 +37,7 @@ func freeAddress(t *testing.T) string {
 // TestRanksRefused starts ranks that cannot run one model together: each says why in one line, with rank or host and a remedy, within
 // the time that the profile gives, and no process is left.
 func TestRanksRefused(t *testing.T) {
-	const wait = 5 * time.Second
+	const wait = 3 * time.Second
 	fields := strings.Replace(twoStages, "20s", wait.String(), 1)
 	host, err := os.Hostname()
 	if err != nil {
@@ -73,10 +73,10 @@ func TestRanksRefused(t *testing.T) {
 		}, `the control channel has no key; set parallel\.key or VAPP_RANKS_KEY`},
 		{"no library", func(t *testing.T, r *ranked) []string {
 			return mpirun(2, "env", "VAPP_LIBMPI=/nowhere/libmpi.so", vapp(t), "up", r.profile())
-		}, `mpi: /nowhere/libmpi\.so: the loader cannot open it: .*install Open MPI`},
+		}, `rank [01] of 2 on ` + host + `: mpi: /nowhere/libmpi\.so: the loader cannot open it: .*install Open MPI`},
 		{"another library", func(t *testing.T, r *ranked) []string {
 			return mpirun(2, "env", "VAPP_LIBMPI=libm.so.6", vapp(t), "up", r.profile())
-		}, `mpi: libm\.so\.6: it is not a library of MPI.*install Open MPI`},
+		}, `rank [01] of 2 on ` + host + `: mpi: libm\.so\.6: it is not a library of MPI.*install Open MPI`},
 		{"a port in use", func(t *testing.T, r *ranked) []string {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -87,7 +87,7 @@ func TestRanksRefused(t *testing.T) {
 		}, `rank 0 cannot listen on 127.*address already in use; is another rank 0 running here\? --leader names another port`},
 		{"a rank that does not come", func(t *testing.T, r *ranked) []string {
 			return mpirun(1, vapp(t), "up", r.profile(), ":", "-n", "1", "sleep", "60")
-		}, `rank 0 on ` + host + `: MPI_Init_thread waited 5s for the other 1 processes of the launcher`},
+		}, `rank 0 on ` + host + `: MPI_Init_thread waited 3s for the other 1 processes of the launcher`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRanked(t, fields)
