@@ -77,7 +77,7 @@ func drained(t *testing.T, stop func(ranks []int), c *exec.Cmd) {
 	r, w := io.Pipe()
 	c.Stdout, c.Stderr = w, w
 	c.Env = append(os.Environ(), "RAY_ADDRESS=local", "RAY_USAGE_STATS_ENABLED=0") // a cluster of its own
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the launcher's processes end with the test
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                            // the launcher's processes end with the test
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
