@@ -112,7 +112,7 @@ func (f *otherRank) follow(ctx context.Context, m *meeting, to *ranks.Follower, 
 	begun := time.Now()
 	return engine.Follow(ctx, config, to, f.places(), func(use [backend.NumArenas]int64) {
 		logLedger(f.log, mine.Ledger.Compare(use))
-		f.log.Info("ready", "after", time.Since(begun).Round(time.Millisecond).String())
+		f.log.Info("the weights of this rank are loaded", "after", time.Since(begun).Round(time.Millisecond).String())
 	})
 }
 

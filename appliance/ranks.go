@@ -89,7 +89,8 @@ func (p *Prepared) openFabric() (*meeting, error) {
 	m := &meeting{place: place, address: place.Leader}
 	m.options = ranks.Options{Key: key, Wait: wait, Silence: silence, Log: p.setup.Log}
 	m.session, err = f.Open(m.place, FabricOptions{Reduce: plan.Reduce(p.Profile), Wait: wait})
-	if errors.Is(err, backend.ErrUnsupported) { // the library does not know which rank it is for
+	var named *launcher.Error
+	if err != nil && !errors.As(err, &named) { // the library does not know which rank it is for
 		host, _ := os.Hostname()
 		err = fmt.Errorf("rank %d of %d on %s: %w", place.Rank, place.World, host, err)
 	}

@@ -70,6 +70,15 @@ func Find(f Flags, getenv func(string) string, ranks int) (Place, error) {
 	return p, nil
 }
 
+// Local returns this process's number among the ranks of its host, and how many these are; 0 where no launcher says.
+func Local(getenv func(string) string) (rank, ranks int) {
+	p, err := find(Flags{}, getenv)
+	if err != nil {
+		return 0, 0 // Find reports it
+	}
+	return p.LocalRank, p.LocalWorld
+}
+
 func find(f Flags, getenv func(string) string) (Place, error) {
 	if f.Nodes > 0 {
 		if f.NodeRank < 0 || f.NodeRank >= f.Nodes {

@@ -61,9 +61,9 @@ func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine, follow fu
 	if place.Rank == 0 {
 		return false, followControl()
 	}
-	signal.Ignore(drainSignal)
+	signal.Ignore(drainSignal, hangup) // rank 0 drains and reloads
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	return true, follow(appliance.FollowConfig{Profile: p, Machine: *m, Log: os.Stderr, Signals: signals})
 }
@@ -248,7 +248,7 @@ func (s *supervisor) onGPUs(control string) error {
 	for rank := range s.world {
 		err := s.start(s.command[0], s.command[1:],
 			launcher.OwnRank+"="+strconv.Itoa(rank), launcher.OwnWorld+"="+strconv.Itoa(s.world),
-			launcher.OwnLeader+"=127.0.0.1:"+port, launcher.OwnKey+"="+key, ownControl+"="+control)
+			visibleGPUs+"="+gpuOf(os.Getenv(visibleGPUs), rank), launcher.OwnLeader+"=127.0.0.1:"+port, launcher.OwnKey+"="+key, ownControl+"="+control)
 		if err != nil {
 			return err
 		}

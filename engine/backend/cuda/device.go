@@ -66,6 +66,11 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range r.Programs {
+		if err := l.checkGroup(p); err != nil {
+			return nil, err
+		}
+	}
 	ordinal, err := find(f)
 	if err != nil {
 		return nil, err

@@ -20,9 +20,6 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if err := l.checkGroup(p); err != nil {
-		return err
-	}
 	for _, v := range variants(p.Bucket) {
 		if _, err := l.lower(p, v, noAddresses(p)); err != nil {
 			return err

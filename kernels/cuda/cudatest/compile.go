@@ -206,6 +206,15 @@ func NCCL(t testing.TB) string {
 	return built(t, nccl)
 }
 
+// BuildNCCL is NCCL without a test.
+func BuildNCCL() (string, error) {
+	root, err := tree()
+	if err != nil {
+		return "", err
+	}
+	return nccl.build(filepath.Join(root, "kernels", "cuda"))
+}
+
 // built compiles a library if necessary.
 func built(t testing.TB, g target) string {
 	t.Helper()
