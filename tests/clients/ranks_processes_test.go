@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // members returns the living processes and remembers them, with what they listen on and map in /dev/shm.
@@ -27,9 +28,8 @@ func (r *ranked) members() []member {
 		m := member{pid, r.name(dir, pid, string(env)), start}
 		if is {
 			m.name = known.name
-		} else {
-			r.remember(dir)
 		}
+		r.remember(dir) // each time, as sockets and memory come later
 		r.known[pid] = m
 		out = append(out, m)
 	}
@@ -69,8 +69,8 @@ func (r *ranked) name(dir string, pid int, env string) string {
 func (r *ranked) remember(dir string) {
 	fds, _ := os.ReadDir(dir + "/fd")
 	for _, fd := range fds {
-		if to, _ := os.Readlink(dir + "/fd/" + fd.Name()); strings.HasPrefix(to, "socket:[") {
-			r.listening = append(r.listening, strings.Trim(to, "socket:[]"))
+		if to, _ := os.Readlink(dir + "/fd/" + fd.Name()); strings.HasPrefix(to, "socket:[") && !slices.Contains(r.sockets, to) {
+			r.sockets = append(r.sockets, to)
 		}
 	}
 	maps, _ := os.ReadFile(dir + "/maps")
@@ -84,8 +84,17 @@ func (r *ranked) remember(dir string) {
 	}
 }
 
-// left returns what a server without processes has left: files in TMPDIR and in /dev/shm, and listening sockets.
+// left returns what a server without processes has left after a second: files in TMPDIR and in /dev/shm, and listening sockets. The
+// last threads of a process may close them after the first one has ended.
 func (r *ranked) left() []string {
+	for at := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if out := r.leftNow(); len(out) == 0 || time.Since(at) > time.Second {
+			return out
+		}
+	}
+}
+
+func (r *ranked) leftNow() []string {
 	var out []string
 	entries, _ := os.ReadDir(r.tmp)
 	for _, e := range entries {
@@ -99,7 +108,7 @@ func (r *ranked) left() []string {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		b, _ := os.ReadFile(table)
 		for line := range strings.Lines(string(b)) {
-			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && slices.Contains(r.listening, f[9]) {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && slices.Contains(r.sockets, "socket:["+f[9]+"]") {
 				out = append(out, "listening "+f[1])
 			}
 		}

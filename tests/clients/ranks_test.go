@@ -21,16 +21,16 @@ import (
 // ranked is a server of two ranks: what `vapp up` or mpirun has started, down to the last process. Its processes are known by a variable
 // in their environment, so that those without a parent are found too.
 type ranked struct {
-	cmd       *exec.Cmd
-	url       string
-	dir       string // of the profile and the log
-	tmp       string // TMPDIR of all processes
-	mark      string // the variable, NAME=VALUE
-	ended     chan struct{}
-	endedAt   time.Time
-	listening []string // inodes of the sockets that were seen to listen
-	files     []string // in /dev/shm, that were seen to be mapped
-	known     map[int]member
+	cmd     *exec.Cmd
+	url     string
+	dir     string // of the profile and the log
+	tmp     string // TMPDIR of all processes
+	mark    string // the variable, NAME=VALUE
+	ended   chan struct{}
+	endedAt time.Time
+	sockets []string // that were seen, as /proc/PID/fd names them
+	files   []string // in /dev/shm, that were seen to be mapped
+	known   map[int]member
 }
 
 // member is a process of a server.
