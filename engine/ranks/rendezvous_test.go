@@ -254,7 +254,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostBeforeRun: a rank that loads its weights is told when rank 0 is gone, or has ended the group.
+// TestLostBeforeRun: a rank that loads its weights notices that rank 0 is gone, or has ended the group.
 func TestLostBeforeRun(t *testing.T) {
 	for name, end := range map[string]func(*Leader){
 		"gone":   func(l *Leader) { _ = l.peers[1].Close() },

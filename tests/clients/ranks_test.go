@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,23 +21,23 @@ import (
 // ranked is a server of two ranks: what `vapp up` or mpirun has started, down to the last process. Its processes are known by a variable
 // in their environment, so that those without a parent are found too.
 type ranked struct {
-	cmd       *exec.Cmd
-	url       string
-	dir       string // of the profile and the log
-	tmp       string // TMPDIR of all processes
-	mark      string // the variable, NAME=VALUE
-	ended     chan struct{}
-	endedAt   time.Time
-	listening []string // inodes of the sockets that were seen to listen
-	files     []string // in /dev/shm, that were seen to be mapped
-	known     map[int]member
+	cmd     *exec.Cmd
+	url     string
+	dir     string // of the profile and the log
+	tmp     string // TMPDIR of all processes
+	mark    string // the variable, NAME=VALUE
+	ended   chan struct{}
+	endedAt time.Time
+	sockets []string // that were seen, as /proc/PID/fd names them
+	files   []string // in /dev/shm, that were seen to be mapped
+	known   map[int]member
 }
 
 // member is a process of a server.
 type member struct {
 	pid   int
 	name  string // "supervisor", "mpirun", "rank 0", …
-	start string // time of its start, which reports it from a later process of the same number
+	start string // time of its start, as a later process can have the same number
 }
 
 // twoStages are the fields of a profile of two pipeline stages on this host.
@@ -198,79 +197,6 @@ func status(url, path string) string {
 	return fmt.Sprint(reply.StatusCode, " ", phase)
 }
 
-// members returns the living processes and remembers them, with what they listen on and map in /dev/shm.
-func (r *ranked) members() []member {
-	var out []member
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		env, _ := os.ReadFile(dir + "/environ")
-		_, start, parent := stat(dir)
-		known, is := r.known[pid]
-		_, child := r.known[parent]
-		if !slices.Contains(strings.Split(string(env), "\x00"), r.mark) && !child && (!is || known.start != start) || start == "" {
-			continue
-		}
-		m := member{pid, r.name(dir, pid, string(env)), start}
-		if is {
-			m.name = known.name
-		} else {
-			r.remember(dir)
-		}
-		r.known[pid] = m
-		out = append(out, m)
-	}
-	return out
-}
-
-// stat returns the name, start time and parent of a process that is no zombie.
-func stat(dir string) (name, start string, parent int) {
-	b, _ := os.ReadFile(dir + "/stat")
-	text := string(b)
-	i, k := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-	if i < 0 || k < i {
-		return "", "", 0
-	}
-	f := strings.Fields(text[k+1:])
-	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return "", "", 0
-	}
-	parent, _ = strconv.Atoi(f[1])
-	return text[i+1 : k], f[19], parent
-}
-
-var rankVariable = regexp.MustCompile(`\x00OMPI_COMM_WORLD_RANK=(\d+)`)
-
-func (r *ranked) name(dir string, pid int, env string) string {
-	name, _, _ := stat(dir)
-	switch m := rankVariable.FindStringSubmatch(env); {
-	case r.cmd.Process.Pid == pid && name == "vapp":
-		return "supervisor"
-	case m != nil && name == "vapp":
-		return "rank " + m[1]
-	}
-	return name
-}
-
-// remember notes which sockets a process has and what it maps in /dev/shm.
-func (r *ranked) remember(dir string) {
-	fds, _ := os.ReadDir(dir + "/fd")
-	for _, fd := range fds {
-		if to, _ := os.Readlink(dir + "/fd/" + fd.Name()); strings.HasPrefix(to, "socket:[") {
-			r.listening = append(r.listening, strings.Trim(to, "socket:[]"))
-		}
-	}
-	maps, _ := os.ReadFile(dir + "/maps")
-	for line := range strings.Lines(string(maps)) {
-		if _, path, ok := strings.Cut(line, "/dev/shm/"); ok {
-			path, _, _ = strings.Cut(strings.TrimSpace(path), " ")
-			if path = "/dev/shm/" + path; !slices.Contains(r.files, path) {
-				r.files = append(r.files, path)
-			}
-		}
-	}
-}
-
 // pid returns the process of a name.
 func (r *ranked) pid(t *testing.T, name string) int {
 	t.Helper()
@@ -299,29 +225,6 @@ func (r *ranked) gone(t *testing.T, at time.Time) time.Duration {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-// left returns what a server without processes has left: files in TMPDIR and in /dev/shm, and listening sockets.
-func (r *ranked) left() []string {
-	var out []string
-	entries, _ := os.ReadDir(r.tmp)
-	for _, e := range entries {
-		out = append(out, filepath.Join(r.tmp, e.Name()))
-	}
-	for _, f := range r.files {
-		if _, err := os.Lstat(f); err == nil {
-			out = append(out, f)
-		}
-	}
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		b, _ := os.ReadFile(table)
-		for line := range strings.Lines(string(b)) {
-			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && slices.Contains(r.listening, f[9]) {
-				out = append(out, "listening "+f[1])
-			}
-		}
-	}
-	return out
 }
 
 // signal sends a signal to the process of a name and returns when.
