@@ -242,22 +242,20 @@ type run struct {
 	buf   []byte
 }
 
-// serve runs frames. The last stage waits for its oldest step while rank 0 sends nothing, since rank 0 waits for its outputs;
-// other ranks wait for a step only before its buffers are needed again.
+// afterLaunch is how long a rank gives rank 0 to send the next step, so that its device has one behind the running one, before it waits for
+// the oldest step.
+const afterLaunch = time.Millisecond
+
+// serve runs frames. While rank 0 sends nothing it waits for the oldest step: the last stage at once, since rank 0 waits for its
+// outputs.
 func (r *run) serve(frames <-chan frame) error {
 	for {
-		var f frame
-		if r.prompt() && len(r.order) > 0 {
-			select {
-			case f = <-frames:
-			default:
-				if err := r.wait(r.order[0]); err != nil {
-					return err
-				}
-				continue
+		f, ok := r.next(frames)
+		if !ok {
+			if err := r.wait(r.order[0]); err != nil {
+				return err
 			}
-		} else {
-			f = <-frames
+			continue
 		}
 		switch {
 		case f.err != nil:
@@ -274,6 +272,29 @@ func (r *run) serve(frames <-chan frame) error {
 			default:
 			}
 		}
+	}
+}
+
+// next returns the next frame; ok is false if it is time to wait for the oldest step.
+func (r *run) next(frames <-chan frame) (f frame, ok bool) {
+	if len(r.order) == 0 {
+		return <-frames, true
+	}
+	select {
+	case f = <-frames:
+		return f, true
+	default:
+	}
+	if r.prompt() {
+		return f, false
+	}
+	t := time.NewTimer(afterLaunch)
+	defer t.Stop()
+	select {
+	case f = <-frames:
+		return f, true
+	case <-t.C:
+		return f, false
 	}
 }
 
