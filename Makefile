@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-lora bench-speed man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-lora bench-ranks bench-speed man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,7 +96,7 @@ race: native ## the race detector on the packages whose goroutines meet
 fuzz: native ## fuzz every target for FUZZTIME (8s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-clients: build model ## the clients that people have (Go, Python, Node) and 64 streams against the real server
+clients: build model openmpi ## the clients that people have (Go, Python, Node) and 64 streams against the real server
 	@scripts/clients.sh
 	go test -tags clients -count=1 -timeout 40m -v ./tests/clients
 
@@ -109,7 +109,7 @@ browser: build model ## the page at / and those of vapp plan --html in headless 
 screenshots: ## pictures of the page at / with a scripted model, in OUT (.cache/screenshots)
 	@SCREENSHOTS=$(abspath $(or $(OUT),.cache/screenshots)) scripts/browser.sh go test -tags browser -count=1 -run TestScreenshots ./appliance/page
 
-ci: test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
+ci: openmpi test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
 
@@ -126,6 +126,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
 	@scripts/ranks-soak.sh
+	@scripts/examples-ranks.sh
 	@scripts/bench-real.sh
 	@$(MAKE) test-arm64
 	@scripts/numa-check.sh
@@ -155,6 +156,9 @@ bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: 
 
 compare-llamacpp: native ## logits and greedy tokens of vapp and llama.cpp on the same GGUF files, every family and block type: writes the tables of docs/gguf.md; FAMILY=tiny-qwen3 compares that one (needs Python with torch)
 	@scripts/compare-llamacpp.sh $(FAMILY)
+
+bench-ranks: build openmpi ## two ranks of one thread beside one rank of two, the time of collectives and of rank 0's control work: writes the tables of docs/ranks.md
+	@python3 scripts/bench_ranks.py
 
 bench-lora: native ## 16 streams with eight LoRA adapters of rank 16 beside 16 without, in turns
 	go test ./engine -run '^$$' -bench Adapters -benchtime 15x
@@ -192,6 +196,11 @@ modules: tools
 
 native: modules
 	@scripts/build-native.sh
+
+# What starts and connects ranks on CPUs; the tests that need it are skipped without.
+.PHONY: openmpi
+openmpi:
+	@scripts/openmpi.sh
 
 .PHONY: embedded-kernels
 embedded-kernels:

@@ -12,9 +12,6 @@ const (
 	contextBytes = 560 << 20 // a context: page tables, and printf buffer and stack of every SM
 	moduleBytes  = 48 << 20  // loaded kernels
 	libraryBytes = 64 << 20  // device memory of cuBLASLt: its loaded kernels
-	// A communicator of NCCL: up to 32 channels with buffers of 4 MiB, 4.7 MiB and 0.5 MiB, for a ring
-	// and a tree.
-	communicatorBytes = 2 * 32 * 9421 << 10
 )
 
 // Host memory that weights pass through while they are packed: pieces of pinned memory, each
@@ -43,33 +40,12 @@ func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 	if l.blas {
 		out = append(out, backend.Overhead{Name: "cublaslt", Bytes: libraryBytes, Rule: "the library's handle and kernels: assumed bound, not measured"})
 	}
-	if n := communicators(r.Programs); n > 0 {
-		out = append(out, backend.Overhead{Name: "collectives", Bytes: up(int64(n)*communicatorBytes, granule), Rule: fmt.Sprintf("NCCL's buffers, %d communicators of 32 channels: assumed bound, not measured", n)})
-	}
 	if len(r.Programs) > 0 && len(l.graphs.Captures(r.Programs[0].Bucket)) > 0 {
 		out = append(out, l.graphOverhead(r.Programs[0]))
 	}
 	return append(out,
 		backend.Overhead{Name: "step copies", Bytes: r.Arenas[backend.StepIO], Host: true, Rule: "2 sets of step buffers as the host writes them, pinned"},
 		backend.Overhead{Name: "staging", Bytes: stagingBytes, Host: true, Rule: fmt.Sprintf("%d pieces of %d MiB that weights go through, pinned until the first step", pieces, pieceBytes>>20)})
-}
-
-// communicators returns how many communicators the ranks of programs have: one of all ranks, and
-// one of the tensor parallel ranks of a stage if there are several stages.
-func communicators(programs []*backend.Program) int {
-	tensor, pipe := 0, 0
-	for _, p := range programs {
-		if p.Shard.World > 1 {
-			tensor = 1
-		}
-		for _, op := range p.Ops {
-			switch op.(type) {
-			case backend.Send, backend.Receive:
-				pipe = 1
-			}
-		}
-	}
-	return tensor + pipe
 }
 
 // graphOverhead estimates the memory of captures. Each step is captured for both sets of step

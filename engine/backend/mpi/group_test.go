@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -279,19 +278,3 @@ func lateBroadcast(w *World) error {
 	w.options.Wait = 10 * time.Millisecond
 	return w.Broadcast(make([]byte, 8))
 }
-
-// timeAllReduce prints what the benchmark measures.
-func timeAllReduce(w *World) error {
-	for _, n := range []int{2048, 8192, 131072} {
-		own, library, err := w.TimeAllReduce(n, benchRounds)
-		if err != nil {
-			return err
-		}
-		if w.Rank() == 0 {
-			fmt.Fprintf(os.Stderr, "%d bytes: own %v library %v\n", 4*n, own, library)
-		}
-	}
-	return nil
-}
-
-const benchRounds = 20
