@@ -113,8 +113,6 @@ type killed struct {
 	left                 []string
 }
 
-// goneIn is the time after which nothing of a failed group is left.
-const goneIn = 10 * time.Second
 
 // long is the prompt that is still read when a test looks, in words.
 const long = 5000

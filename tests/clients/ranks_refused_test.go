@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -89,6 +90,9 @@ func TestRanksRefused(t *testing.T) {
 			return mpirun(1, vapp(t), "up", r.profile(), ":", "-n", "1", "sleep", "60")
 		}, `rank 0 on ` + host + `: MPI_Init_thread waited 3s for the other 1 processes of the launcher`},
 	} {
+		if !allRefused && !slices.Contains([]string{"another profile", "another key", "no library"}, c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			r := newRanked(t, fields)
 			at := time.Now()
