@@ -79,7 +79,7 @@ func (p *Prepared) places() ranks.Places {
 func (p *Prepared) openFabric() (*meeting, error) {
 	place, f := p.setup.Place, p.setup.Fabrics[p.Opener.Name()]
 	if f == nil {
-		return nil, backend.Unsupported(p.Opener.Name(), "several ranks", "this program starts no ranks; `vapp up`, `vapp run` and `vapp bench` do")
+		return nil, backend.Unsupported(p.Opener.Name(), "several ranks", "this command starts no ranks; `vapp up`, `vapp run` and `vapp bench` do")
 	}
 	key, err := p.ranksKey()
 	if err != nil {

@@ -113,7 +113,6 @@ type killed struct {
 	left                 []string
 }
 
-
 // long is the prompt that is still read when a test looks, in words.
 const long = 5000
 
