@@ -121,10 +121,6 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, drainSignal)
 	defer stop()
 	context.AfterFunc(ctx, stop) // restore the default handler: a second signal ends the process
-	input, err := o.read(c.InOrStdin())
-	if err != nil {
-		return err
-	}
 	machine, err := withBackend(c, o.backend)
 	if err != nil {
 		return err
@@ -140,6 +136,10 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 		return err
 	}
 	machine.Ranks.Drain = stop
+	input, err := o.read(c.InOrStdin()) // on rank 0, which has the standard input
+	if err != nil {
+		return err
+	}
 	p, err := appliance.Prepare(profile, machine)
 	if err != nil {
 		return err
