@@ -181,7 +181,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 		Cache: metrics.CacheConfig{
 			BlockSize: o.BlockSize, Pages: p.Plan.Capacity.Classes[0].Pages, Dtype: p.Profile.Memory.KVCacheDtype, PrefixCaching: o.PrefixCaching,
 			Utilization: p.Profile.Memory.Utilization, Bytes: int64(p.Profile.Memory.KVCache),
-			SwapBytes: swap, SwapPages: p.Plan.Account.KV.Pages(0, p.Plan.Account.KV.Slabs(swap)),
+			SwapBytes: swap, SwapPages: p.swapPages(swap),
 		},
 	})
 	for _, i := range p.Ledger() {
@@ -199,4 +199,13 @@ func (a *Appliance) statistics(ctx context.Context) {
 	a.metrics.LogFigures(ctx, a.log, func() time.Duration {
 		return time.Duration(a.live.Load().profile.Serve.StatsInterval)
 	})
+}
+
+// swapPages returns the pages of the first class that swap space of that many bytes has.
+func (p *Prepared) swapPages(bytes int64) int {
+	a := p.Plan.Account
+	if p.rank != nil {
+		a = p.rank.Account
+	}
+	return a.Pool.Pages(0, a.Slabs(bytes))
 }

@@ -61,13 +61,10 @@ func (a *Appliance) compare() {
 	}
 	logLedger(a.log, a.ledger)
 	if n, ok := a.engine.GraphBytes(); ok {
-		planned := a.prepared.Ledger().Bytes("graphs")
-		a.metrics.SetActual("graphs", n)
-		log := a.log.Debug
-		if n > planned { // a warning only: the plan estimates graphs, but arenas are exact
-			log = a.log.Warn
-		}
-		log("ledger", "item", "graphs", "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
+		a.compareEstimate("graphs", n)
+	}
+	if n, ok := a.engine.CollectiveBytes(); ok {
+		a.compareEstimate("collectives", n)
 	}
 	if huge, of, ok := a.engine.Huge(); ok {
 		a.log.Debug("huge pages", "bytes", huge, "of", of)
@@ -124,6 +121,17 @@ func (a *Appliance) example(base string) string {
 		key = " -H 'Authorization: Bearer KEY'"
 	}
 	return fmt.Sprintf("curl %s%s%s -H 'Content-Type: application/json' -d '%s'", base, path, key, body)
+}
+
+// compareEstimate compares a line that the plan estimates with what was measured. More than planned is a warning only: arenas are exact.
+func (a *Appliance) compareEstimate(item string, n int64) {
+	planned := a.prepared.Ledger().Bytes(item)
+	a.metrics.SetActual(item, n)
+	log := a.log.Debug
+	if n > planned {
+		log = a.log.Warn
+	}
+	log("ledger", "item", item, "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
 }
 
 // logLedger logs the planned and the allocated bytes of a ledger's arenas.

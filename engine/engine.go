@@ -89,7 +89,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	e := &Engine{opts: c.Options, dev: dev, all: all, in: newInbox(), done: make(chan struct{}), kv: c.Account.Pool, vocab: r.Step.Vocab, width: r.Step.OutputCols}
 	e.queue.Store(int64(c.Options.MaxQueue))
-	slabs := c.Account.KV.Slabs(r.Arenas[backend.KV])
+	slabs := c.Account.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
@@ -97,7 +97,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if c.now != nil {
 		l.now = c.now
 	}
-	if n := c.Account.KV.Slabs(r.Arenas[backend.Swap]); n > 0 {
+	if n := c.Account.Slabs(r.Arenas[backend.Swap]); n > 0 {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)
 	}
@@ -124,6 +124,15 @@ func (e *Engine) GraphBytes() (n int64, ok bool) {
 		return 0, false
 	}
 	return c.GraphBytes(), true
+}
+
+// CollectiveBytes returns the device memory that the library of collectives says it has taken; ok is false with one rank, and with
+// a library that does not say.
+func (e *Engine) CollectiveBytes() (n int64, ok bool) {
+	if d, is := e.dev.(interface{ CollectiveBytes() (int64, bool) }); is {
+		n, ok = d.CollectiveBytes()
+	}
+	return n, ok
 }
 
 // Memory returns backend.MemoryReporter.Memory; ok is false if the device does not implement it or it fails.
