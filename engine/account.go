@@ -81,6 +81,9 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: first.Bucket.Samples,
 		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: first.Axes, OutputCols: outputWidth(first), AdapterSlots: first.AdapterSlots,
 	}
+	if n := m.Source.Build.Pipe.World; n > 2 && o.Drafts == 0 {
+		step.Sets = n // a step in flight for each stage
+	}
 	r, err := dry.Run(l, m.Family.Weights(), programs, withTables(step, at.classes), o.KVBytes)
 	if err != nil {
 		return nil, err

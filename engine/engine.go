@@ -64,7 +64,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	r := c.Account.Reservation
 	schedule := schedOptions(c.Options, r.Step.Drafts)
 	if c.Ranks != nil && c.Ranks.Places.Pipeline > 1 && c.Options.Drafts == 0 {
-		schedule.Lag, schedule.Staged = 1, true
+		schedule.Lag, schedule.Staged = c.Account.WholeStep.NumSets()-1, true
 	}
 	if err := schedule.Validate(); err != nil {
 		return nil, err

@@ -31,6 +31,7 @@ type loop struct {
 	lag     int      // launched steps that may be uncommitted while the next one is scheduled
 	flights []flight // launched and not committed, oldest first
 	set     int      // set of step buffers that the next launch uses
+	sets    int      // how many there are
 
 	choices       map[*sched.Seq]*choice
 	messages      []message
@@ -57,7 +58,7 @@ type flight struct {
 
 func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hooks) *loop {
 	l := &loop{
-		e: e, hooks: h, pool: pool, runner: r, lag: o.Lag, now: time.Now,
+		e: e, hooks: h, pool: pool, runner: r, lag: o.Lag, sets: max(2, 1+o.Lag), now: time.Now,
 		sched:   sched.New(o, pool),
 		choices: map[*sched.Seq]*choice{},
 	}
@@ -129,7 +130,7 @@ func (l *loop) launch(s *sched.Step) error {
 		}
 	}
 	l.flights = append(l.flights, f)
-	l.set = 1 - l.set
+	l.set = (l.set + 1) % l.sets
 	return nil
 }
 

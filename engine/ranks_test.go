@@ -174,8 +174,10 @@ func TestStagesPreempted(t *testing.T) {
 	}
 	want := run(func(*toy) {})
 	for name, change := range map[string]func(*toy){
-		"preempted": func(y *toy) { y.world = ranks.Places{Tensor: 1, Pipeline: 2} },
-		"swapped":   func(y *toy) { y.world, y.opts.SwapBytes = ranks.Places{Tensor: 1, Pipeline: 2}, 64<<20 },
+		"preempted":                   func(y *toy) { y.world = ranks.Places{Tensor: 1, Pipeline: 2} },
+		"preempted in four":           func(y *toy) { y.world = ranks.Places{Tensor: 1, Pipeline: 4} },
+		"swapped in four of two each": func(y *toy) { y.world, y.opts.SwapBytes = ranks.Places{Tensor: 2, Pipeline: 4}, 64<<20 },
+		"swapped":                     func(y *toy) { y.world, y.opts.SwapBytes = ranks.Places{Tensor: 1, Pipeline: 2}, 64<<20 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, got := range run(change) {

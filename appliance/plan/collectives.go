@@ -69,7 +69,7 @@ func (w resolved) control(a *engine.Account) Item {
 	}
 	sets := 0
 	if b.Pipe.World > 1 {
-		sets = 2
+		sets = a.WholeStep.NumSets()
 	}
 	it.Bytes = mul(set, int64(sets+n))
 	it.Rule = fmt.Sprintf("a step and a frame for each other rank, at most %d × %s", n, Size(set))

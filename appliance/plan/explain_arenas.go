@@ -128,7 +128,7 @@ func (p *Plan) explainWorkspace(e *Explanation) {
 func (p *Plan) explainStep(e *Explanation) {
 	s := p.Account.Reservation.Step
 	e.Value, e.Source = bytesOf(p.Account.Reservation.Arenas[backend.StepIO])+", exact", "the step buffers' own layout (engine/backend)"
-	e.step("two sets of %s: one is filled while the other runs", bytesOf(s.SetBytes()))
+	e.step("%s of %s: one is filled while %s runs", setsOf(s), bytesOf(s.SetBytes()), map[bool]string{true: "the other", false: "another"}[s.NumSets() == 2])
 	e.step("%s tokens × 12 B, %s sequences, %s sampled rows", Group(int64(s.Tokens)), Group(int64(s.Seqs)), Group(int64(s.Samples)))
 	if p.slots.Slots > 0 {
 		e.step("adapter slots of tokens: %s × 4 B", Group(int64(s.Tokens)))

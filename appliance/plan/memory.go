@@ -84,7 +84,7 @@ func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 		{Name: backend.Scratch.String(), Bytes: r.Arenas[backend.Scratch], Basis: Exact,
 			Rule: fmt.Sprintf("peak of a step of %s tokens, %s sequences", Group(int64(o.MaxNumBatchedTokens)), Group(int64(o.MaxNumSeqs)))},
 		workspaceItem(o, a),
-		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "step buffers, two sets: ids, page tables, masks"},
+		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "step buffers, " + setsOf(r.Step) + ": ids, page tables, masks"},
 	}
 	l = append(l, overheads(a)...)
 	process := w.process(o, a)
@@ -328,4 +328,12 @@ func add(a, b int64) int64 {
 		return math.MaxInt64
 	}
 	return a + b
+}
+
+// setsOf counts the sets of step buffers: "two sets".
+func setsOf(s backend.StepShape) string {
+	if n := s.NumSets(); n > 2 {
+		return numberOf(n, "set")
+	}
+	return "two sets"
 }

@@ -121,7 +121,7 @@ const (
 	KV                     // slabs of pages
 	Scratch                // values of a running Program
 	Workspace              // temporary buffers of the kernels, for each thread
-	StepIO                 // step buffers, two sets
+	StepIO                 // step buffers, a set for each step in flight
 	Swap                   // slots for pages that are swapped out: whole slabs, as in KV
 	NumArenas
 )
@@ -138,10 +138,10 @@ type Device interface {
 	Pack(i int, src RowReader) error
 	// Compile prepares a program of the reservation.
 	Compile(*Program) (Executable, error)
-	// Step returns the buffers of a set, 0 or 1. Their addresses never change.
+	// Step returns the buffers of a set, from 0 on. Their addresses never change.
 	Step(set int) *Step
 	// Launch starts e on the set's buffers and returns at once. Launches run
-	// in order. Negative entries of Step.Tokens refer to the other set.
+	// in order, on the sets in turn. Negative entries of Step.Tokens refer to the set before.
 	Launch(e Executable, b Binding) error
 	// Wait blocks until the last Launch on the set has finished and returns its error.
 	Wait(set int) error
@@ -169,7 +169,7 @@ type Executable interface{ Program() *Program }
 
 // Binding gives the row symbols of a Launch their values.
 type Binding struct {
-	Set     int // which step buffers, 0 or 1
+	Set     int // which step buffers
 	Tokens  int // T: rows of PerToken values
 	Seqs    int // S: sequences in the step
 	Samples int // L: rows of PerSample values

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"fmt"
 	"unsafe"
 )
 
@@ -18,13 +19,14 @@ type StepShape struct {
 	OutputCols   int   // columns of OutputRows; 0: rows are sampled instead
 	AdapterSlots int   // slots of adapters; 0: steps have none
 	Verify       int   // proposals that a step verifies for each sequence, from any proposer
+	Sets         int   // sets of buffers, one for each step in flight; 0: two
 }
 
 // Step is one set of step buffers: memory that the host can access, at fixed addresses.
 // The runner fills the inputs before Launch and reads the outputs after Wait.
 type Step struct {
 	// Inputs.
-	Tokens         []int32     // [T] token id, or −1−r: row r of the other set's Sampled
+	Tokens         []int32     // [T] token id, or −1−r: row r of the Sampled of the set before
 	Positions      []int32     // [T] position in its sequence
 	Seq            []int32     // [T] which sequence of the step; −1: none, what pads a graph
 	First          []int32     // [S+1] first token row of each sequence; [S] is T
@@ -156,8 +158,22 @@ func (s StepShape) SetBytes() int64 {
 	return n
 }
 
-// Bytes returns the size of both sets, which fill the step arena.
-func (s StepShape) Bytes() int64 { return 2 * s.SetBytes() }
+// NumSets returns the number of sets, at least two.
+func (s StepShape) NumSets() int { return max(2, s.Sets) }
+
+// Before returns the set of the step before that of a set. Steps use the sets in turn.
+func (s StepShape) Before(set int) int { return (set + s.NumSets() - 1) % s.NumSets() }
+
+// CheckSet returns a *StepError unless there is such a set.
+func (s StepShape) CheckSet(set int) error {
+	if set < 0 || set >= s.NumSets() {
+		return &StepError{"Binding.Set", fmt.Sprintf("%d of %d sets", set, s.NumSets())}
+	}
+	return nil
+}
+
+// Bytes returns the size of all sets, which fill the step arena.
+func (s StepShape) Bytes() int64 { return int64(s.NumSets()) * s.SetBytes() }
 
 // Carve returns a set of buffers as slices of mem, which has SetBytes bytes and 64-byte
 // alignment. The slices have their full length.

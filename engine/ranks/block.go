@@ -105,7 +105,7 @@ func (s Shape) readHeader(payload []byte) (number uint64, b backend.Binding, res
 	}
 	b = backend.Binding{Set: n[0], Tokens: n[1], Seqs: n[2], Samples: n[3], Graph: backend.Graph{Kind: backend.GraphKind(n[4]), Tokens: n[5], Seqs: n[6], Samples: n[7]}}
 	t, q, l := counts(b)
-	if b.Set > 1 || n[4] > int(backend.Decode) || t > s.Step.Tokens || q > s.Step.Seqs || l > s.Step.Samples {
+	if s.Step.CheckSet(b.Set) != nil || n[4] > int(backend.Decode) || t > s.Step.Tokens || q > s.Step.Seqs || l > s.Step.Samples {
 		return 0, b, rest, &FrameError{fmt.Sprintf("a step on set %d of %d tokens, %d sequences, %d sampled rows exceeds the buffers of %d, %d, %d", n[0], t, q, l, s.Step.Tokens, s.Step.Seqs, s.Step.Samples)}
 	}
 	return binary.LittleEndian.Uint64(payload), b, block{b: payload[blockHeader:]}, nil

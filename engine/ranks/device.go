@@ -24,14 +24,17 @@ type Device struct {
 	l      *Leader
 	places Places
 	shape  Shape
-	master [2]*backend.Step // with a pipeline: the buffers of all stages' classes; else nil
+	master []*backend.Step // with a pipeline: the buffers of all stages' classes; else nil
 	number uint64
 	buf    []byte
-	flight [2]struct {
-		number  uint64
-		binding backend.Binding
-		running bool
-	}
+	flight []flight // by set
+}
+
+// flight is a launch on a set.
+type flight struct {
+	number  uint64
+	binding backend.Binding
+	running bool
 }
 
 // Capturing is a Device that captures graphs.
@@ -39,8 +42,10 @@ type Capturing struct{ *Device }
 
 // Drive returns the device of rank 0 over dev, which it does not own: a *Device or, if dev captures graphs, a *Capturing. whole has the step buffers of the whole pipeline.
 func (l *Leader) Drive(dev backend.Device, p Places, shape Shape, whole backend.StepShape) backend.Device {
-	d := &Device{Device: dev, l: l, places: p, shape: shape}
+	sets := whole.NumSets()
+	d := &Device{Device: dev, l: l, places: p, shape: shape, flight: make([]flight, sets)}
 	if p.Pipeline > 1 {
+		d.master = make([]*backend.Step, sets)
 		for i := range d.master {
 			d.master[i] = whole.Carve(make([]byte, whole.SetBytes()))
 		}

@@ -176,7 +176,7 @@ type frame struct {
 func (f *Follower) Run(ctx context.Context, w Work) error {
 	defer context.AfterFunc(ctx, func() { Abort(w.Device, w.Group, context.Cause(ctx)); _ = f.c.Close() })()
 	f.OnLost(func(err error) { Abort(w.Device, w.Group, err) })
-	r := run{Follower: f, Work: w}
+	r := run{Follower: f, Work: w, flight: make([]flight, w.Shape.Step.NumSets())}
 	err := r.serve(f.frames)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -232,14 +232,10 @@ func (f *Follower) read() {
 type run struct {
 	*Follower
 	Work
-	flight [2]struct {
-		number  uint64
-		binding backend.Binding
-		running bool
-	}
-	order []int // sets in flight, oldest first
-	moves []backend.PageMove
-	buf   []byte
+	flight []flight // by set
+	order  []int    // sets in flight, oldest first
+	moves  []backend.PageMove
+	buf    []byte
 }
 
 // afterLaunch is how long a rank gives rank 0 to send the next step, so that its device has one behind the running one, before it waits for
@@ -343,7 +339,7 @@ func (r *run) capture(b []byte) error {
 		n[i] = int(binary.LittleEndian.Uint32(b[4*i:]))
 	}
 	dev, ok := r.Device.(backend.Capturer)
-	if !ok || n[0] > 1 || n[1] > int(backend.Decode) {
+	if !ok || r.Shape.Step.CheckSet(n[0]) != nil || n[1] > int(backend.Decode) {
 		return fmt.Errorf("capturing graphs: %w: the device has none", backend.ErrUnsupported)
 	}
 	return dev.Capture(r.Exe, n[0], backend.Graph{Kind: backend.GraphKind(n[1]), Tokens: n[2], Seqs: n[3], Samples: n[4]})

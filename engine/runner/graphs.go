@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// Capture captures the graphs that g names, for both sets of step buffers. It reports progress
+// Capture captures the graphs that g names, for all sets of step buffers. It reports progress
 // after each; onProgress may be nil. From then on steps run by the graphs. Without sizes it does
 // nothing. It fails if the device cannot capture graphs.
 func (r *Runner) Capture(ctx context.Context, g backend.Graphs, onProgress func(done, of int)) error {
@@ -21,7 +21,7 @@ func (r *Runner) Capture(ctx context.Context, g backend.Graphs, onProgress func(
 		return fmt.Errorf("capturing graphs: %w: the device has none", backend.ErrUnsupported)
 	}
 	for i, c := range all {
-		for set := range 2 {
+		for set := range r.shape.NumSets() {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("capturing graphs: %w", context.Cause(ctx))
 			}

@@ -12,8 +12,8 @@ type Options struct {
 	MaxNumSeqs          int // sequences that run at once
 	MaxNumBatchedTokens int // tokens of a step
 	MaxSamples          int // sampled rows of a step
-	// Lag is how many steps may be uncommitted when Next is called: 0, or 1 for
-	// the overlapped loop.
+	// Lag is how many steps may be uncommitted when Next is called: 0, 1 for the overlapped loop, or, if Staged,
+	// the number of pipeline stages less one.
 	Lag int
 	// Staged says that the next step cannot refer to a token in flight: the first pipeline stage does not
 	// have it. A sequence waits for its token, and each step takes its share of the sequences that decode, so
@@ -55,8 +55,8 @@ func (o Options) Validate() error {
 		return &OptionError{"maxNumBatchedTokens", o.MaxNumBatchedTokens, "at least 1"}
 	case o.MaxSamples < 1:
 		return &OptionError{"sampled rows of a step", o.MaxSamples, "at least 1"}
-	case o.Lag < 0 || o.Lag > 1:
-		return &OptionError{"lag", o.Lag, "0 or 1"}
+	case o.Lag < 0 || o.Lag > 1 && !o.Staged:
+		return &OptionError{"lag", o.Lag, "0 or 1, but in a pipeline"}
 	case !o.ChunkedPrefill && o.MaxNumBatchedTokens < o.MaxModelLen:
 		return &OptionError{"maxNumBatchedTokens", o.MaxNumBatchedTokens,
 			fmt.Sprintf("at least maxModelLen (%d) without chunkedPrefill", o.MaxModelLen)}

@@ -14,7 +14,14 @@ func TestStaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{MaxModelLen: 64, MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxSamples: 8, ChunkedPrefill: true, Lag: 1, Staged: true}
+	for lag, shares := range map[int][]int{1: {4, 3}, 2: {3, 3, 1}, 6: {1, 1, 1, 1, 1, 1, 1}} {
+		t.Run(fmt.Sprint(lag), func(t *testing.T) { shared(t, l, lag, shares) })
+	}
+}
+
+// shared runs 7 sequences in lag+1 steps in flight, which have these shares in turn.
+func shared(t *testing.T, l kv.Layout, lag int, shares []int) {
+	o := Options{MaxModelLen: 64, MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxSamples: 8, ChunkedPrefill: true, Lag: lag, Staged: true}
 	s := New(o, kv.NewPool(l, 8*l.SequenceSlabs(64), false))
 	for i := range 7 {
 		p := sample.Default()
@@ -28,19 +35,24 @@ func TestStaged(t *testing.T) {
 	}
 	commit(s.Next()) // the prompts
 	var flight []*Step
-	for turn := range 10 {
+	for turn := range 14 {
 		st := s.Next()
-		if n := len(st.Rows); n != 3+(turn+1)%2 {
-			t.Fatalf("step %d has %d of 7 sequences", turn, n)
+		if st == nil || len(st.Rows) == 0 {
+			t.Fatalf("step %d has no sequence", turn)
 		}
-		if flight = append(flight, st); len(flight) == 2 {
-			for _, a := range flight[0].Rows {
-				for _, b := range flight[1].Rows {
+		if turn < len(shares) && len(st.Rows) != shares[turn] {
+			t.Errorf("step %d has %d of 7 sequences, want %d", turn, len(st.Rows), shares[turn])
+		}
+		for _, other := range flight {
+			for _, a := range other.Rows {
+				for _, b := range st.Rows {
 					if a.Seq == b.Seq {
 						t.Fatalf("sequence %s is in two steps", a.Seq.ID())
 					}
 				}
 			}
+		}
+		if flight = append(flight, st); len(flight) == lag+1 {
 			commit(flight[0])
 			flight = flight[1:]
 		}

@@ -19,12 +19,12 @@ import (
 type executable struct {
 	d     *device
 	p     *backend.Program
-	lists [2]list
+	lists []list
 	// bare are lists without the adapters, for steps in which no token has one.
-	bare [2]list
+	bare []list
 	// exchanges are the ops between ranks, in order. exchange i comes before phase cuts[i] of a list.
 	exchanges []backend.Op
-	exchanged [2][]*clocks // of exchanges, by set, if ops are measured
+	exchanged [][]*clocks // of exchanges, by set, if ops are measured
 }
 
 // Program returns the program that was compiled.
@@ -59,10 +59,11 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if err := errors.Join(backend.CheckGroup(name, p, d.layout.group), d.r.Takes(name, d.layout, p)); err != nil {
 		return nil, err
 	}
-	e := &executable{d: d, p: p}
+	sets := len(d.steps)
+	e := &executable{d: d, p: p, lists: make([]list, sets), bare: make([]list, sets), exchanged: make([][]*clocks, sets)}
 	mem := &pinned{}
 	for set := range e.lists {
-		c := compiler{d: d, p: p, set: set, s: d.steps[set], o: d.steps[1-set], mem: mem}
+		c := compiler{d: d, p: p, set: set, s: d.steps[set], o: d.steps[d.r.Step.Before(set)], mem: mem}
 		for i, op := range p.Ops {
 			c.name = backend.OpName(op)
 			if err := c.op(op); err != nil {
@@ -106,7 +107,7 @@ type compiler struct {
 	d      *device
 	p      *backend.Program
 	set    int
-	s, o   *backend.Step // of this set and of the other one
+	s, o   *backend.Step // of this set and of the one before
 	mem    *pinned
 	phases []phase
 	name   string // of the current op

@@ -24,8 +24,8 @@ type device struct {
 	r       backend.Reservation
 	arenas  [backend.NumArenas]arena
 	weights []weight
-	steps   [2]*backend.Step
-	sets    [2]set
+	steps   []*backend.Step
+	sets    []set
 	pool    *C.vapp_pool
 	refused *backend.PlacementError // the first one
 	swap    *swapFile               // nil: no Swap arena
@@ -120,6 +120,7 @@ func (d *device) open(s backend.Settings) error {
 	}
 	d.packing = make(chan struct{}, d.layout.threads)
 	size := d.r.Step.SetBytes()
+	d.steps, d.sets = make([]*backend.Step, d.r.Step.NumSets()), make([]set, d.r.Step.NumSets())
 	for i := range d.steps {
 		d.steps[i] = d.r.Step.Carve(d.arenas[backend.StepIO].slice(int64(i)*size, size))
 	}
@@ -163,6 +164,7 @@ func (d *device) Close() error {
 	for a := range d.arenas {
 		errs = append(errs, d.arenas[a].unmap())
 	}
-	d.steps, d.sets = [2]*backend.Step{}, [2]set{}
+	clear(d.steps)
+	d.sets = nil
 	return errors.Join(errs...)
 }

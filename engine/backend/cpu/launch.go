@@ -67,8 +67,8 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if d.pool == nil {
 		return errClosed
 	}
-	if b.Set < 0 || b.Set > 1 {
-		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("%d, not 0 or 1", b.Set)}
+	if err := d.r.Step.CheckSet(b.Set); err != nil {
+		return err
 	}
 	st := &d.sets[b.Set]
 	if st.running {
@@ -120,7 +120,7 @@ func (d *device) finish(st *set) {
 	st.running = false
 }
 
-// drain waits for the launches of both sets. A later Wait still works.
+// drain waits for the launches of all sets. A later Wait still works.
 func (d *device) drain() {
 	for i := range d.sets {
 		d.finish(&d.sets[i])

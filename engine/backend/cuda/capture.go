@@ -28,7 +28,7 @@ var _ backend.Capturer = (*device)(nil)
 // everything that changes from step to step is in step buffers.
 func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
 	x, ok := e.(*executable)
-	if !ok || x.d != d || set < 0 || set > 1 || g.Kind == backend.Eager || g.Tokens < 1 || g.Tokens > x.p.Bucket.Tokens || g.Seqs > x.p.Bucket.Seqs || g.Samples > x.p.Bucket.Samples {
+	if !ok || x.d != d || d.r.Step.CheckSet(set) != nil || g.Kind == backend.Eager || g.Tokens < 1 || g.Tokens > x.p.Bucket.Tokens || g.Seqs > x.p.Bucket.Seqs || g.Samples > x.p.Bucket.Samples {
 		return fmt.Errorf("backend %s: Capture of %v on set %d: no step of this program", name, g, set)
 	}
 	return d.named(d.do(func() error {

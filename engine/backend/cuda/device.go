@@ -29,11 +29,11 @@ type device struct {
 	functions map[string]*driver.Function
 	arenas    [backend.NumArenas]driver.Address // device addresses; Swap's is a mapping of swap
 	offsets   []int64                           // of each weight in its arena
-	host      []byte                            // both sets of step buffers, in host memory
+	host      []byte                            // all sets of step buffers, in host memory
 	mapped    driver.Address                    // device address of host
 	swap      []byte                            // the Swap arena
-	steps     [2]*backend.Step
-	sets      [2]set
+	steps     []*backend.Step
+	sets      []set
 	lists     []*driver.List
 	captured  []*captured
 	// graphBytes is by how much free memory fell during captures.
@@ -75,7 +75,7 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if err != nil {
 		return nil, err
 	}
-	d := &device{layout: l, r: r, timer: newOpTimer(s), modules: map[string]*driver.Module{}, functions: map[string]*driver.Function{}}
+	d := &device{layout: l, r: r, timer: newOpTimer(s, r.Step.NumSets()), modules: map[string]*driver.Module{}, functions: map[string]*driver.Function{}}
 	if d.offsets, err = d.r.Place(name, l); err != nil {
 		return nil, err
 	}
@@ -164,6 +164,7 @@ func (d *device) openSteps() (err error) {
 	}
 	clear(d.host)
 	size := d.r.Step.SetBytes()
+	d.steps, d.sets = make([]*backend.Step, d.r.Step.NumSets()), make([]set, d.r.Step.NumSets())
 	for i := range d.steps {
 		d.steps[i] = d.r.Step.Carve(d.host[int64(i)*size:][:size])
 		if d.sets[i].copied, err = d.ctx.Event(); err != nil {
@@ -329,7 +330,7 @@ func (d *device) Close() error {
 	default:
 		err = errors.Join(err, d.ctx.Close())
 	}
-	d.ctx, d.arenas, d.steps, d.sets = nil, [backend.NumArenas]driver.Address{}, [2]*backend.Step{}, [2]set{}
+	d.ctx, d.arenas, d.steps, d.sets = nil, [backend.NumArenas]driver.Address{}, nil, nil
 	return err
 }
 

@@ -19,9 +19,9 @@ type executable struct {
 	d        *device
 	p        *backend.Program
 	variants []variant
-	lists    [2][]*driver.List
+	lists    [][]*driver.List
 	starts   [][]int // by variant: index of each op's first launch
-	graphs   [2]map[backend.Graph]*captured
+	graphs   []map[backend.Graph]*captured
 }
 
 // Program returns the program that was compiled.
@@ -32,7 +32,8 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if err := d.r.Takes(name, d.layout, p); err != nil {
 		return nil, err
 	}
-	e := &executable{d: d, p: p, variants: variants(p.Bucket)}
+	sets := d.r.Step.NumSets()
+	e := &executable{d: d, p: p, variants: variants(p.Bucket), lists: make([][]*driver.List, sets), graphs: make([]map[backend.Graph]*captured, sets)}
 	return e, d.do(func() error { return d.compile(e) })
 }
 
@@ -97,7 +98,7 @@ func (d *device) function(kernel string) (*driver.Function, error) {
 // addresses returns the device addresses of a set. Inputs are copied to the device; outputs
 // are written through the mapping to host memory.
 func (d *device) addresses(set int) addresses {
-	s, o := d.steps[set], d.steps[1-set]
+	s, o := d.steps[set], d.steps[d.r.Step.Before(set)]
 	twin, host := d.arenas[backend.StepIO], d.mapped
 	a := addresses{weights: d.offsets, shape: d.r.Step, sampled: place(d, host, o.Sampled)}
 	for i, p := range d.arenas {
@@ -141,8 +142,8 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if d.ctx == nil {
 		return errClosed
 	}
-	if b.Set < 0 || b.Set > 1 {
-		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("%d, not 0 or 1", b.Set)}
+	if err := d.r.Step.CheckSet(b.Set); err != nil {
+		return err
 	}
 	if d.sets[b.Set].running {
 		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("set %d is still running: Wait for it first", b.Set)}

@@ -18,8 +18,8 @@ const inGraph = "(graph)"
 type opTimer struct {
 	mu    sync.Mutex
 	times [2]map[string]*backend.OpTime // [0] steps with one token for each sequence, [1] others
-	sets  [2]timed
-	ends  [4]*driver.Event // ends of the last steps; two may be in progress
+	sets  []timed
+	ends  []*driver.Event // ends of the last steps, twice as many as may be in progress
 	steps int
 }
 
@@ -33,12 +33,12 @@ type timed struct {
 
 var _ backend.OpTimer = (*device)(nil)
 
-// newOpTimer returns nil if ops are not measured.
-func newOpTimer(s backend.Settings) *opTimer {
+// newOpTimer returns nil if ops are not measured. sets is the number of sets of step buffers.
+func newOpTimer(s backend.Settings, sets int) *opTimer {
 	if !s.TimeOps {
 		return nil
 	}
-	return &opTimer{times: [2]map[string]*backend.OpTime{{}, {}}}
+	return &opTimer{times: [2]map[string]*backend.OpTime{{}, {}}, sets: make([]timed, sets), ends: make([]*driver.Event, 2*sets)}
 }
 
 // OpTimes implements backend.OpTimer. Busy is unknown on a device.

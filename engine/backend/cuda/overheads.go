@@ -41,16 +41,16 @@ func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 		out = append(out, backend.Overhead{Name: "cublaslt", Bytes: libraryBytes, Rule: "the library's handle and kernels: assumed bound, not measured"})
 	}
 	if len(r.Programs) > 0 && len(l.graphs.Captures(r.Programs[0].Bucket)) > 0 {
-		out = append(out, l.graphOverhead(r.Programs[0]))
+		out = append(out, l.graphOverhead(r.Programs[0], r.Step.NumSets()))
 	}
 	return append(out,
-		backend.Overhead{Name: "step copies", Bytes: r.Arenas[backend.StepIO], Host: true, Rule: "2 sets of step buffers as the host writes them, pinned"},
+		backend.Overhead{Name: "step copies", Bytes: r.Arenas[backend.StepIO], Host: true, Rule: fmt.Sprintf("%d sets of step buffers as the host writes them, pinned", r.Step.NumSets())},
 		backend.Overhead{Name: "staging", Bytes: stagingBytes, Host: true, Rule: fmt.Sprintf("%d pieces of %d MiB that weights go through, pinned until the first step", pieces, pieceBytes>>20)})
 }
 
-// graphOverhead estimates the memory of captures. Each step is captured for both sets of step
+// graphOverhead estimates the memory of captures. Each step is captured for all sets of step
 // buffers. A whole-step graph counts as the pieces that it would be split into.
-func (l layout) graphOverhead(p *backend.Program) backend.Overhead {
+func (l layout) graphOverhead(p *backend.Program, sets int) backend.Overhead {
 	segments, f := 1, 1.0
 	for _, op := range p.Ops {
 		switch op.(type) {
@@ -60,7 +60,6 @@ func (l layout) graphOverhead(p *backend.Program) backend.Overhead {
 			f = expertFactor
 		}
 	}
-	const sets = 2
 	steps := len(l.graphs.Captures(p.Bucket))
 	return backend.Overhead{
 		Name: "graphs", Bytes: up(int64(graphPiece*f*float64(sets*steps*segments)), granule), Fitted: true,

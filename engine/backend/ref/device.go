@@ -14,8 +14,8 @@ type device struct {
 	r       backend.Reservation
 	arenas  [backend.NumArenas][]byte
 	weights []weight
-	steps   [2]*backend.Step
-	sets    [2]set
+	steps   []*backend.Step
+	sets    []set
 	queue   chan *launch
 	pool    *pool
 }
@@ -59,6 +59,7 @@ func open(l layout, r backend.Reservation) (*device, error) {
 		at += p.Bytes
 	}
 	size := r.Step.SetBytes()
+	d.steps, d.sets = make([]*backend.Step, r.Step.NumSets()), make([]set, r.Step.NumSets())
 	for i := range d.steps {
 		d.steps[i] = r.Step.Carve(d.arenas[backend.StepIO][int64(i)*size : int64(i+1)*size])
 		d.sets[i].done = make(chan error, 1)

@@ -33,8 +33,8 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if d.queue == nil {
 		return fmt.Errorf("backend %s: Launch after Close", name)
 	}
-	if b.Set < 0 || b.Set > 1 {
-		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("%d, not 0 or 1", b.Set)}
+	if err := d.r.Step.CheckSet(b.Set); err != nil {
+		return err
 	}
 	st := &d.sets[b.Set]
 	if st.running {
@@ -44,7 +44,7 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if err := s.Check(x.p, b, int64(len(d.arenas[backend.KV]))); err != nil {
 		return err
 	}
-	st.launch = launch{d: d, e: x, b: b, s: s, sampled: d.steps[1-b.Set].Sampled}
+	st.launch = launch{d: d, e: x, b: b, s: s, sampled: d.steps[d.r.Step.Before(b.Set)].Sampled}
 	st.running = true
 	d.queue <- &st.launch
 	return nil
@@ -60,7 +60,7 @@ func (d *device) Wait(set int) error {
 	return st.err
 }
 
-// drain waits for the launches of both sets. A later Wait still returns their errors.
+// drain waits for the launches of all sets. A later Wait still returns their errors.
 func (d *device) drain() {
 	for i := range d.sets {
 		if st := &d.sets[i]; st.running {
