@@ -148,12 +148,10 @@ func TestVerdictRefused(t *testing.T) {
 func TestRemedyRuns(t *testing.T) {
 	_, err := plan.Make(on(t, "google/gemma-4-31B-it", `maxModelLen: "128K"`, "l4"))
 	short, ok := err.(*plan.DoesNotFitError)
-	if !ok || !slices.ContainsFunc(short.Changes, func(c plan.Change) bool {
-		return strings.HasPrefix(c.Path, "parallel.") && strings.HasSuffix(c.Cost, "; plan-only")
-	}) {
+	if !ok || slices.ContainsFunc(short.Changes, func(c plan.Change) bool { return strings.Contains(c.Cost, "plan-only") }) {
 		t.Fatalf("%+v", err)
 	}
-	if note := short.Verdict().Note; note != "the smallest change that fits is --gpu: h200 (now NVIDIA L4)" {
+	if note := short.Verdict().Note; note != "the smallest change that fits is parallel.pipeline: 5 (now 1)" {
 		t.Error(note)
 	}
 }
