@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 // scenarios are what ranks do, by name.
 var scenarios = map[string]func(w *World) error{
 	"sums":           sums,
+	"sums, bf16":     sums,
 	"rows":           rows,
 	"stages":         stages,
 	"alone":          alone,
@@ -82,27 +82,23 @@ func sums(w *World) error {
 	if err != nil {
 		return err
 	}
-	direct := int(sizesOf(w.Size()).direct)
-	for _, wire := range []Wire{F32, BF16} {
-		w.options.Wire = wire
-		for _, n := range []int{1, 2, 3, 513, direct - 1, direct, direct + 1, part + 1, 2*part + 3} {
-			x := terms(w.Size(), n)
-			got := slices.Clone(x[w.Rank()])
-			if err := g.AllReduce(got); err != nil {
-				return err
-			}
-			if wire == BF16 {
-				for _, t := range x {
-					for i := range t {
-						t[i] = rounded(t[i])
-					}
+	for _, n := range []int{1, 2, 3, 513, direct - 1, direct, direct + 1, part + 1, 2*part + 3} {
+		x := terms(w.Size(), n)
+		got := slices.Clone(x[w.Rank()])
+		if err := g.AllReduce(got); err != nil {
+			return err
+		}
+		if w.options.Wire == BF16 {
+			for _, t := range x {
+				for i := range t {
+					t[i] = rounded(t[i])
 				}
 			}
-			want := reduceLocal(x)
-			for i := range got {
-				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-					return fmt.Errorf("%v, sum %d of %d is %v, want %v", wire, i, n, got[i], want[i])
-				}
+		}
+		want := reduceLocal(x)
+		for i := range got {
+			if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+				return fmt.Errorf("%v, sum %d of %d is %v, want %v", w.options.Wire, i, n, got[i], want[i])
 			}
 		}
 	}
@@ -279,19 +275,3 @@ func lateBroadcast(w *World) error {
 	w.options.Wait = 10 * time.Millisecond
 	return w.Broadcast(make([]byte, 8))
 }
-
-// timeAllReduce prints what the benchmark measures.
-func timeAllReduce(w *World) error {
-	for _, n := range []int{2048, 8192, 131072} {
-		own, library, err := w.TimeAllReduce(n, benchRounds)
-		if err != nil {
-			return err
-		}
-		if w.Rank() == 0 {
-			fmt.Fprintf(os.Stderr, "%d bytes: own %v library %v\n", 4*n, own, library)
-		}
-	}
-	return nil
-}
-
-const benchRounds = 20
