@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-lora bench-speed man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-lora bench-ranks bench-speed man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,8 +64,9 @@ emulated-driver: ## the CUDA driver without a GPU: VAPP_LIBCUDA=$PWD/.cache/emul
 	@go test -count=1 -run TestDriver -v ./kernels/cuda/cudatest | grep libcuda
 
 test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; there the whole suite of backends and the bundle of gpu-check
-	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|help|up)$$' ./cmd/vapp
+	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|cuda_ranks|help|up)$$' ./cmd/vapp
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 30m -run TestSuite ./engine/backend/cuda
+	$(CUDA_GO) test -tags cuda -count=1 -timeout 10m -run TestGoldenRanksCUDA ./engine/models
 	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
 
 test-arm64: native ## Linux on ARM, cross-built and emulated: kernels on three processors, goldens, an answer; says what it lacks and is not run
@@ -81,7 +82,7 @@ check: native fmt ## vet, format and the unit tests without the long ones, in tw
 
 test: native model-if-there vet fmt ## every test that needs no GPU: unit, golden, script, import law
 	go test -tags invariants -timeout 20m ./...
-	$(CUDA_GO) test -tags cuda ./engine/backend/cuda/...
+	$(CUDA_GO) test -tags cuda ./engine/backend/cuda/... ./engine/backend/nccl
 	$(CUDA_GO) test -tags cuda -run CUDA ./engine
 	go test -run TestSteadyHeap ./engine # what verifying allocates is not counted here
 
@@ -95,7 +96,7 @@ race: native ## the race detector on the packages whose goroutines meet
 fuzz: native ## fuzz every target for FUZZTIME (8s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-clients: build model ## the clients that people have (Go, Python, Node) and 64 streams against the real server
+clients: build model openmpi ## the clients that people have (Go, Python, Node) and 64 streams against the real server
 	@scripts/clients.sh
 	go test -tags clients -count=1 -timeout 40m -v ./tests/clients
 
@@ -108,14 +109,14 @@ browser: build model ## the page at / and those of vapp plan --html in headless 
 screenshots: ## pictures of the page at / with a scripted model, in OUT (.cache/screenshots)
 	@SCREENSHOTS=$(abspath $(or $(OUT),.cache/screenshots)) scripts/browser.sh go test -tags browser -count=1 -run TestScreenshots ./appliance/page
 
-ci: test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
+ci: openmpi test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
 
 soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
 	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy' -v ./engine
-	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run TestGoldenCUDA -v ./engine/models
+	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run 'TestGoldenCUDA|TestGoldenRanksCUDA' -v ./engine/models
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
 	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
@@ -124,6 +125,8 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients,soak -count=1 -timeout 4h -run TestBodies -v ./tests/clients
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
+	@scripts/ranks-soak.sh
+	@scripts/examples-ranks.sh
 	@scripts/bench-real.sh
 	@$(MAKE) test-arm64
 	@scripts/numa-check.sh
@@ -153,6 +156,9 @@ bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: 
 
 compare-llamacpp: native ## logits and greedy tokens of vapp and llama.cpp on the same GGUF files, every family and block type: writes the tables of docs/gguf.md; FAMILY=tiny-qwen3 compares that one (needs Python with torch)
 	@scripts/compare-llamacpp.sh $(FAMILY)
+
+bench-ranks: build openmpi ## two ranks of one thread beside one rank of two, the time of collectives and of rank 0's control work: writes the tables of docs/ranks.md
+	@python3 scripts/bench_ranks.py
 
 bench-lora: native ## 16 streams with eight LoRA adapters of rank 16 beside 16 without, in turns
 	go test ./engine -run '^$$' -bench Adapters -benchtime 15x
@@ -190,6 +196,11 @@ modules: tools
 
 native: modules
 	@scripts/build-native.sh
+
+# What starts and connects ranks on CPUs; the tests that need it are skipped without.
+.PHONY: openmpi
+openmpi:
+	@scripts/openmpi.sh
 
 .PHONY: embedded-kernels
 embedded-kernels:

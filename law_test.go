@@ -111,6 +111,9 @@ var rules = map[string]rule{
 	// Ranks that are goroutines of one process.
 	"engine/backend/local": {parts: []string{"engine/backend"}, not: noHTTP},
 
+	// Ranks that are processes, by Open MPI.
+	"engine/backend/mpi": {parts: []string{"engine/backend"}, not: noHTTP},
+
 	"engine/backend/dry":  {parts: []string{"engine/backend", "kernels"}, not: noHTTP},
 	"engine/backend/host": {parts: []string{"engine/backend"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	"engine/backend/ref":  {parts: []string{"engine/backend", "engine/backend/host", "kernels", "kernels/ref"}, not: noHTTP},
@@ -118,8 +121,10 @@ var rules = map[string]rule{
 		parts:   []string{"engine/backend", "engine/backend/host", "kernels", "kernels/cpu"},
 		modules: []string{"golang.org/x/sys"}, not: noHTTP,
 	},
+	// Ranks that are GPUs: NCCL.
+	"engine/backend/nccl": {parts: []string{"engine/backend"}, not: noHTTP},
 	// Layout is plain Go; the device needs the driver.
-	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "kernels", "kernels/cuda", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
+	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "engine/backend/nccl", "kernels", "kernels/cuda", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
 	// Types are in every build, calls of the driver need the build tag cuda.
 	"engine/backend/cuda/driver": {parts: []string{"kernels/cuda"}, modules: []string{"gorgonia.org/cu"}, not: noHTTP},
 	"engine/backend/measure":     {parts: []string{"engine/backend", "engine/backend/dry", "engine/speed", "kernels"}, not: noHTTP},
@@ -141,10 +146,12 @@ var rules = map[string]rule{
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
 	},
+	// The control channel between ranks.
+	"engine/ranks":      {parts: []string{"engine/backend"}, not: noHTTP},
 	"engine/enginetest": {parts: []string{"engine/checkpoint", "kernels", "kernels/ref"}, not: noHTTP},
 	"engine": {
 		parts: []string{
-			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
+			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models", "engine/ranks",
 			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels", "nearest",
 		},
 		not: noHTTP,
@@ -152,6 +159,8 @@ var rules = map[string]rule{
 
 	// appliance
 
+	// Which rank this process is: flags and environment variables.
+	"appliance/launcher": {not: noHTTP},
 	"appliance/plan": {
 		parts: []string{"schema", "engine", "engine/checkpoint", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels"}, not: value,
 	},
@@ -193,7 +202,7 @@ var rules = map[string]rule{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// Types of the engine's options, which a profile is translated to.
-			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "kernels",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

@@ -18,7 +18,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// EngineConfig returns the configuration that opens the planned engine.
+// EngineConfig returns the configuration with which OpenEngine opens the planned engine.
 func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) engine.Config {
 	return engine.Config{
 		Options: p.Plan.Options, Model: p.Model, Opener: p.Opener,
@@ -72,7 +72,7 @@ func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engin
 		t, err := loadTokenizer(p.Model)
 		tok <- loaded{t, err}
 	}()
-	eng, err := engine.Open(ctx, p.EngineConfig(h, progress))
+	eng, err := p.OpenEngine(ctx, p.EngineConfig(h, progress))
 	got := <-tok
 	if err == nil && got.err != nil {
 		err = errors.Join(got.err, eng.Close())
@@ -171,7 +171,7 @@ func round(d time.Duration) time.Duration {
 func (a *Appliance) newMetrics() *metrics.Metrics {
 	p := a.prepared
 	o := p.Plan.Options
-	swap := p.Plan.Ledger.Bytes(backend.Swap.String())
+	swap := p.Ledger().Bytes(backend.Swap.String())
 	m := metrics.New(metrics.Config{
 		Model:       servedNames(p.Profile)[0],
 		MaxModelLen: o.MaxModelLen,
@@ -181,10 +181,10 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 		Cache: metrics.CacheConfig{
 			BlockSize: o.BlockSize, Pages: p.Plan.Capacity.Classes[0].Pages, Dtype: p.Profile.Memory.KVCacheDtype, PrefixCaching: o.PrefixCaching,
 			Utilization: p.Profile.Memory.Utilization, Bytes: int64(p.Profile.Memory.KVCache),
-			SwapBytes: swap, SwapPages: p.Plan.Account.KV.Pages(0, p.Plan.Account.KV.Slabs(swap)),
+			SwapBytes: swap, SwapPages: p.swapPages(swap),
 		},
 	})
-	for _, i := range p.Plan.Ledger {
+	for _, i := range p.Ledger() {
 		m.SetPlan(i.Name, i.Bytes)
 	}
 	m.InitReloads(
@@ -199,4 +199,13 @@ func (a *Appliance) statistics(ctx context.Context) {
 	a.metrics.LogFigures(ctx, a.log, func() time.Duration {
 		return time.Duration(a.live.Load().profile.Serve.StatsInterval)
 	})
+}
+
+// swapPages returns the pages of the first class that swap space of that many bytes has.
+func (p *Prepared) swapPages(bytes int64) int {
+	a := p.Plan.Account
+	if p.rank != nil {
+		a = p.rank.Account
+	}
+	return a.Pool.Pages(0, a.Slabs(bytes))
 }

@@ -60,7 +60,7 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 	}
 	o := &Offline{Service: p.service(eng, loras, t, c.Sandbox), Settings: l.api.Chat, Slots: p.Plan.Options.MaxNumSeqs, engine: eng}
 	o.Settings.Adapter = o.HasAdapter
-	for _, d := range p.Plan.Ledger.Compare(eng.Usage()) {
+	for _, d := range p.Ledger().Compare(eng.Usage()) {
 		if d.Difference() != 0 {
 			o.Warnings = append(o.Warnings, fmt.Sprintf("ledger: %s took %d bytes and was planned with %d", d.Item, d.Actual, d.Planned))
 		}

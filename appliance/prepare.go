@@ -24,7 +24,17 @@ type Prepared struct {
 	Opener  backend.Opener
 	Plan    *plan.Plan
 
-	hub hub.Settings // where adapters are looked for by name
+	hub   hub.Settings // where adapters are looked for by name
+	setup RankSetup
+	rank  *plan.RankPlan // of rank 0; nil: this process is not one of several ranks
+}
+
+// Ledger returns the ledger of this process's engine: rank 0's, if the model has several.
+func (p *Prepared) Ledger() plan.Ledger {
+	if p.rank != nil {
+		return p.rank.Ledger
+	}
+	return p.Plan.Ledger
 }
 
 // Machine describes the machine that Prepare plans for.
@@ -54,6 +64,8 @@ type Machine struct {
 	Rates func(backend.Facts) (*speed.Rates, string)
 	// Hub is the cache of the Hugging Face hub; the zero Settings have none.
 	Hub hub.Settings
+	// Ranks says which rank this process is.
+	Ranks RankSetup
 }
 
 // Load reads the profile at path, or the machine's Text, with the machine's Set and Backend.
@@ -110,7 +122,13 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Model.Close())
 	}
-	return &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl, hub: m.Hub}, nil
+	made := &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl, hub: m.Hub, setup: m.Ranks}
+	if m.Ranks.Place.World > 1 {
+		if made.rank, err = pl.RankPlan(0); err != nil {
+			return nil, errors.Join(err, in.Model.Close())
+		}
+	}
+	return made, nil
 }
 
 // inputs returns the inputs of a plan of p for the machine. The caller closes the Model.
@@ -253,6 +271,15 @@ func (m Machine) choose(p *schema.Profile) (backend.Opener, error) {
 		names = append(names, op.Name())
 	}
 	return nil, p.Reject("backend", "this binary has no backend %s; it has %s", asked, strings.Join(names, ", "))
+}
+
+// BackendOf returns the name of the backend that serves p on this machine.
+func (m Machine) BackendOf(p *schema.Profile) (string, error) {
+	op, err := m.choose(p)
+	if err != nil {
+		return "", err
+	}
+	return op.Name(), nil
 }
 
 // canServe reports whether auto may choose op on this machine: a GPU backend needs a GPU

@@ -55,31 +55,16 @@ func planAttrs(p *plan.Plan) []any {
 // compare logs and exports the planned and the allocated bytes of every arena: one line of
 // sums, and a line for each arena at level debug, or at level error if they differ.
 func (a *Appliance) compare() {
-	a.ledger = a.prepared.Plan.Ledger.Compare(a.engine.Usage())
-	var planned, actual, apart int64
+	a.ledger = a.prepared.Ledger().Compare(a.engine.Usage())
 	for _, c := range a.ledger {
 		a.metrics.SetActual(c.Item, c.Actual)
-		log := a.log.Debug
-		if c.Difference() != 0 {
-			log = a.log.Error
-		}
-		log("ledger", "item", c.Item, "plan_bytes", c.Planned, "actual_bytes", c.Actual, "difference", c.Difference())
-		planned, actual, apart = planned+c.Planned, actual+c.Actual, apart+max(c.Difference(), -c.Difference())
 	}
-	sums := []any{"items", len(a.ledger), "plan_bytes", planned, "actual_bytes", actual, "difference", apart}
-	if apart == 0 {
-		a.log.Info("ledger: planned bytes = actual bytes", sums...)
-	} else {
-		a.log.Error("ledger: planned and actual bytes differ", sums...)
-	}
+	logLedger(a.log, a.ledger)
 	if n, ok := a.engine.GraphBytes(); ok {
-		planned := a.prepared.Plan.Ledger.Bytes("graphs")
-		a.metrics.SetActual("graphs", n)
-		log := a.log.Debug
-		if n > planned { // a warning only: the plan estimates graphs, but arenas are exact
-			log = a.log.Warn
-		}
-		log("ledger", "item", "graphs", "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
+		a.compareEstimate("graphs", n)
+	}
+	if n, ok := a.engine.CollectiveBytes(); ok {
+		a.compareEstimate("collectives", n)
 	}
 	if huge, of, ok := a.engine.Huge(); ok {
 		a.log.Debug("huge pages", "bytes", huge, "of", of)
@@ -136,4 +121,34 @@ func (a *Appliance) example(base string) string {
 		key = " -H 'Authorization: Bearer KEY'"
 	}
 	return fmt.Sprintf("curl %s%s%s -H 'Content-Type: application/json' -d '%s'", base, path, key, body)
+}
+
+// compareEstimate compares a line that the plan estimates with what was measured. More than planned is a warning only: arenas are exact.
+func (a *Appliance) compareEstimate(item string, n int64) {
+	planned := a.prepared.Ledger().Bytes(item)
+	a.metrics.SetActual(item, n)
+	log := a.log.Debug
+	if n > planned {
+		log = a.log.Warn
+	}
+	log("ledger", "item", item, "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
+}
+
+// logLedger logs the planned and the allocated bytes of a ledger's arenas.
+func logLedger(log *slog.Logger, lines []plan.Line) {
+	var planned, actual, apart int64
+	for _, c := range lines {
+		write := log.Debug
+		if c.Difference() != 0 {
+			write = log.Error
+		}
+		write("ledger", "item", c.Item, "plan_bytes", c.Planned, "actual_bytes", c.Actual, "difference", c.Difference())
+		planned, actual, apart = planned+c.Planned, actual+c.Actual, apart+max(c.Difference(), -c.Difference())
+	}
+	sums := []any{"items", len(lines), "plan_bytes", planned, "actual_bytes", actual, "difference", apart}
+	if apart == 0 {
+		log.Info("ledger: planned bytes = actual bytes", sums...)
+	} else {
+		log.Error("ledger: planned and actual bytes differ", sums...)
+	}
 }

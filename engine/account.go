@@ -16,9 +16,26 @@ type Account struct {
 	Layout      backend.Layout
 	Reservation backend.Reservation
 	KV          kv.Layout
+	// Pool is the layout that rank 0 counts pages by: that of the layers of all pipeline stages. A
+	// slab has the same pages in Pool and in KV, of the classes that this rank has. Without a
+	// pipeline it is KV.
+	Pool kv.Layout
+	// Whole are the classes of Pool, and WholeStep has the step buffers for them, which rank 0
+	// fills. A rank's own step buffers differ only in MaxPages. Without a pipeline they are
+	// Reservation.Classes and Reservation.Step.
+	Whole     []backend.KVClass
+	WholeStep backend.StepShape
+	// ClassOf is for each class of Reservation the index of that class in Pool and Whole.
+	ClassOf []int
 	// PlanOnly is why a device of this layout would refuse the reservation; nil if it would not.
 	PlanOnly error
+
+	allStages *Model // the model with the layers of all stages
 }
+
+// Slabs returns how many slabs this rank's arena of that many bytes has, at most as many as page
+// numbers allow on any stage.
+func (a *Account) Slabs(bytes int64) int { return min(a.KV.Slabs(bytes), a.Pool.MaxSlabs()) }
 
 // NewAccount runs m's load and its largest step on the dry backend, with op's layout for a
 // machine with these facts. It opens no device.
@@ -36,7 +53,11 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if m, err = m.atLength(o.MaxModelLen); err != nil {
 		return nil, err
 	}
-	classes, layout, err := layoutKV(o, m)
+	whole, err := m.allStages()
+	if err != nil {
+		return nil, err
+	}
+	at, err := layoutKV(o, m, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -44,29 +65,53 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if c, ok := l.(backend.Chunked); ok {
 		bucket.Chunk = c.Chunk(bucket.Tokens)
 	}
-	programs, err := record(m, bucket, classes)
+	programs, err := record(m, bucket, at.classes)
 	if err != nil {
 		return nil, err
+	}
+	first := programs[0]
+	if whole != m {
+		all, err := whole.Family.Record(&backend.Program{Name: "step", Bucket: bucket, Classes: at.whole})
+		if err != nil {
+			return nil, err
+		}
+		first = all
 	}
 	step := backend.StepShape{
-		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: programs[0].Bucket.Samples,
-		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, OutputCols: outputWidth(programs[0]), AdapterSlots: programs[0].AdapterSlots,
+		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: first.Bucket.Samples,
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: first.Axes, OutputCols: outputWidth(first), AdapterSlots: first.AdapterSlots,
 	}
-	for _, c := range classes {
-		step.MaxPages = append(step.MaxPages, c.MaxPages)
-	}
-	r, err := dry.Run(l, m.Family.Weights(), programs, step, o.KVBytes)
+	r, err := dry.Run(l, m.Family.Weights(), programs, withTables(step, at.classes), o.KVBytes)
 	if err != nil {
 		return nil, err
 	}
-	r.Arenas[backend.Swap] = l.Round(int64(layout.Slabs(o.SwapBytes)) * layout.SlabBytes)
-	a := &Account{Layout: l, Reservation: r, KV: layout}
+	a := &Account{Layout: l, Reservation: r, allStages: whole}
+	a.set(at, step)
+	a.Reservation.Arenas[backend.Swap] = l.Round(int64(a.Slabs(o.SwapBytes)) * a.KV.SlabBytes)
 	for _, p := range programs {
 		if err := l.Runs(r.Weights, p); err != nil && a.PlanOnly == nil {
 			a.PlanOnly = err
 		}
 	}
 	return a, nil
+}
+
+// set stores where pages are placed, and the step buffers of all stages.
+func (a *Account) set(at placement, step backend.StepShape) {
+	a.KV, a.Pool, a.Whole, a.WholeStep = at.layout, at.pool, at.whole, withTables(step, at.whole)
+	a.ClassOf = make([]int, len(at.classes))
+	for i, c := range at.classes {
+		a.ClassOf[i] = at.pool.Class(c.Name)
+	}
+}
+
+// withTables returns step with the page tables of these classes.
+func withTables(step backend.StepShape, classes []backend.KVClass) backend.StepShape {
+	step.MaxPages = nil
+	for _, c := range classes {
+		step.MaxPages = append(step.MaxPages, c.MaxPages)
+	}
+	return step
 }
 
 // outputWidth returns how many numbers each output row of p has; 0: rows are sampled on the device.

@@ -210,6 +210,11 @@ func (e *Engine) LoadAdapter(ctx context.Context, name, dir string, inPlace bool
 	if err != nil {
 		return err
 	}
+	if d, ok := e.all.(rankAdapters); ok {
+		if err := d.ReadAdapter(adapterFiles{name, dir}); err != nil {
+			return &AdapterError{Name: name, Reason: err.Error(), Kind: AdapterInvalid, Err: err}
+		}
+	}
 	slot, ok := s.free()
 	switch {
 	case !ok && old == nil:
@@ -295,6 +300,12 @@ func (e *Engine) waitIdle(ctx context.Context, a *adapter) error {
 	return nil
 }
 
+// rankAdapters is a device that reads and writes adapters on the other ranks too, each its own part.
+type rankAdapters interface {
+	ReadAdapter(files any) error
+	PutAdapter(slot int) error
+}
+
 // slotRows are rows of a weight, relative to those of a slot.
 type slotRows struct {
 	weight backend.WeightID
@@ -347,13 +358,11 @@ func (e *Engine) writeAdapter(ctx context.Context, slot int, writes []slotRows) 
 	}
 	answer := make(chan error, 1)
 	err := e.in.put(message{do: func(*loop) {
-		for _, w := range writes {
-			if err := dev.WriteRows(w.weight, slot*w.rows, w.data); err != nil {
-				answer <- err
-				return
-			}
+		err := putRows(dev, writes, slot)
+		if d, ok := e.all.(rankAdapters); ok && err == nil {
+			err = d.PutAdapter(slot)
 		}
-		answer <- nil
+		answer <- err
 	}})
 	if err != nil {
 		return err

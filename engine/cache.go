@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
 )
 
 // CacheEvent reports the use of the file of packed weights (backend.Settings.Cache).
@@ -16,11 +17,17 @@ type CacheEvent struct {
 	Err     error // why the file could not be written
 }
 
-// digest returns a hash of all files that the weights are packed from.
-func (m *Model) digest() ([32]byte, error) {
+// digest returns a hash of all files that the weights are packed from, with their times.
+func (m *Model) digest() ([32]byte, error) { return m.hash((*checkpoint.Checkpoint).Fingerprint) }
+
+// Contents returns a hash that is equal for copies of the model, and of its draft model, on other machines. It reads both ends of
+// each tensor.
+func (m *Model) Contents() ([32]byte, error) { return m.hash((*checkpoint.Checkpoint).Contents) }
+
+func (m *Model) hash(of func(*checkpoint.Checkpoint) ([32]byte, error)) ([32]byte, error) {
 	h := sha256.New()
 	for ; m != nil; m = m.Draft {
-		d, err := m.Checkpoint.Fingerprint()
+		d, err := of(m.Checkpoint)
 		if err != nil {
 			return d, err
 		}

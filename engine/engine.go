@@ -10,6 +10,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/kv"
+	"vapp.dev/engine/ranks"
 	"vapp.dev/engine/runner"
 	"vapp.dev/engine/sched"
 )
@@ -24,6 +25,8 @@ type Config struct {
 	Hooks   Hooks
 	// Progress is called with the progress of loading, by one goroutine at a time; it may be nil.
 	Progress func(Progress)
+	// Ranks are the other ranks of the model; nil: there are none. Options.Backend.Group connects them.
+	Ranks *Ranks
 
 	now func() time.Time // the loop's clock; nil: time.Now
 }
@@ -31,7 +34,8 @@ type Config struct {
 // Engine runs one model. Its methods may be called from any goroutine.
 type Engine struct {
 	opts  Options
-	dev   backend.Device
+	dev   backend.Device // of this rank
+	all   backend.Device // runs steps on all ranks; dev if there is one
 	in    *inbox
 	stats published
 	queue atomic.Int64  // most waiting requests; 0: no limit
@@ -44,8 +48,11 @@ type Engine struct {
 
 	cache    cacheWriter
 	adapters adapters
-	close    sync.Once
-	closed   error
+	leader   *ranks.Leader // nil: there is one rank
+	// disconnect closes what connects the ranks; may be nil.
+	disconnect func() error
+	close      sync.Once
+	closed     error
 }
 
 // Open takes the memory of the account, loads the model and starts the loop.
@@ -56,6 +63,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	r := c.Account.Reservation
 	schedule := schedOptions(c.Options, r.Step.Drafts)
+	if c.Ranks != nil && c.Ranks.Places.Pipeline > 1 && c.Options.Drafts == 0 {
+		schedule.Lag, schedule.Staged = 1, true
+	}
 	if err := schedule.Validate(); err != nil {
 		return nil, err
 	}
@@ -66,16 +76,20 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := runner.New(dev, r)
+	all, err := c.lead(ctx, dev)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	run, err := runner.New(all, c.Account.whole())
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captureProgress()); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.OutputCols}
+	e := &Engine{opts: c.Options, dev: dev, all: all, in: newInbox(), done: make(chan struct{}), kv: c.Account.Pool, vocab: r.Step.Vocab, width: r.Step.OutputCols}
 	e.queue.Store(int64(c.Options.MaxQueue))
-	slabs := e.kv.Slabs(r.Arenas[backend.KV])
+	slabs := c.Account.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
@@ -83,12 +97,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if c.now != nil {
 		l.now = c.now
 	}
-	if n := e.kv.Slabs(r.Arenas[backend.Swap]); n > 0 {
+	if n := c.Account.Slabs(r.Arenas[backend.Swap]); n > 0 {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)
 	}
 	e.adapters.open(c.Model)
 	e.cache = writeCache(dev, c.Hooks.Cache)
+	e.watchRanks(c)
 	go l.run()
 	return e, nil
 }
@@ -109,6 +124,15 @@ func (e *Engine) GraphBytes() (n int64, ok bool) {
 		return 0, false
 	}
 	return c.GraphBytes(), true
+}
+
+// CollectiveBytes returns the device memory that the library of collectives says it has taken; ok is false with one rank, and with
+// a library that does not say.
+func (e *Engine) CollectiveBytes() (n int64, ok bool) {
+	if d, is := e.dev.(interface{ CollectiveBytes() (int64, bool) }); is {
+		n, ok = d.CollectiveBytes()
+	}
+	return n, ok
 }
 
 // Memory returns backend.MemoryReporter.Memory; ok is false if the device does not implement it or it fails.
@@ -292,14 +316,28 @@ func (e *Engine) Done() <-chan struct{} { return e.done }
 // ErrDead. It returns nil while requests are accepted.
 func (e *Engine) Err() error { return e.in.reason() }
 
+// closeGrace is the time that Close gives the running steps of several ranks; then it ends their group.
+const closeGrace = 2 * time.Second
+
+var errCut = errors.New("rank 0 ended during a long step")
+
 // Close aborts all requests, stops the loop and frees all memory. The Model stays open.
 func (e *Engine) Close() error {
 	e.in.shut(ErrClosed)
 	_ = e.in.put(message{do: func(l *loop) { l.closing = true }})
+	if e.leader != nil { // other ranks may be gone, and a step of the CPU can be long
+		defer time.AfterFunc(closeGrace, func() { e.leader.Fail(errCut) }).Stop()
+	}
 	<-e.done
 	e.close.Do(func() {
 		e.cache.end()
+		if e.leader != nil {
+			e.leader.Close()
+		}
 		e.closed = e.dev.Close()
+		if e.disconnect != nil {
+			e.closed = errors.Join(e.closed, e.disconnect())
+		}
 	})
 	return e.closed
 }

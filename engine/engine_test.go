@@ -16,6 +16,7 @@ import (
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/models"
+	"vapp.dev/engine/ranks"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels"
 )
@@ -35,6 +36,7 @@ type toy struct {
 	clock    func() time.Time
 	stored   weights          // replace the model's weights
 	llama    enginetest.Llama // the model in dir, if the test wrote it
+	world    ranks.Places     // of ranks in this process; zero: one rank
 	adapters []string         // folders of adapters: continued loads number i as "i" and uses it for prompt i, the model alone for the last ones
 }
 
@@ -54,8 +56,8 @@ func newToy(t testing.TB) *toy {
 	}}
 }
 
-// open starts an engine whose KV arena has y.slabs slabs, by default the fewest possible.
-func (y *toy) open(t testing.TB) *engine.Engine {
+// inspect reads the model with y's build.
+func (y *toy) inspect(t testing.TB) *engine.Model {
 	t.Helper()
 	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build, Pooling: y.pooling}
 	if y.draft != "" {
@@ -70,9 +72,20 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 			t.Fatal(err)
 		}
 	}
-	if y.model = m; y.fat {
+	if y.fat {
 		m.Family = fat{m.Family}
 	}
+	return m
+}
+
+// open starts an engine whose KV arena has y.slabs slabs, by default the fewest possible.
+func (y *toy) open(t testing.TB) *engine.Engine {
+	t.Helper()
+	if y.world.Tensor > 0 {
+		return y.openRanks(t)
+	}
+	m := y.inspect(t)
+	y.model = m
 	kv := y.account(t, m).KV
 	if y.slabs == least {
 		y.slabs = kv.SequenceSlabs(y.opts.MaxModelLen)

@@ -38,6 +38,7 @@ type loop struct {
 	policy        *policyChange // nil: none waits
 	nextDeadline  time.Time     // earliest deadline of any choice; zero: none
 	closing       bool
+	broken        error     // why the group of ranks has failed
 	last          time.Time // time of the previous commit; zero: the device has been idle since
 	steps         int64
 	preemptions   int64 // preemptions so far
@@ -72,6 +73,9 @@ func (l *loop) run() {
 	why := ErrClosed
 	if err != nil {
 		why = fmt.Errorf("%w: %w", ErrDead, err)
+		if l.e.leader != nil {
+			l.e.leader.Fail(err)
+		}
 	}
 	l.e.in.shut(why)
 	l.end(why, err)
@@ -86,6 +90,9 @@ func (l *loop) runSteps() (err error) {
 	}()
 	for {
 		l.receive()
+		if l.broken != nil {
+			return l.broken
+		}
 		if l.closing {
 			return l.settle()
 		}

@@ -33,7 +33,9 @@ type Options struct {
 	// ITLTarget is the target for the time between two tokens of a stream while prompts are
 	// prefilled in the same steps; 0: none. It needs ChunkedPrefill.
 	ITLTarget time.Duration
-	Backend   backend.Settings
+	// Reduce is the format in which values travel that ranks sum: F32 or BF16; Invalid: there is one rank.
+	Reduce  kernels.Format
+	Backend backend.Settings
 }
 
 // The limits of a request that size the step buffers.

@@ -8,11 +8,40 @@ import (
 	"vapp.dev/engine/kv"
 )
 
+// placement places the pages of a rank. Page n of a class is the same page on every rank of a
+// model, so that one bookkeeping serves them all.
+type placement struct {
+	classes []backend.KVClass // of the rank's own layers
+	layout  kv.Layout         // of its arena
+	whole   []backend.KVClass // of the layers of all stages
+	pool    kv.Layout         // of all classes; layout, if there is one stage
+}
+
 // layoutKV returns the layout of the KV arena and the KV classes of m's family, with their
 // slabs and MaxPages filled in. MaxPages is the width of a page table: the pages of a sequence
-// of MaxModelLen tokens.
-func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
-	classes := kvClasses(o, m)
+// of MaxModelLen tokens. whole is m with the layers of all stages; m, if it has them.
+func layoutKV(o Options, m, whole *Model) (placement, error) {
+	var p placement
+	var err error
+	p.whole = kvClasses(o, whole)
+	if p.pool, err = kv.NewLayout(specsOf(p.whole, whole)); err != nil {
+		return placement{}, fmt.Errorf("model %s: %w", m.Source.Name, err)
+	}
+	if err := place(o, p.whole, p.pool); err != nil {
+		return placement{}, err
+	}
+	if p.classes, p.layout = p.whole, p.pool; whole == m {
+		return p, nil
+	}
+	p.classes = kvClasses(o, m)
+	if p.layout, err = p.pool.Stage(specsOf(p.classes, m)); err != nil {
+		return placement{}, fmt.Errorf("model %s: stage %d of %d: %w", m.Source.Name, m.Source.Build.Pipe.Rank, m.Source.Build.Pipe.World, err)
+	}
+	return p, place(o, p.classes, p.layout)
+}
+
+// specsOf returns the classes as the bookkeeping of pages has them.
+func specsOf(classes []backend.KVClass, m *Model) []kv.Spec {
 	specs := make([]kv.Spec, len(classes))
 	for i, c := range classes {
 		specs[i] = kv.Spec{Name: c.Name, Kind: kindOf(c), PageBytes: c.PageBytes(), BlockSize: c.BlockSize, Window: c.Window}
@@ -20,10 +49,11 @@ func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 			specs[i].Ahead = m.Source.Build.Verify
 		}
 	}
-	layout, err := kv.NewLayout(specs)
-	if err != nil {
-		return nil, kv.Layout{}, fmt.Errorf("model %s: %w", m.Source.Name, err)
-	}
+	return specs
+}
+
+// place fills in the slabs and MaxPages of the classes of a layout.
+func place(o Options, classes []backend.KVClass, layout kv.Layout) error {
 	for i := range classes {
 		classes[i].SlabBytes = layout.SlabBytes
 		classes[i].PagesPerSlab = layout.PagesPerSlab[i]
@@ -35,11 +65,21 @@ func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 			classes[i].MaxPages = kv.SnapshotEntries
 		}
 		if n := classes[i].MaxPages; o.MaxNumSeqs > 0 && n > math.MaxInt32/o.MaxNumSeqs {
-			return nil, kv.Layout{}, fmt.Errorf("kv class %s: page tables of %d sequences of %d pages exceed 2^31 entries; lower maxNumSeqs or maxModelLen, or raise blockSize",
+			return fmt.Errorf("kv class %s: page tables of %d sequences of %d pages exceed 2^31 entries; lower maxNumSeqs or maxModelLen, or raise blockSize",
 				classes[i].Name, o.MaxNumSeqs, n)
 		}
 	}
-	return classes, layout, nil
+	return nil
+}
+
+// allStages returns m with the layers of all pipeline stages; m itself, if it has them.
+func (m *Model) allStages() (*Model, error) {
+	b := m.Source.Build
+	if b.Pipe.World <= 1 {
+		return m, nil
+	}
+	b.Pipe = backend.Whole
+	return m.With(b)
 }
 
 // kvClasses returns the family's KV classes and, if sequences have a recurrent state and

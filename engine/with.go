@@ -39,16 +39,17 @@ func (m *Model) atLength(length int) (*Model, error) {
 // tables grow with it. The programs keep the page tables they were recorded with, so an engine
 // must be opened with an account of its own from NewAccount.
 func (a *Account) AtLength(o Options, m *Model) (*Account, error) {
-	classes, layout, err := layoutKV(o, m)
+	whole := m
+	if m.Source.Build.Pipe.World > 1 {
+		whole = a.allStages
+	}
+	at, err := layoutKV(o, m, whole)
 	if err != nil {
 		return nil, err
 	}
 	out := *a
-	out.KV, out.Reservation.Classes = layout, classes
-	out.Reservation.Step.MaxPages = nil
-	for _, c := range classes {
-		out.Reservation.Step.MaxPages = append(out.Reservation.Step.MaxPages, c.MaxPages)
-	}
+	out.set(at, a.WholeStep)
+	out.Reservation.Classes, out.Reservation.Step = at.classes, withTables(a.Reservation.Step, at.classes)
 	out.Reservation.Arenas[backend.StepIO] = a.Layout.Round(out.Reservation.Step.Bytes())
 	return &out, nil
 }

@@ -20,5 +20,9 @@ func (p *Profile) Hash() string {
 		sum := sha256.Sum256([]byte(k.secret))
 		h.Write(sum[:])
 	}
+	if k := p.Parallel.Key; k != nil {
+		sum := sha256.Sum256([]byte(k.secret))
+		h.Write(sum[:])
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }

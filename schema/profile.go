@@ -154,14 +154,21 @@ type LoRA struct {
 
 // Parallel mirrors #Parallel.
 type Parallel struct {
-	Tensor   int `json:"tensor"`
-	Pipeline int `json:"pipeline"`
+	Tensor   int      `json:"tensor"`
+	Pipeline int      `json:"pipeline"`
+	Reduce   string   `json:"reduce"` // auto, f32, bf16
+	Key      *Key     `json:"key,omitempty"`
+	Wait     Duration `json:"wait"`
 }
+
+// Ranks returns how many ranks a model has, at least 1.
+func (p Parallel) Ranks() int { return max(1, p.Tensor) * max(1, p.Pipeline) }
 
 // CPU mirrors #CPU.
 type CPU struct {
 	Threads   Count   `json:"threads"`   // a number, or Auto
 	NUMA      string  `json:"numa"`      // auto, off
+	Ranks     int     `json:"ranks"`     // of the model on this machine
 	HTTPShare float64 `json:"httpShare"` // fraction of CPU time
 	Variant   string  `json:"variant"`   // auto, avx2, avx512, avx512bf16, amx, neon, dotprod, i8mm
 

@@ -107,34 +107,6 @@ func vision(p *schema.Profile) bool {
 	return p.Multimodal != nil && p.Multimodal.Limits.Image+p.Multimodal.Limits.Video > 0
 }
 
-// heaviest returns the model of the pipeline rank that takes the most memory: the first rank,
-// which has the embedding, or the last, which has the head and the sampled rows.
-func (w resolved) heaviest() (*engine.Model, error) {
-	m := w.in.Model
-	b := m.Source.Build
-	var most int64
-	for _, rank := range []int{0, b.Pipe.World - 1} {
-		b.Pipe.Rank = rank
-		v := w
-		var err error
-		if v.in.Model, err = w.in.Model.With(b); err != nil {
-			return nil, err
-		}
-		o := v.options
-		if o.MaxModelLen == 0 {
-			o.MaxModelLen = m.Config.MaxPositionEmbeddings
-		}
-		a, err := v.account(o)
-		if err != nil {
-			return nil, err
-		}
-		if n := v.withSlabs(o, a, 0).Total(); n > most {
-			most, m = n, v.in.Model
-		}
-	}
-	return m, nil
-}
-
 // checkBuild refuses what the profile requires and the model does not have.
 func (w resolved) checkBuild() error {
 	p, b := w.in.Profile, w.in.Model.Source.Build

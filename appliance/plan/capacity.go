@@ -85,8 +85,8 @@ func (c Capacity) Running(tokens int) int {
 }
 
 func (w resolved) capacity(o engine.Options, a *engine.Account) Capacity {
-	slabs := a.KV.Slabs(o.KVBytes)
-	c := Capacity{SlabBytes: a.KV.SlabBytes, Slabs: slabs, GrowingTokens: a.KV.Tokens(slabs)}
+	slabs := a.Slabs(o.KVBytes)
+	c := Capacity{SlabBytes: a.KV.SlabBytes, Slabs: slabs, GrowingTokens: a.Pool.Tokens(slabs)}
 	for i, s := range a.KV.Specs {
 		k := a.Reservation.Classes[i]
 		cl := Class{
@@ -99,21 +99,24 @@ func (w resolved) capacity(o engine.Options, a *engine.Account) Capacity {
 			cl.BytesPerToken = exact(k, 1)
 		}
 		if k.Snapshot {
-			cl.Checkpoints, cl.CheckpointEvery = a.KV.Snapshots(slabs), a.KV.SnapshotEvery()
+			cl.Checkpoints, cl.CheckpointEvery = a.Pool.Snapshots(slabs), a.Pool.SnapshotEvery()
 		}
 		c.Classes = append(c.Classes, cl)
 	}
 	granted := max(o.KVBytes, w.kvCache)
+	if w.in.Model.Source.Build.Pipe.World > 1 {
+		granted = int64(slabs) * a.Pool.SlabBytes
+	}
 	for _, n := range lengths(o.MaxModelLen) {
-		f := Fit{Tokens: n, Sequences: a.KV.Sequences(slabs, n), Admitted: maxAdmitted(a.KV, slabs, n, o.MaxModelLen)}
+		f := Fit{Tokens: n, Sequences: a.Pool.Sequences(slabs, n), Admitted: maxAdmitted(a.Pool, slabs, n, o.MaxModelLen)}
 		f.Running = min(f.Admitted, o.MaxNumSeqs)
-		f.Concurrency = float64(slabs) / a.KV.Share(n)
-		f.Ideal = float64(granted) / ideal(a.Reservation.Classes, n)
+		f.Concurrency = float64(slabs) / a.Pool.Share(n)
+		f.Ideal = float64(granted) / ideal(a.Whole, n)
 		c.Lengths = append(c.Lengths, f)
 	}
 	whole := c.Lengths[len(c.Lengths)-1]
 	c.Concurrency, c.Ideal = whole.Concurrency, whole.Ideal
-	if c.Tokens = c.GrowingTokens; hybrid(a.KV) {
+	if c.Tokens = c.GrowingTokens; hybrid(a.Pool) {
 		c.Tokens = int64(c.Concurrency * float64(o.MaxModelLen))
 	}
 	if c.Tokens > 0 {

@@ -27,7 +27,7 @@ func (g goal) fits(o engine.Options, a *engine.Account, slabs int) bool {
 	if g.seqs == 0 {
 		return true
 	}
-	return g.tokens <= o.MaxModelLen && g.seqs <= o.MaxNumSeqs && a.KV.Sequences(slabs, g.tokens) >= g.seqs
+	return g.tokens <= o.MaxModelLen && g.seqs <= o.MaxNumSeqs && a.Pool.Sequences(slabs, g.tokens) >= g.seqs
 }
 
 // ContractError reports that a plan fits the machine but does not meet a requirement of the
@@ -127,13 +127,13 @@ func (w resolved) firstUnmet(p *Plan) (*ContractError, error) {
 		slabs := p.Capacity.Slabs
 		path := fmt.Sprintf("require.concurrency.%q", c.key)
 		if c.fits(p.Options, p.Account, slabs) {
-			margin := float64(slabs) / p.Account.KV.Share(c.tokens) / float64(c.seqs)
+			margin := float64(slabs) / p.Account.Pool.Share(c.tokens) / float64(c.seqs)
 			p.contracts = append(p.contracts, metContract{path, c.goal, margin})
 			continue
 		}
 		e := &ContractError{Pos: w.in.Profile.Pos(path), Path: path, Want: c.seqs, Tokens: c.tokens}
 		if c.tokens <= p.Options.MaxModelLen {
-			e.Have = min(p.Account.KV.Sequences(slabs, c.tokens), p.Options.MaxNumSeqs)
+			e.Have = min(p.Account.Pool.Sequences(slabs, c.tokens), p.Options.MaxNumSeqs)
 		}
 		if need := w.slabsFor(p.Account, c.goal); need > slabs {
 			e.Missing = int64(need-slabs) * p.Capacity.SlabBytes
@@ -146,8 +146,8 @@ func (w resolved) firstUnmet(p *Plan) (*ContractError, error) {
 // slabsFor returns how many slabs the goal takes.
 func (w resolved) slabsFor(a *engine.Account, g goal) int {
 	var need int64
-	for c, per := range a.KV.PagesPerSlab {
-		pages := int64(g.seqs) * int64(a.KV.SequencePages(c, g.tokens))
+	for c, per := range a.Pool.PagesPerSlab {
+		pages := int64(g.seqs) * int64(a.Pool.SequencePages(c, g.tokens))
 		need += (pages + int64(per) - 1) / int64(per)
 	}
 	return int(need)

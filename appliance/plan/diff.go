@@ -40,6 +40,7 @@ func Diff(old, new *Plan) *Difference {
 	addMove(&d.Options, "maxNumBatchedTokens", int64(o.MaxNumBatchedTokens), int64(n.MaxNumBatchedTokens))
 	addMove(&d.Options, "blockSize", int64(o.BlockSize), int64(n.BlockSize))
 	addMove(&d.Options, "devices", int64(old.Ranks), int64(new.Ranks))
+	addMove(&d.Options, "pipeline stages", old.stages(), new.stages())
 	addMove(&d.Options, "drafted tokens", int64(o.Drafts), int64(n.Drafts))
 	addWords(&d.Options, "model", old.Model.Source, new.Model.Source)
 	addWords(&d.Options, "backend", old.Backend, new.Backend)
@@ -67,9 +68,12 @@ func Diff(old, new *Plan) *Difference {
 	return d
 }
 
+// stages returns the number of pipeline stages.
+func (p *Plan) stages() int64 { return int64(max(1, len(p.resolved.stageOf))) }
+
 // sequences returns how many sequences of that length the plan's arena holds.
 func (p *Plan) sequences(tokens int) int64 {
-	return int64(p.Account.KV.Sequences(p.Capacity.Slabs, tokens))
+	return int64(p.Account.Pool.Sequences(p.Capacity.Slabs, tokens))
 }
 
 func itemNames(ls ...Ledger) []string {

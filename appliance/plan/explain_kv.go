@@ -10,7 +10,11 @@ import (
 func (p *Plan) explainKV(e *Explanation) {
 	c := p.Capacity
 	e.Value, e.Source = bytesOf(p.Ledger.Bytes("kv"))+", exact", fromPool
-	e.step("slabs of %s, chosen by the model and the profile alone: the smallest that leaves next to nothing at the ends of slabs", bytesOf(c.SlabBytes))
+	if p.stages() > 1 {
+		e.step("slabs of %s: of each class as many pages as a slab of all stages has, %s, so that a page has one number on all ranks", bytesOf(c.SlabBytes), bytesOf(p.Account.Pool.SlabBytes))
+	} else {
+		e.step("slabs of %s, chosen by the model and the profile alone: the smallest that leaves next to nothing at the ends of slabs", bytesOf(c.SlabBytes))
+	}
 	if p.Budget.Bytes > 0 {
 		rest := p.Ledger.Total() - p.Ledger.Bytes("kv")
 		e.step("budget %s − everything else %s = %s for KV", Group(p.Budget.Bytes), Group(rest), bytesOf(p.Budget.Bytes-rest))
@@ -93,27 +97,28 @@ func (p *Plan) explainConcurrency(e *Explanation) {
 	c, n := p.Capacity, p.Options.MaxModelLen
 	e.Value, e.Source = fmt.Sprintf("%.2fx at %s tokens, %s tokens", c.Concurrency, Group(int64(n)), Group(c.Tokens)), fromPool
 	var sum []string
-	for i, cl := range c.Classes {
-		if cl.CheckpointEvery > 0 {
+	pool := p.Account.Pool
+	for i, s := range pool.Specs {
+		if s.Kind == kv.Snapshot {
 			continue
 		}
-		e.step("%s: %s", cl.Name, pagesRule(p.Account.KV, i, n))
-		sum = append(sum, fmt.Sprintf("%s / %d", Group(int64(cl.SequencePages)), cl.PagesPerSlab))
+		e.step("%s: %s", s.Name, pagesRule(pool, i, n))
+		sum = append(sum, fmt.Sprintf("%s / %d", Group(int64(pool.SequencePages(i, n))), pool.PagesPerSlab[i]))
 	}
-	e.step("one sequence: %s = %.4f slabs, each page for its share of a slab", strings.Join(sum, " + "), p.Account.KV.Share(n))
-	e.step("%s slabs / %.4f = %.4f", Group(int64(c.Slabs)), p.Account.KV.Share(n), c.Concurrency)
-	e.step("exact pools (no pages, no slabs, windows of their very length): %s B a sequence, %.4f", Group(int64(ideal(p.Account.Reservation.Classes, n))), c.Ideal)
+	e.step("one sequence: %s = %.4f slabs, each page for its share of a slab", strings.Join(sum, " + "), pool.Share(n))
+	e.step("%s slabs / %.4f = %.4f", Group(int64(c.Slabs)), pool.Share(n), c.Concurrency)
+	e.step("exact pools (no pages, no slabs, windows of their very length): %s B a sequence, %.4f", Group(int64(ideal(p.Account.Whole, n))), c.Ideal)
 	if p.hybrid() {
-		e.step("tokens: concurrency × %s = %s; pages of %s alone would be %s, which is no capacity: windows and states take slabs too", Group(int64(n)), Group(c.Tokens), c.Classes[0].Name, Group(c.GrowingTokens))
+		e.step("tokens: concurrency × %s = %s; pages of %s alone would be %s, which is no capacity: windows and states take slabs too", Group(int64(n)), Group(c.Tokens), pool.Specs[0].Name, Group(c.GrowingTokens))
 	} else {
-		e.step("tokens: %s pages × %d = %s", Group(int64(c.Classes[0].Pages)), c.Classes[0].BlockSize, Group(c.Tokens))
+		e.step("tokens: %s pages × %d = %s", Group(int64(pool.Pages(0, c.Slabs))), pool.Specs[0].BlockSize, Group(c.Tokens))
 	}
 }
 
 func (p *Plan) explainAdmitted(e *Explanation) {
 	f := p.Capacity.Lengths[len(p.Capacity.Lengths)-1]
 	e.Value, e.Source = fmt.Sprintf("%s of %s tokens", numberOf(f.Admitted, "sequence"), Group(int64(f.Tokens))), "the scheduler's rule (engine/sched)"
-	e.step("a prompt begins when there are pages for all its tokens and one more, and for a further block of %d tokens for each running sequence", p.Account.KV.Specs[0].BlockSize)
+	e.step("a prompt begins when there are pages for all its tokens and one more, and for a further block of %d tokens for each running sequence", p.Account.Pool.Specs[0].BlockSize)
 	e.step("windows hold the window alone: the chunk being computed is in scratch, not in pages")
 	e.step("at steady state %d fit; maxNumSeqs lets %d run", f.Sequences, f.Running)
 }

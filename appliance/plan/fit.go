@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -25,9 +26,13 @@ type Row struct {
 	Limit32K     Limit `json:"limit_32k"`
 	LimitMax     Limit `json:"limit_max"`
 	// AtMax is for the profile's maxModelLen, or for Longest if that is auto.
-	AtMax    int      `json:"sequences_max"`
-	Max      int      `json:"max_model_len"`
-	Reason   string   `json:"reason"` // why it does not fit, "" if it does
+	AtMax  int    `json:"sequences_max"`
+	Max    int    `json:"max_model_len"`
+	Reason string `json:"reason"` // why it does not fit, "" if it does
+	// Parallel is the change with which it fits on the fewest devices like this one, Devices of them:
+	// "parallel.tensor: 2". "" and the profile's number of devices if it fits, or if no number up to 8 is enough.
+	Parallel string   `json:"parallel"`
+	Devices  int      `json:"devices"`
 	PlanOnly []string `json:"plan_only"`
 }
 
@@ -87,6 +92,7 @@ func FitOn(in Inputs, name string) (Row, error) {
 	if err != nil {
 		return r, err
 	}
+	r.Devices = ranks(w.in.Model.Source.Build)
 	s, err := w.solve()
 	var short *shortError
 	if err != nil && !errors.As(err, &short) {
@@ -95,6 +101,7 @@ func FitOn(in Inputs, name string) (Row, error) {
 	if err != nil {
 		r.Weights = short.ledger.Bytes("weights")
 		r.Reason = Size(short.need-short.have) + " missing: " + w.doesNotFit(short).What
+		r.onSeveral(w, name)
 	} else if err := r.take(w, s); err != nil {
 		return r, err
 	}
@@ -117,6 +124,26 @@ func FitOn(in Inputs, name string) (Row, error) {
 	r.fill(p, w)
 	r.AtMax, r.LimitMax = 0, ""
 	return r, nil
+}
+
+// onSeveral fills in the fewest devices on which the profile fits.
+func (r *Row) onSeveral(w resolved, name string) {
+	if !w.onGPU() {
+		return
+	}
+	weights := w.weightBytes() * int64(r.Devices)
+	for n := r.Devices + 1; n <= mostRanks; n++ {
+		if weights/int64(n) > w.limit() {
+			continue // of the weights alone each has too many
+		}
+		for _, v := range w.parallelForms(n) {
+			if v.resolved.fits() {
+				r.Devices, r.Parallel = n, v.Path+": "+v.New
+				r.Reason += fmt.Sprintf("; fits on %d × %s (%s)", n, name, r.Parallel)
+				return
+			}
+		}
+	}
 }
 
 // take fills the row in with what fits, and checks the contracts.

@@ -23,6 +23,8 @@ type document struct {
 	Machine       backend.Facts          `json:"machine"`
 	Options       options                `json:"options"`
 	Devices       int                    `json:"devices"`
+	TightestRank  int                    `json:"tightest_rank"`
+	Ranks         []RankRow              `json:"ranks"`
 	Budget        Budget                 `json:"budget"`
 	TotalBytes    int64                  `json:"total_bytes"`
 	HostBytes     int64                  `json:"host_bytes"`
@@ -97,6 +99,13 @@ type choice struct {
 // never null.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	o := p.Options
+	rows := []RankRow{}
+	if p.Ranks > 1 {
+		var err error
+		if rows, err = p.RankRows(); err != nil {
+			return nil, err
+		}
+	}
 	d := document{
 		Version: Version, Profile: p.Profile, InMemory: p.InMemory, Overridden: append([]string{}, p.Overridden...), Verdict: p.Verdict(), Model: p.Model, Backend: p.Backend, Machine: p.Facts,
 		Options: options{
@@ -105,7 +114,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 			o.Backend.Favor, o.Backend.Activations,
 			o.Drafts, p.graphMode(), append([]int{}, o.Backend.Graphs.Sizes...),
 		},
-		Devices: p.Ranks, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
+		Devices: p.Ranks, TightestRank: p.Tightest, Ranks: rows, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
 		Kernels: p.Kernels, Favored: append([]Favored{}, p.Favored...), Shapes: append([]backend.KernelChoice{}, p.Shapes...), Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
 		PlanOnly:      append([]string{}, p.PlanOnly...),
 		GoMemoryLimit: p.GoMemoryLimit, Speed: p.Speed,

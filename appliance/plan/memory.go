@@ -88,6 +88,9 @@ func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 	}
 	l = append(l, overheads(a)...)
 	process := w.process(o, a)
+	if c := w.collectives(a); len(c) > 0 {
+		l, process = append(l, c[0]), append(process, c[1:]...)
+	}
 	if !w.onGPU() {
 		l = append(l, process...)
 	}
@@ -113,6 +116,9 @@ func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 // process returns the lines that are in the machine's memory with every backend.
 func (w resolved) process(o engine.Options, a *engine.Account) []Item {
 	out := []Item{w.text(o), children(), w.runtime(o, a)}
+	if rankOf(w.in.Model) > 0 {
+		out = []Item{w.followerRuntime(o)}
+	}
 	if n := a.Reservation.Arenas[backend.Swap]; n > 0 {
 		out = append(out, w.swap(a, n))
 	}
@@ -180,7 +186,7 @@ func workspaceItem(o engine.Options, a *engine.Account) Item {
 }
 
 func kvRule(o engine.Options, a *engine.Account) string {
-	slabs := a.KV.Slabs(o.KVBytes)
+	slabs := a.Slabs(o.KVBytes)
 	return fmt.Sprintf("%s slabs, %s pages × %d tokens, %v", Group(int64(slabs)), Group(int64(a.KV.Pages(0, slabs))), o.BlockSize, o.KVFormat)
 }
 
@@ -207,14 +213,11 @@ func children() Item {
 }
 
 func (w resolved) runtime(o engine.Options, a *engine.Account) Item {
-	slabs := a.KV.Slabs(o.KVBytes)
-	pages, index := countPages(a, slabs)+countPages(a, a.KV.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
+	slabs := a.Slabs(o.KVBytes)
+	pages, index := countPages(a, slabs)+countPages(a, a.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
 	vocab := int64(w.in.Model.Config.VocabSize)
 	heap := add(heapBase+heapPerSeq*int64(o.MaxNumSeqs)+heapPerWord*vocab+heapPerPage*pages+index, w.bodies())
-	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
-	if w.onGPU() {
-		threads = hostThreads
-	}
+	threads := w.threads(o)
 	rule := fmt.Sprintf("%v + %v × %d seqs + %v × %s pages + %v × %s ids",
 		schema.Bytes(heapBase), schema.Bytes(heapPerSeq), o.MaxNumSeqs, schema.Bytes(heapPerPage), Group(pages), schema.Bytes(heapPerWord), Group(vocab))
 	if tokens := indexTokens(o, a, slabs); tokens > 0 {
@@ -228,6 +231,24 @@ func (w resolved) runtime(o engine.Options, a *engine.Account) Item {
 	}}
 }
 
+// followerRuntime returns the line of a process of a rank other than 0, which has no text, no
+// requests and no bookkeeping of pages: it runs the steps that rank 0 sends.
+func (w resolved) followerRuntime(o engine.Options) Item {
+	rest := binaryPages + perThread*w.threads(o)
+	return Item{Name: runtimeItem, Bytes: heapBase + rest, Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
+		{Name: heapPart, Bytes: heapBase, Basis: Bound, Rule: fmt.Sprintf("%v: rank 0 has text, requests and pages", schema.Bytes(heapBase))},
+		{Name: "binary", Bytes: rest, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d threads", schema.Bytes(binaryPages), schema.Bytes(perThread), w.threads(o))},
+	}}
+}
+
+// threads returns how many threads a process has outside of Go's own.
+func (w resolved) threads(o engine.Options) int64 {
+	if w.onGPU() {
+		return hostThreads
+	}
+	return int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
+}
+
 // pageHeap returns the Go heap that an arena of that many slabs needs: the bookkeeping of its
 // pages and the n-gram indexes of its tokens.
 func pageHeap(o engine.Options, a *engine.Account, slabs int) int64 {
@@ -236,8 +257,8 @@ func pageHeap(o engine.Options, a *engine.Account, slabs int) int64 {
 
 func countPages(a *engine.Account, slabs int) int64 {
 	var pages int64
-	for c := range a.KV.Specs {
-		pages += int64(a.KV.Pages(c, slabs))
+	for c := range a.Pool.Specs {
+		pages += int64(a.Pool.Pages(c, slabs))
 	}
 	return pages
 }
@@ -248,7 +269,7 @@ func indexTokens(o engine.Options, a *engine.Account, slabs int) int64 {
 	if o.Lookup.TokenBytes() == 0 {
 		return 0
 	}
-	return min(a.KV.Tokens(slabs), int64(o.MaxNumSeqs)*int64(o.MaxModelLen))
+	return min(a.Pool.Tokens(slabs), int64(o.MaxNumSeqs)*int64(o.MaxModelLen))
 }
 
 // indexHeap returns an upper bound of the memory of these indexes, twice their size: tables are
@@ -270,8 +291,8 @@ func (w resolved) mappedBytes() int64 {
 	return n
 }
 
-// goMemoryLimit returns the limit of the Go heap. It includes the arenas of backend ref, which
-// are in the Go heap.
+// goMemoryLimit returns the limit of the Go heap. It includes the control channel of ranks, and the
+// arenas of backend ref, which are in the Go heap.
 func goMemoryLimit(backendName string, l Ledger) int64 {
 	var n int64
 	for _, i := range l {
@@ -284,6 +305,7 @@ func goMemoryLimit(backendName string, l Ledger) int64 {
 			}
 		}
 	}
+	n = add(n, l.controlHeap())
 	if backendName == "ref" {
 		for _, b := range l.Arenas() {
 			n = add(n, b)

@@ -60,8 +60,10 @@ type Plan struct {
 	slots     models.LoRA // of adapters
 	// PlanOnly lists why vapp up would refuse the plan; empty: it would not.
 	PlanOnly []string
-	// Ranks is the number of devices that each have a ledger like this one, at least 1.
-	Ranks int
+	// Ranks is the number of devices, at least 1. Options, Account and Ledger are those of the rank
+	// whose memory is the tightest; RankPlan returns those of the others.
+	Ranks    int
+	Tightest int // its number
 	// GoMemoryLimit is the Go runtime's memory limit (GOMEMLIMIT) in bytes. It enforces the
 	// bound of the runtime line.
 	GoMemoryLimit int64
@@ -76,6 +78,7 @@ type Plan struct {
 	absent      string  // why the weights cannot be loaded
 	contracts   []metContract
 	offer       *offer
+	resolved    resolved // what plans of ranks are made from
 	// What speed is predicted from.
 	rates   *speed.Rates
 	noRates string
@@ -141,6 +144,7 @@ func Make(in Inputs) (*Plan, error) {
 
 // plan turns a solution into a Plan.
 func (w resolved) plan(s solution) (_ *Plan, err error) {
+	w = w.at(s.model)
 	acct := *s.account
 	if isDerived(s.account) {
 		if acct, err = w.finalAccount(s); err != nil {
@@ -148,11 +152,12 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 		}
 	}
 	acct.Reservation.Arenas[backend.KV] = acct.Layout.Round(s.options.KVBytes)
+	acct.Reservation.Arenas[backend.Swap] = acct.Layout.Round(int64(acct.Slabs(s.options.SwapBytes)) * acct.KV.SlabBytes)
 	p := &Plan{
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
 		Options: s.options, Account: &acct, slots: w.in.Model.Source.Build.LoRA, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
-		Ranks: ranks(w.in.Model.Source.Build), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
-		InMemory: w.in.Profile.InMemory(), rates: w.in.Rates, noRates: w.in.NoRates,
+		Ranks: ranks(w.in.Model.Source.Build), Tightest: rankOf(w.in.Model), utilization: w.utilization, autoLen: w.options.MaxModelLen == 0,
+		resolved: w, InMemory: w.in.Profile.InMemory(), rates: w.in.Rates, noRates: w.in.NoRates,
 	}
 	for _, o := range w.in.Profile.Overrides() {
 		p.Overridden = append(p.Overridden, o.From)

@@ -178,6 +178,8 @@ func applied(t *testing.T, old *schema.Profile, c plan.Change) *schema.Profile {
 		read(&p.Memory.KVRebuild)
 	case "parallel.tensor":
 		read(&p.Parallel.Tensor)
+	case "parallel.pipeline":
+		read(&p.Parallel.Pipeline)
 	case "cudagraph.mode":
 		p.Cudagraph = &schema.Cudagraph{}
 		read(&p.Cudagraph.Mode)

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"vapp.dev/engine"
@@ -73,10 +74,14 @@ type planOnlyField struct {
 func planOnlyFields(p *schema.Profile) []planOnlyField {
 	return []planOnlyField{
 		{"multimodal", vision(p), "images and video"},
-		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},
-		{"parallel.pipeline", p.Parallel.Pipeline > 1, "pipeline parallelism"},
 		{"reload.structural", p.Reload.Structural == "swap", "swapping engines on a structural change"},
 	}
+}
+
+// isPlanOnly reports whether vapp up would refuse a profile that has another value of the field than
+// the default.
+func isPlanOnly(path string) bool {
+	return slices.ContainsFunc(planOnlyFields(&schema.Profile{}), func(f planOnlyField) bool { return f.path == path })
 }
 
 // numberOf formats a count with its noun.

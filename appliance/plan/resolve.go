@@ -19,7 +19,8 @@ const minBlock = 16
 // resolved is a profile resolved against the model and the backend's layout. The search for a
 // fit varies its numbers.
 type resolved struct {
-	in      Inputs
+	in      Inputs // Facts are those of a rank's part of the machine
+	host    backend.Facts
 	layout  backend.Layout
 	options engine.Options // without KVBytes; MaxModelLen 0 means auto
 
@@ -29,6 +30,8 @@ type resolved struct {
 	graphsOff   bool // no graphs are captured, whatever the profile says
 	goal        goal // must fit in addition to one sequence of the model length
 	accounts    accounts
+	stages      []*engine.Model // of distinct pipeline stages; one without a pipeline
+	stageOf     []int           // by stage: the one of stages that it is equal to
 }
 
 // onGPU reports whether the arenas are in a device's own memory, separate from the host's.
@@ -43,9 +46,11 @@ func resolve(in Inputs) (resolved, error) {
 	if p.Backend != "auto" && p.Backend != in.Opener.Name() {
 		return resolved{}, p.Reject("backend", "the profile asks for %s, this plan is for %s", p.Backend, in.Opener.Name())
 	}
-	if err := checkModel(in); err != nil {
+	if err := errors.Join(checkModel(in), checkRanks(in)); err != nil {
 		return resolved{}, err
 	}
+	host := in.Facts
+	in.Facts = share(host, hostRanks(in), 0)
 	policy, err := sched.ParsePolicy(p.Scheduler.Policy)
 	if err != nil {
 		return resolved{}, p.Reject("scheduler.policy", "%v", err)
@@ -55,13 +60,13 @@ func resolve(in Inputs) (resolved, error) {
 		return resolved{}, err
 	}
 	w := resolved{
-		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: int64(p.Memory.Reserve),
-		accounts: accounts{},
+		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: roundUp(int64(p.Memory.Reserve), int64(hostRanks(in))) / int64(hostRanks(in)),
+		host: host, accounts: accounts{},
 		options: engine.Options{
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model), Reduce: Reduce(p),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
@@ -88,10 +93,7 @@ func (w resolved) withLayout() (resolved, error) {
 	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.checkLinear(), w.checkFavor(), w.check()); err != nil {
 		return resolved{}, err
 	}
-	if w.in.Model.Source.Build.Pipe.World > 1 {
-		w.in.Model, err = w.heaviest()
-	}
-	return w, err
+	return w.withStages()
 }
 
 // locateLayoutError gives a layout's refusal of its settings the position of the profile field
@@ -321,6 +323,13 @@ func (w resolved) choices(o engine.Options) []backend.Choice {
 	if m.Pooling != nil {
 		out = append(out, poolingChoice(m.Pooling))
 	}
+	if o.Reduce != kernels.Invalid {
+		why := "parallel.reduce"
+		if p.Parallel.Reduce == "auto" {
+			why = "auto"
+		}
+		out = append(out, backend.Choice{Name: "sums of ranks", Value: o.Reduce.String(), Why: why})
+	}
 	if o.ITLTarget > 0 {
 		out = append(out, backend.Choice{Name: "itl target", Value: o.ITLTarget.String(), Why: "beside streams that decode prompts are cut to keep to it, to 16 tokens a step at least"})
 	}
@@ -357,12 +366,6 @@ func (w resolved) warnings() []string {
 	}
 	if w.in.Profile.Cudagraph != nil && w.in.Profile.Cudagraph.Mode != "none" && !w.onGPU() {
 		out = append(out, "cudagraph: backend "+w.in.Opener.Name()+" captures no graphs, so that the plan has none")
-	}
-	if b := m.Source.Build; b.Pipe.World > 1 {
-		out = append(out, fmt.Sprintf("pipeline: the ledger is that of rank %d of %d, which holds the most", b.Pipe.Rank, b.Pipe.World))
-	}
-	if b := m.Source.Build; ranks(b) > 1 {
-		out = append(out, fmt.Sprintf("parallel: what the library of collectives takes on each of %d devices is not in the ledger: nothing has measured it", ranks(b)))
 	}
 	if f.Measured && f.HugeBytes == 0 && w.in.Opener.Name() == "cpu" {
 		out = append(out, "huge pages are off on this machine, so that decoding reads weights at a tenth to a quarter less than the memory's rate; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")

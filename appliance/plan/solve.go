@@ -11,8 +11,9 @@ import (
 
 // solution is a choice of the model length and the KV arena that fits, with its account.
 type solution struct {
-	options engine.Options
-	account *engine.Account // without the KV arena
+	options engine.Options  // of the tightest rank
+	account *engine.Account // of it, without the KV arena
+	model   *engine.Model   // its part of the model
 }
 
 // accounts caches accounts. Options that are not in the key are the same for all of them, or
@@ -57,7 +58,7 @@ func (w resolved) account(o engine.Options) (*engine.Account, error) {
 // programs were recorded with the page tables of its length.
 func (w resolved) finalAccount(s solution) (engine.Account, error) {
 	o := s.options
-	o.KVBytes = 0
+	o.KVBytes, o.SwapBytes = 0, w.options.SwapBytes
 	a, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
 	if err != nil {
 		return engine.Account{}, err
@@ -132,7 +133,8 @@ func (w resolved) solve() (solution, error) {
 }
 
 // solveLen finds the size of the KV arena for a model length: the rest of the budget, or the
-// size that the profile fixes. The arena must hold one sequence.
+// size that the profile fixes. The arena must hold one sequence. All ranks have the same number of
+// slabs: that of the rank with the least memory for them.
 func (w resolved) solveLen(tokens int) (solution, error) {
 	if err := w.check(); err != nil {
 		return solution{}, err
@@ -145,25 +147,62 @@ func (w resolved) solveLen(tokens int) (solution, error) {
 			return solution{}, err
 		}
 	}
-	acct, err := w.account(o)
-	if err != nil {
-		return solution{}, err
+	slabs, swap := math.MaxInt, math.MaxInt
+	accounts := make([]*engine.Account, len(w.stages))
+	for i, m := range w.stages {
+		v := w.at(m)
+		acct, err := v.account(o)
+		if err != nil {
+			return solution{}, err
+		}
+		if err := v.checkSwap(acct); err != nil {
+			return solution{}, err
+		}
+		accounts[i] = acct
+		n := acct.Slabs(w.kvCache)
+		if w.kvCache == 0 {
+			n = v.largest(o, acct)
+		}
+		slabs, swap = min(slabs, n), min(swap, acct.Slabs(o.SwapBytes))
 	}
-	if err := w.checkSwap(acct); err != nil {
-		return solution{}, err
-	}
-	one := acct.KV.SequenceSlabs(tokens)
-	slabs := acct.KV.Slabs(w.kvCache)
-	if w.kvCache == 0 {
-		slabs = w.largest(o, acct)
-	}
-	if slabs >= one {
-		if l := w.withSlabs(o, acct, slabs); l.Total() <= w.limit() {
+	return w.tightest(o, accounts, slabs, swap)
+}
+
+// tightest returns the solution with that many slabs in the arena and in swap space, for the rank
+// of which the least memory is left. The error is a *shortError of the rank that lacks the most.
+func (w resolved) tightest(o engine.Options, accounts []*engine.Account, slabs, swap int) (solution, error) {
+	var best solution
+	var most int64 = -1
+	var worst *shortError
+	for i, m := range w.stages {
+		v, acct, o := w.at(m), accounts[i], o
+		if len(w.stages) > 1 {
+			o.SwapBytes = int64(swap) * acct.KV.SlabBytes
+		}
+		one := acct.Pool.SequenceSlabs(o.MaxModelLen)
+		total := v.withSlabs(o, acct, slabs).Total()
+		if slabs < one || total > w.limit() {
+			if e := v.short(o, acct, one, slabs); worst == nil || e.need-e.have > worst.need-worst.have {
+				worst = e
+			}
+			continue
+		}
+		if total > most {
+			most = total
 			o.KVBytes = int64(slabs) * acct.KV.SlabBytes
-			return solution{o, acct}, nil
+			best = solution{o, acct, m}
 		}
 	}
-	return solution{}, w.short(o, acct, one, slabs)
+	if worst != nil {
+		return solution{}, worst
+	}
+	return best, nil
+}
+
+// at returns w for the rank that holds m.
+func (w resolved) at(m *engine.Model) resolved {
+	w.in.Model = m
+	return w
 }
 
 // largest returns the largest number of slabs within the budget. Only the arena and the
@@ -171,10 +210,10 @@ func (w resolved) solveLen(tokens int) (solution, error) {
 func (w resolved) largest(o engine.Options, acct *engine.Account) int {
 	rest := w.limit() - w.withSlabs(o, acct, 0).Total()
 	heap := pageHeap
-	if w.onGPU() {
-		heap = func(engine.Options, *engine.Account, int) int64 { return 0 } // on the host
+	if w.onGPU() || rankOf(w.in.Model) > 0 {
+		heap = func(engine.Options, *engine.Account, int) int64 { return 0 } // on the host, or of rank 0
 	}
-	return sort.Search(acct.KV.Slabs(rest), func(i int) bool {
+	return sort.Search(acct.Slabs(rest), func(i int) bool {
 		n := i + 1
 		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+heap(o, acct, n) > rest
 	})
@@ -185,11 +224,12 @@ func (w resolved) largest(o engine.Options, acct *engine.Account) int {
 func (w resolved) withSlabs(o engine.Options, acct *engine.Account, slabs int) Ledger {
 	a := *acct
 	a.Reservation.Arenas[backend.KV] = a.Layout.Round(int64(slabs) * a.KV.SlabBytes)
+	a.Reservation.Arenas[backend.Swap] = a.Layout.Round(int64(a.Slabs(o.SwapBytes)) * a.KV.SlabBytes)
 	o.KVBytes = int64(slabs) * a.KV.SlabBytes
 	return w.ledger(o, &a)
 }
 
-func (w resolved) short(o engine.Options, acct *engine.Account, one, slabs int) error {
+func (w resolved) short(o engine.Options, acct *engine.Account, one, slabs int) *shortError {
 	e := &shortError{tokens: o.MaxModelLen, one: int64(one) * acct.KV.SlabBytes}
 	if w.kvCache > 0 && slabs < one {
 		e.kvOnly, e.need, e.have = true, e.one, w.kvCache

@@ -210,7 +210,7 @@ func (p *Plan) estimates() map[string]backend.KernelRate {
 
 // admitted returns how many sequences of that many tokens the KV cache holds at once.
 func (p *Plan) admitted(tokens int) int {
-	return maxAdmitted(p.Account.KV, p.Capacity.Slabs, tokens, p.Options.MaxModelLen)
+	return maxAdmitted(p.Account.Pool, p.Capacity.Slabs, tokens, p.Options.MaxModelLen)
 }
 
 // unmeasured returns the first kernel by name whose rate was not measured; ok is false if all were.

@@ -144,8 +144,8 @@ func (w resolved) startKV(tokens int) (kv int64, whole bool, err error) {
 // startSlabs returns the bytes of one and of maxNumSeqs sequences, each with the further block that
 // the scheduler asks for.
 func (w resolved) startSlabs(a *engine.Account, tokens int) (one, most int64) {
-	one = int64(a.KV.SequenceSlabs(tokens)) * a.KV.SlabBytes
-	each := int64(a.KV.SequenceSlabs(tokens+w.options.BlockSize)) * a.KV.SlabBytes
+	one = int64(a.Pool.SequenceSlabs(tokens)) * a.KV.SlabBytes
+	each := int64(a.Pool.SequenceSlabs(tokens+w.options.BlockSize)) * a.KV.SlabBytes
 	if each > math.MaxInt64/4/int64(w.options.MaxNumSeqs) {
 		return one, math.MaxInt64 / 4
 	}

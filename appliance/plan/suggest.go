@@ -26,13 +26,19 @@ type Change struct {
 	far float64 // distance of New from Old: 0 equal, 1 the largest, more for other machines
 }
 
+// refused reports whether vapp up would refuse the profile with the change.
+func (c Change) refused() bool { return strings.HasSuffix(c.Cost, planOnlyCost) }
+
+// planOnlyCost ends the cost of a change that this release plans and does not run.
+const planOnlyCost = "; plan-only"
+
 // String returns for example "memory.utilization: 0.95 (now 0.9)".
 func (c Change) String() string { return fmt.Sprintf("%s: %s (now %s)", c.Path, c.New, c.Old) }
 
 // first returns the smallest change that vapp up does not refuse; if there is none, the smallest.
 func first(cs []Change) Change {
 	for _, c := range cs {
-		if !strings.HasPrefix(c.Path, "parallel.") {
+		if !c.refused() {
 			return c
 		}
 	}
@@ -75,7 +81,7 @@ func (w resolved) tryKnobs(knobs []func(resolved, *shortError) []Change, s *shor
 // fits reports whether there is a solution that meets the goal.
 func (w resolved) fits() bool {
 	s, err := w.solve()
-	return err == nil && w.goal.fits(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
+	return err == nil && w.goal.fits(s.options, s.account, s.account.Slabs(s.options.KVBytes))
 }
 
 // most returns the largest n in [lo, hi] for which try(n) is true.
@@ -218,7 +224,7 @@ func byKVCache(w resolved, s *shortError) []Change {
 		cost := "the KV cache takes this, whatever is free"
 		if total := w.in.Facts.TotalBytes; total > 0 {
 			sol, _ := w.solve()
-			taken := w.withSlabs(sol.options, sol.account, sol.account.KV.Slabs(sol.options.KVBytes)).Total()
+			taken := w.withSlabs(sol.options, sol.account, sol.account.Slabs(sol.options.KVBytes)).Total()
 			cost = fmt.Sprintf("the server takes %.0f %% of the memory, the KV cache this much", 100*float64(taken)/float64(total))
 		}
 		return []Change{{"memory.kvCache", fmt.Sprintf("utilization %v", share), size(n * mib), cost, 1}}

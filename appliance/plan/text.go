@@ -45,6 +45,9 @@ func (p *Plan) TextAs(w io.Writer, f Form) error {
 		p.parts(t)
 	}
 	p.fits(t, f.Verbose)
+	if err := p.writeRanks(t, f.Verbose); err != nil {
+		return err
+	}
 	if f.Verbose {
 		t.line("")
 		p.writeLedger(t)
@@ -104,7 +107,7 @@ func (p *Plan) parts(t *text) {
 	}
 	s := strings.Join(append(out, "everything else "+Size(rest)), " · ")
 	if p.Ranks > 1 {
-		s = "on each device: " + s
+		s = fmt.Sprintf("of rank %d: ", p.Tightest) + s
 	}
 	t.pair("memory", s)
 }
@@ -144,7 +147,7 @@ func (p *Plan) head(t *text, verbose bool) {
 		t.pair("", "from the catalogue, not measured")
 	}
 	if p.Ranks > 1 {
-		t.pair("", fmt.Sprintf("%d devices like it, each holding what follows", p.Ranks))
+		t.pair("", fmt.Sprintf("%s, %s; what follows is of rank %d, the tightest", numberOf(p.Ranks, "rank"), p.onWhat(), p.Tightest))
 	}
 }
 
@@ -219,7 +222,7 @@ func (c Class) String() string {
 	return s
 }
 
-func (p *Plan) hybrid() bool { return hybrid(p.Account.KV) }
+func (p *Plan) hybrid() bool { return hybrid(p.Account.Pool) }
 
 // columns prints rows of cells in right-aligned columns.
 func (t *text) columns(names []string, rows ...[]string) {
@@ -236,10 +239,33 @@ func (t *text) columns(names []string, rows ...[]string) {
 	}
 }
 
+// onWhat returns where the ranks run.
+func (p *Plan) onWhat() string {
+	if n := hostRanks(p.resolved.in); n > 1 {
+		return fmt.Sprintf("%d on each machine, with a part of it as above (cpu.ranks)", n)
+	}
+	return "each on a device like it"
+}
+
+// grid prints columns of cells, the numbers right-aligned.
+func (t *text) grid(columns [][]string) {
+	for row := range columns[0] {
+		line := " "
+		for _, c := range columns {
+			wide := 0
+			for _, s := range c {
+				wide = max(wide, utf8.RuneCountInString(s))
+			}
+			line += strings.Repeat(" ", wide-utf8.RuneCountInString(c[row])+1) + " " + c[row]
+		}
+		t.line("%s", strings.TrimRight(line, " "))
+	}
+}
+
 // memoryTitle returns the title of the ledger.
 func (p *Plan) memoryTitle() string {
 	if p.Ranks > 1 {
-		return fmt.Sprintf("memory per GPU × %d, in bytes", p.Ranks)
+		return fmt.Sprintf("memory of rank %d of %d, in bytes", p.Tightest, p.Ranks)
 	}
 	return "memory, in bytes"
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/devices"
@@ -21,12 +22,26 @@ func byVariant(w resolved, _ *shortError) []Change {
 	var out []Change
 	seen := map[string]bool{} // of several values of a field only the first that fits is listed
 	for _, v := range w.variants() {
-		if !seen[v.Path] && v.resolved.fits() {
-			seen[v.Path] = true
+		key := v.Path
+		if strings.HasPrefix(key, "parallel.") {
+			key = "parallel" // the fewest ranks, by tensor rather than by pipeline
+		}
+		if !seen[key] && v.resolved.fits() {
+			seen[key] = true
+			if key == "parallel" && v.resolved.isRefused(v.Path) {
+				v.Cost += planOnlyCost
+			}
 			out = append(out, v.Change)
 		}
 	}
 	return out
+}
+
+// isRefused reports whether vapp up refuses w, which differs from a profile that it does not refuse in
+// the field of path: the release does not run the field, or the device does not run the model so.
+func (w resolved) isRefused(path string) bool {
+	s, err := w.solve()
+	return isPlanOnly(path) || err != nil || s.account.PlanOnly != nil
 }
 
 // variants returns the variants that may free memory: K and V in fewer bytes, weights quantized
@@ -48,10 +63,35 @@ func (w resolved) variants() []variant {
 		out = w.addBuild(out, "memory.kvRebuild", "false", "true", 0.4, func(b *models.Build) { b.Rebuild = true })
 	}
 	if w.onGPU() {
-		ranks := max(1, w.in.Model.Source.Build.Shard.World)
-		for n := 2 * ranks; n <= 8; n *= 2 {
-			out = w.addBuild(out, "parallel.tensor", fmt.Sprint(ranks), fmt.Sprint(n), 1+float64(n)/100, func(b *models.Build) { b.Shard = backend.Shard{World: n} })
-		}
+		out = append(out, w.parallelVariants()...)
+	}
+	return out
+}
+
+// mostRanks is the largest number of devices that is suggested.
+const mostRanks = 8
+
+// parallelVariants returns the variants with more ranks, the fewest first, and for a number of
+// devices a larger tensor parallel size before a larger pipeline.
+func (w resolved) parallelVariants() []variant {
+	var out []variant
+	for n := ranks(w.in.Model.Source.Build) + 1; n <= mostRanks; n++ {
+		out = append(out, w.parallelForms(n)...)
+	}
+	return out
+}
+
+// parallelForms returns the variants with n ranks that differ from w in one field.
+func (w resolved) parallelForms(n int) []variant {
+	var out []variant
+	b := w.in.Model.Source.Build
+	tensor, pipe := max(1, b.Shard.World), max(1, b.Pipe.World)
+	far := 1 + float64(n)/100
+	if n%pipe == 0 {
+		out = w.addBuild(out, "parallel.tensor", fmt.Sprint(tensor), fmt.Sprint(n/pipe), far, func(b *models.Build) { b.Shard = backend.Shard{World: n / pipe} })
+	}
+	if n%tensor == 0 {
+		out = w.addBuild(out, "parallel.pipeline", fmt.Sprint(pipe), fmt.Sprint(n/tensor), far+0.005, func(b *models.Build) { b.Pipe = backend.Shard{World: n / tensor} })
 	}
 	return out
 }
@@ -104,6 +144,9 @@ func (w resolved) addBuild(out []variant, path, old, new string, far float64, ho
 	}
 	v := w
 	v.in.Model = m
+	if v, err = v.withStages(); err != nil {
+		return out
+	}
 	less := w.weightBytes() - v.weightBytes()
 	var cost string
 	switch path {
@@ -119,7 +162,9 @@ func (w resolved) addBuild(out []variant, path, old, new string, far float64, ho
 		}
 		cost = "keys are made from values in every step: more arithmetic, slightly other rounding"
 	case "parallel.tensor":
-		cost = fmt.Sprintf("%d GPUs like this one, each with −%s of weights, and an exchange in every layer; plan-only", b.Shard.World, Size(less))
+		cost = fmt.Sprintf("%d GPUs like this one, each with −%s of weights, and an exchange in every layer", ranks(b), Size(less))
+	case "parallel.pipeline":
+		cost = fmt.Sprintf("%d GPUs like this one, each with −%s of weights, and a token passes through all of them", ranks(b), Size(less))
 	}
 	return append(out, variant{Change{path, old, new, cost, far}, v})
 }
@@ -163,7 +208,8 @@ func byDevice(w resolved, _ *shortError) []Change {
 			continue
 		}
 		v := w
-		v.in.Facts = d.Facts(w.in.Opener.Name())
+		v.host = d.Facts(w.in.Opener.Name())
+		v.in.Facts = share(v.host, hostRanks(w.in), 0)
 		if v, err = v.withLayout(); err != nil || !v.fits() {
 			continue
 		}

@@ -53,6 +53,8 @@ func (p *Plan) memoryLine() string {
 	total, used := p.Facts.TotalBytes, p.Ledger.Total()
 	on := p.Facts.Device
 	switch {
+	case p.Ranks > 1 && hostRanks(p.resolved.in) > 1:
+		on = fmt.Sprintf("the part of each of %d ranks, %d on %s", p.Ranks, hostRanks(p.resolved.in), on)
 	case p.Ranks > 1:
 		on = fmt.Sprintf("each of %d × %s", p.Ranks, on)
 	case p.Facts.Measured && p.Facts.Cores > 0 && p.Facts.SMs == 0:
@@ -293,7 +295,7 @@ func (w resolved) findOffer(p *Plan) *offer {
 			continue
 		}
 		n := p.Options.MaxModelLen
-		seqs := min(maxAdmitted(s.account.KV, s.account.KV.Slabs(s.options.KVBytes), n, n), s.options.MaxNumSeqs)
+		seqs := min(maxAdmitted(s.account.Pool, s.account.Slabs(s.options.KVBytes), n, n), s.options.MaxNumSeqs)
 		if now := p.Capacity.Lengths[len(p.Capacity.Lengths)-1].Running; float64(seqs) >= muchMore*float64(now) && seqs > now {
 			return &offer{c, seqs}
 		}

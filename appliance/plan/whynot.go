@@ -86,10 +86,10 @@ func (w resolved) judge(a *Answer) (one int64) {
 		return 0
 	}
 	g, o, l := w.goal, s.options, s.account.KV
-	slabs := l.Slabs(o.KVBytes)
+	slabs := s.account.Slabs(o.KVBytes)
 	need := w.slabsFor(s.account, g)
 	if g.tokens <= o.MaxModelLen {
-		a.Have = min(l.Sequences(slabs, g.tokens), o.MaxNumSeqs)
+		a.Have = min(s.account.Pool.Sequences(slabs, g.tokens), o.MaxNumSeqs)
 	}
 	a.Fits = g.fits(o, s.account, slabs)
 	switch {
@@ -134,7 +134,12 @@ func (w resolved) lessAsked(have int) []Change {
 func (w resolved) pairs(one int64) [][2]Change {
 	out := [][2]Change{}
 	seen := map[string]bool{}
-	for _, v := range w.variants() {
+	variants := w.variants()
+	shares := slices.ContainsFunc(variants, func(v variant) bool { return v.Path == "parallel.tensor" })
+	for _, v := range variants {
+		if shares && v.Path == "parallel.pipeline" {
+			continue // of more devices, the likely way
+		}
 		for _, c := range v.resolved.tryKnobs(variantKnobs, &shortError{one: one}) {
 			key, swapped := v.Path+" "+c.Path, c.Path+" "+v.Path
 			if c.Path == v.Path || seen[key] || seen[swapped] {

@@ -30,7 +30,7 @@ ref runs and other backends plan. Families without ● of safetensors share the 
 | GGUF | TestGoldenRef, TestGoldenCPU on a file in llama.cpp's names and blocks | TestGGUFArchitectures (engine/checkpoint): names and keys |
 | AWQ, GPTQ, int4, int8, fp8, NVFP4 | TestGoldenRef, TestGoldenCPU on a checkpoint of that form; int4 and int8 as compressed-tensors has them | TestForms: weights stored so |
 | LoRA | TestLoRARef, TestLoRACPU (engine/models): logits of the checkpoint with an adapter, beside PEFT's | TestForms, forms lora, lora-tp2, lora-pp2 and lora-awq |
-| TP, PP | TestGoldenRanks, TestGoldenRanksCPU (engine/models): logits of the checkpoint on two ranks, and on two stages. Ranks are devices of one process; 'vapp up' refuses them still (plan-only) | TestForms: the second of two ranks, the second of two stages |
+| TP, PP | TestGoldenRanks, TestGoldenRanksCPU (engine/models): logits of the checkpoint on two ranks, and on two stages. Ranks are devices of one process here; processes are tested by tests/clients and the script cuda_ranks | TestForms: the second of two ranks, the second of two stages |
 | pooling | TestPooling, TestPoolingCPU (engine): the last row and the mean, in batches, chunks and with prefixes | TestForms, form pooling |
 | twins | TestFamilies, TestFamiliesCPU (engine): chunks, batches, prefixes, preemption and n-gram proposals change no token | |
 | CUDA | TestFamiliesCUDA (engine), on the emulated driver: tokens of ref | TestForms on an H100 |

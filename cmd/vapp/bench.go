@@ -38,8 +38,8 @@ multiply-add rate counts two operations for each weight and token. The report en
 with planned and allocated memory.
 A model without weights runs with random ones (loadFormat "dummy"). With --layers
 only its first layers run, always with random weights. The KV cache is reduced to
-what the run needs; parsers, media, speculation and parallelism of the profile are
-ignored.
+what the run needs; parsers, media and speculation of the profile are ignored, and
+its parallelism unless its ranks are started here (cpu.ranks, GPUs) or by a launcher.
 --work replaces the two default rows: "512+1" is one stream of 512 prompt tokens and
 one generated token; "16x128+64" is 16 concurrent streams of 128 and 64; "1+128" has
 almost no prompt.
@@ -116,6 +116,9 @@ func vllmWords(args []string) []string {
 func (o engineFlags) run(ctx context.Context, c *cobra.Command, arg string) error {
 	path, m, err := profileArg(c, arg, localMachine(), argUse{})
 	if err != nil {
+		return err
+	}
+	if handled, err := benchRanked(c, path, &m, o.Options); handled || err != nil {
 		return err
 	}
 	w := c.OutOrStdout()

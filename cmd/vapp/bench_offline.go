@@ -96,8 +96,8 @@ func (o *offlineBench) run(c *cobra.Command, path string, measure func(context.C
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 	defer stop()
-	p, err := prepareOffline(path)
-	if err != nil {
+	p, handled, err := prepareOffline(c, path)
+	if handled || err != nil {
 		return err
 	}
 	defer p.Close()
@@ -143,7 +143,7 @@ func openOffline(ctx context.Context, p *appliance.Prepared) (*tokenizer.Tokeniz
 	if err != nil {
 		return nil, nil, err
 	}
-	eng, err := engine.Open(ctx, p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr)))
+	eng, err := p.OpenEngine(ctx, p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr)))
 	if err != nil {
 		tok.Close()
 		return nil, nil, err
@@ -185,26 +185,33 @@ func (o *offlineBench) throughput(ctx context.Context, l loaded) (outcome, error
 	return l.Throughput(ctx, requests)
 }
 
-// prepareOffline plans a profile, with random weights where the model has no loadable ones.
-func prepareOffline(path string) (*appliance.Prepared, error) {
+// prepareOffline plans a profile, with random weights where the model has no loadable ones. handled is that of ranked.
+func prepareOffline(c *cobra.Command, path string) (_ *appliance.Prepared, handled bool, err error) {
 	profile, err := schema.Load(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	m := localMachine()
 	p, err := appliance.PrepareProfile(profile, m)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := p.Refuse(); err != nil {
-		return nil, errors.Join(err, p.Close())
+		return nil, false, errors.Join(err, p.Close())
 	}
-	if p.Model.Loadable() == nil {
-		return p, nil
+	loadable := p.Model.Loadable() == nil
+	if loadable && profile.Parallel.Ranks() == 1 {
+		return p, false, nil
 	}
 	if err := p.Close(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	profile.Model.LoadFormat = "dummy"
-	return appliance.PrepareProfile(profile, m)
+	if !loadable {
+		profile.Model.LoadFormat = "dummy"
+	}
+	if handled, err := ranked(c, profile, &m, appliance.Follow); handled || err != nil {
+		return nil, handled, err
+	}
+	p, err = appliance.PrepareProfile(profile, m)
+	return p, false, err
 }

@@ -38,6 +38,10 @@ type exitError int
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 func run(args []string) int {
+	if err := pickGPU(os.Getenv, os.Setenv); err != nil {
+		fmt.Fprintln(os.Stderr, "vapp:", err)
+		return 1
+	}
 	root := newRoot()
 	root.SetArgs(vllmWords(args))
 	text, code := errorText(root.Execute())

@@ -118,13 +118,9 @@ func (o runOptions) check() error {
 
 // run answers the prompts of the flags.
 func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, drainSignal)
 	defer stop()
 	context.AfterFunc(ctx, stop) // restore the default handler: a second signal ends the process
-	input, err := o.read(c.InOrStdin())
-	if err != nil {
-		return err
-	}
 	machine, err := withBackend(c, o.backend)
 	if err != nil {
 		return err
@@ -134,6 +130,14 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 		return err
 	}
 	if err := obtain(ctx, profile, machine, o.offline, hubClient); err != nil {
+		return err
+	}
+	if handled, err := rankedAt(c, profile, &machine); handled || err != nil {
+		return err
+	}
+	machine.Ranks.Drain = stop
+	input, err := o.read(c.InOrStdin()) // on rank 0, which has the standard input
+	if err != nil {
 		return err
 	}
 	p, err := appliance.Prepare(profile, machine)

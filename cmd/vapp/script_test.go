@@ -69,10 +69,14 @@ func toy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
 }
 
-// emulated NAME sets a variable to the path of the emulated CUDA driver.
+// emulated NAME sets a variable to the path of the emulated CUDA driver, or NCCL.
 func emulated(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "emulated NAME")
-	path, err := cudatest.BuildDriver()
+	build := cudatest.BuildDriver
+	if args[0] == "VAPP_LIBNCCL" {
+		build = cudatest.BuildNCCL
+	}
+	path, err := build()
 	ts.Check(err)
 	ts.Setenv(args[0], path)
 }

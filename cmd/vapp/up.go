@@ -38,7 +38,8 @@ updated.
 
 SIGTERM and Ctrl-C stop the server after the running requests have ended
 (serve.drainTimeout), with exit code 0. A second signal aborts them, with exit
-code 1.
+code 1. SIGUSR1 stops the server in the same way and never aborts: send it to
+mpirun, which passes it to every rank and would kill them after a SIGTERM.
 
 ` + argHelp + `
 With --locked give a profile.`,
@@ -55,6 +56,7 @@ With --locked give a profile.`,
 	c.Flags().BoolVar(&offline, "offline", false, offlineFlag)
 	backendFlag(c, &backend)
 	profileFlags(c, true)
+	rankFlags(c)
 	return c
 }
 
@@ -91,6 +93,9 @@ func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offl
 	if stopped || err != nil {
 		return err
 	}
+	if handled, err := rankedAt(c, profile, &machine); handled || err != nil {
+		return err
+	}
 	if locked && len(machine.Set) > 0 {
 		return &usageError{fmt.Errorf("--locked: %s changes the profile that was locked; write it into the profile and run `vapp lock`", machine.Set[0].From), c.CommandPath()}
 	}
@@ -101,6 +106,9 @@ func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offl
 	if err != nil {
 		return err
 	}
+	ctx, drain := context.WithCancel(context.Background())
+	defer drain()
+	machine.Ranks.Drain = drain
 	config := appliance.Config{
 		Profile:  profile,
 		Machine:  machine,
@@ -120,16 +128,18 @@ func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offl
 		return err
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup, drainSignal)
 	defer signal.Stop(signals)
-	ctx, drain := context.WithCancel(context.Background())
-	defer drain()
 	go func() {
+		asked := false // by a signal of which a second one aborts
 		for s := range signals {
 			switch {
 			case s == hangup:
 				a.Reload(appliance.TriggerSignal)
-			case ctx.Err() == nil:
+			case s == drainSignal:
+				drain()
+			case !asked:
+				asked = true
 				drain()
 			default:
 				a.Abort(abortedError{s})

@@ -25,6 +25,13 @@ type Group interface {
 	Abort(err error)
 }
 
+// Interrupter is a Device in a Group that can end a launch early.
+type Interrupter interface {
+	// Interrupt makes the running launches and all later ones fail with err, within a part of a
+	// step. Any goroutine may call it; the first error stays.
+	Interrupt(err error)
+}
+
 // CheckGroup returns nil if a device with the group, nil for a single device, can run the ops of p between ranks.
 // Otherwise it returns ErrUnsupported with the name of the backend.
 func CheckGroup(backend string, p *Program, g Group) error {

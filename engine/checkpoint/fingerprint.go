@@ -18,7 +18,12 @@ const fingerprintBytes = 4096
 // and the name, shape, format, offset and both ends of every tensor. A training step changes every
 // tensor. The only change it misses is an edit in the middle of a tensor with the file's old time
 // restored.
-func (c *Checkpoint) Fingerprint() ([32]byte, error) {
+func (c *Checkpoint) Fingerprint() ([32]byte, error) { return c.digest(true) }
+
+// Contents is Fingerprint without the files' times and names of folders, so that copies on other machines have the same.
+func (c *Checkpoint) Contents() ([32]byte, error) { return c.digest(false) }
+
+func (c *Checkpoint) digest(times bool) ([32]byte, error) {
 	h := sha256.New()
 	if c.dummy != nil {
 		fmt.Fprintf(h, "dummy weights of seed %d\n", c.dummy.seed)
@@ -28,7 +33,11 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 		if err != nil {
 			return [32]byte{}, openFailed(path, err)
 		}
-		fmt.Fprintf(h, "%q %d %d\n", filepath.Base(path), st.Size(), st.ModTime().Unix())
+		at := st.ModTime().Unix()
+		if !times {
+			at = 0
+		}
+		fmt.Fprintf(h, "%q %d %d\n", filepath.Base(path), st.Size(), at)
 	}
 	for _, t := range c.tensors {
 		fmt.Fprintf(h, "%q %v %v %d %d %d %v\n", t.Name, t.Shape, t.Format, t.Offset, t.Bytes, t.RopeHead, t.swapped)

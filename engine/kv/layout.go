@@ -2,6 +2,7 @@ package kv
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sort"
 )
@@ -68,6 +69,39 @@ func NewLayout(specs []Spec) (Layout, error) {
 	return l, nil
 }
 
+// Stage returns the layout of a pipeline stage, whose classes are some of l's: each class has l's
+// pages a slab, so that a page has the same number on every stage. The slab is as large as the
+// largest class needs. specs have the names of l's classes. The error is a *SpecError, or names a
+// class that l lacks.
+func (l Layout) Stage(specs []Spec) (Layout, error) {
+	out := Layout{Specs: append([]Spec(nil), specs...)}
+	for _, s := range specs {
+		if err := s.check(); err != nil {
+			return Layout{}, err
+		}
+		c := l.Class(s.Name)
+		if c < 0 {
+			return Layout{}, fmt.Errorf("kv class %s: the pipeline's layout has no class of this name", s.Name)
+		}
+		out.PagesPerSlab = append(out.PagesPerSlab, l.PagesPerSlab[c])
+		out.SlabBytes = max(out.SlabBytes, int64(l.PagesPerSlab[c])*s.PageBytes)
+	}
+	if len(specs) == 0 {
+		return Layout{}, errors.New("kv: a stage without a class of page")
+	}
+	return out, nil
+}
+
+// Class returns the index of the class with a name, −1 if there is none.
+func (l Layout) Class(name string) int {
+	for i, s := range l.Specs {
+		if s.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
 // unusedShare returns the share of a slab that no page covers, summed over the classes.
 func unusedShare(specs []Spec, size int64) float64 {
 	var w float64
@@ -85,11 +119,11 @@ func (l Layout) Slabs(bytes int64) int {
 	if bytes <= 0 {
 		return 0
 	}
-	return int(min(bytes/l.SlabBytes, int64(l.maxSlabs())))
+	return int(min(bytes/l.SlabBytes, int64(l.MaxSlabs())))
 }
 
-// maxSlabs returns the most slabs for which page numbers fit int32.
-func (l Layout) maxSlabs() int {
+// MaxSlabs returns the most slabs for which page numbers fit int32.
+func (l Layout) MaxSlabs() int {
 	n := math.MaxInt32
 	for _, p := range l.PagesPerSlab {
 		n = min(n, math.MaxInt32/p)

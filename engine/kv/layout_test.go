@@ -200,3 +200,29 @@ func TestFirstBlock(t *testing.T) {
 		}
 	}
 }
+
+// TestStage: a stage has the pipeline's pages a slab for the classes that it has, in the smallest slab
+// that holds them.
+func TestStage(t *testing.T) {
+	whole, err := NewLayout([]Spec{
+		{Name: "full", Kind: Full, PageBytes: 640 << 10, BlockSize: 16},
+		{Name: "window", Kind: Window, PageBytes: 192 << 10, BlockSize: 16, Window: 512},
+		{Name: "state", Kind: State, PageBytes: 1 << 20},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := whole.Stage([]Spec{{Name: "window", Kind: Window, PageBytes: 64 << 10, BlockSize: 16, Window: 512}, {Name: "state", Kind: State, PageBytes: 128 << 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, state := whole.PagesPerSlab[1], whole.PagesPerSlab[2]
+	if l.PagesPerSlab[0] != window || l.PagesPerSlab[1] != state || l.SlabBytes != max(int64(window)*64<<10, int64(state)*128<<10) {
+		t.Errorf("%+v of %+v", l, whole)
+	}
+	for _, wrong := range [][]Spec{nil, {{Name: "chunk", Kind: Full, PageBytes: 1, BlockSize: 16}}, {{Name: "full", Kind: Full, BlockSize: 16}}} {
+		if _, err := whole.Stage(wrong); err == nil {
+			t.Errorf("a stage of %+v", wrong)
+		}
+	}
+}

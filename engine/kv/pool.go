@@ -62,7 +62,7 @@ type slab struct {
 // NewPool returns a pool of that many slabs, all free. caching enables prefix caching: full
 // blocks can be found after their sequence has ended.
 func NewPool(l Layout, slabs int, caching bool) *Pool {
-	slabs = max(0, min(slabs, l.maxSlabs()))
+	slabs = max(0, min(slabs, l.MaxSlabs()))
 	p := &Pool{
 		layout: l, caching: caching, idle: empty,
 		slabs: make([]slab, slabs), availLinks: make([]link, slabs), idleLinks: make([]link, slabs),

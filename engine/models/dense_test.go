@@ -276,8 +276,9 @@ func TestBuildRefusals(t *testing.T) {
 	fp8 := quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
 	checkRefusals(t, []refusal{
 		{qwen2, nil, ranks(8), "tensor parallel size 8 is not supported: it does not divide 28 attention heads"},
-		{"HuggingFaceTB/SmolLM2-135M", nil, ranks(9), "49152 tokens"},
-		{llama, map[string]any{"num_attention_heads": 30, "num_key_value_heads": 10, "hidden_size": 1920}, ranks(6), "10 key/value heads"},
+		{"HuggingFaceTB/SmolLM2-135M", nil, ranks(2), "it does not divide 9 attention heads; 3, 9 do"},
+		{"HuggingFaceTB/SmolLM2-135M", nil, ranks(9), "49152 tokens (vocab_size); 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, … do"},
+		{llama, map[string]any{"num_attention_heads": 30, "num_key_value_heads": 10, "hidden_size": 1920}, ranks(6), "it does not divide 10 key/value heads; 2, 5, 10, multiples of 10 do"},
 		{llama, map[string]any{"vocab_size": 128257}, ranks(2), "128257 tokens"},
 		{llama, map[string]any{"intermediate_size": 8190}, ranks(4), "8190 columns"},
 		{llama, nil, ranks(-1), "rank 0 of tensor parallel size -1"},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -35,6 +36,9 @@ type goldenRun struct {
 	Rows     int          // how many of the recorded rows are computed; 0: all
 	Tensor   int          // tensor parallel ranks; 0: one
 	Pipe     int          // pipeline stages; 0: one
+	// Groups returns the groups of the ranks; their devices then open at the same time. nil: local.New.
+	Groups func(t testing.TB, tensor, pipe int) []backend.Group
+	Graphs bool // each step is captured and replayed
 }
 
 // checkpointOf returns the path of the checkpoint that a golden file was recorded from.
@@ -95,11 +99,34 @@ func openRanks(t testing.TB, r goldenRun, g *enginetest.Golden, path string) gol
 	if r.Tensor == 0 && r.Pipe == 0 {
 		return goldenRanks{openGolden(t, r, g, path)}
 	}
+	if r.Groups != nil {
+		return openTogether(t, r, g, path)
+	}
 	var out goldenRanks
 	for _, group := range local.New(max(1, r.Tensor), max(1, r.Pipe)) {
 		one := r
 		one.Build.Shard, one.Build.Pipe, one.Settings.Group = group.Tensor(), group.Pipe(), group
 		out = append(out, openGolden(t, one, g, path))
+	}
+	return out
+}
+
+// openTogether opens the ranks at the same time, because each waits for the others.
+func openTogether(t testing.TB, r goldenRun, g *enginetest.Golden, path string) goldenRanks {
+	t.Helper()
+	groups := r.Groups(t, max(1, r.Tensor), max(1, r.Pipe))
+	out := make(goldenRanks, len(groups))
+	var all sync.WaitGroup
+	for i, group := range groups {
+		all.Go(func() {
+			one := r
+			one.Build.Shard, one.Build.Pipe, one.Settings.Group = group.Tensor(), group.Pipe(), group
+			out[i] = openGolden(t, one, g, path)
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
 	}
 	return out
 }
@@ -125,6 +152,7 @@ type goldenModel struct {
 	first   []int32 // first page of each class
 	blocks  []int32 // number of pages of each class
 	slot    int32   // of the adapter
+	graphs  bool
 }
 
 // openGolden loads a checkpoint. Its program ends with the logits and samples nothing, so that they
@@ -144,7 +172,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	must(t, err)
 	layout, err := r.Opener.Layout(facts, r.Settings)
 	must(t, err)
-	m := &goldenModel{classes: model.Classes(r.Block, r.KV)}
+	m := &goldenModel{classes: model.Classes(r.Block, r.KV), graphs: r.Graphs}
 	rows := 1
 	for _, n := range r.Chunks {
 		rows = max(rows, min(n, len(g.InputIDs)))
@@ -258,7 +286,12 @@ func (m *goldenModel) launch(t testing.TB, tokens []int32, at, set int) {
 	}
 	s.First[0], s.First[1] = 0, int32(n)
 	m.tables(s, at, at+n)
-	must(t, m.dev.Launch(m.exe, backend.Binding{Set: set, Tokens: n, Seqs: 1, Samples: n}))
+	b := backend.Binding{Set: set, Tokens: n, Seqs: 1, Samples: n}
+	if m.graphs {
+		b.Graph = backend.Graph{Kind: backend.Decode, Tokens: n, Seqs: 1, Samples: n}
+		must(t, m.dev.(backend.Capturer).Capture(m.exe, set, b.Graph))
+	}
+	must(t, m.dev.Launch(m.exe, b))
 }
 
 // rows returns a copy of the logits of n rows.

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"strings"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
@@ -25,20 +26,51 @@ func (b Build) withDefaults() (Build, error) {
 }
 
 // checkEven refuses n things that the tensor parallel ranks cannot share evenly; things reads like
-// "attention heads".
+// "attention heads". The error names the sizes that divide them.
 func (b Build) checkEven(n int, things string) error {
 	if w := b.Shard.World; n%w != 0 {
-		return &UnsupportedError{fmt.Sprintf("tensor parallel size %d", w), fmt.Sprintf("it does not divide %d %s", n, things)}
+		return &UnsupportedError{fmt.Sprintf("tensor parallel size %d", w), fmt.Sprintf("it does not divide %d %s; %s", n, things, dividing(n, nil))}
 	}
 	return nil
 }
 
-// checkShared is checkEven for things that several ranks may share: key/value heads.
+// checkShared is checkEven for things that several ranks may share: key/value heads. Sizes that are
+// multiples of n are possible too.
 func (b Build) checkShared(n int, things string) error {
-	if w := b.Shard.World; n > 0 && w > n && w%n == 0 {
+	w := b.Shard.World
+	if n%w == 0 || n > 0 && w > n && w%n == 0 {
 		return nil
 	}
-	return b.checkEven(n, things)
+	return &UnsupportedError{fmt.Sprintf("tensor parallel size %d", w), fmt.Sprintf("it does not divide %d %s; %s", n, things, dividing(n, []string{fmt.Sprintf("multiples of %d", n)}))}
+}
+
+// dividing names the sizes above 1 that divide n: "3, 9 do". more are appended.
+func dividing(n int, more []string) string {
+	var out []string
+	for w := 2; w <= min(n, maxRanks); w++ {
+		if n%w == 0 {
+			out = append(out, fmt.Sprint(w))
+		}
+	}
+	const most = 12
+	if len(out) > most {
+		out = append(out[:most], "…")
+	}
+	if out = append(out, more...); len(out) == 0 {
+		return "no size above 1 does"
+	}
+	return strings.Join(out, ", ") + " do"
+}
+
+// Layers returns the layers of the build's stage, of a model with n layers: the first one and how
+// many.
+func (b Build) Layers(n int) (first, count int, err error) {
+	b, err = b.withDefaults()
+	if err != nil {
+		return 0, 0, err
+	}
+	s, err := b.stage(n)
+	return s.layer0, s.layers, err
 }
 
 // stage is the range of layers that a pipeline rank holds. The first stage also has the embedding,

@@ -56,6 +56,7 @@ func FuzzSched(f *testing.F) {
 		}
 		g := newRig(t, o, l, l.SequenceSlabs(o.MaxModelLen)+in.next(8), in.next(4) > 0)
 		g.swap(in.next(6))
+		g.s.opts.Staged = o.Lag > 0 && in.next(2) > 0
 		play(t, g, &in)
 	})
 }

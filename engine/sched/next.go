@@ -36,7 +36,7 @@ func (s *Scheduler) beginStep() {
 
 // markDecoding sets stepsPerToken: 0 if no sequence waits for a token after its first,
 // otherwise the steps that each waits for. That is 2 if a sequence must know its last token
-// while a step is in flight, and so skips a step. Prefill scheduled from here on is limited.
+// while a step is in flight, as all sequences of a pipeline must, and so skips a step. Prefill scheduled from here on is limited.
 func (s *Scheduler) markDecoding() {
 	for _, q := range s.running {
 		before := q.total()
@@ -45,7 +45,7 @@ func (s *Scheduler) markDecoding() {
 		}
 		switch {
 		case before <= len(q.spec.Prompt) || q.scheduled < len(q.spec.Prompt) || !q.inStep && q.total() >= q.limit:
-		case s.opts.Lag > 0 && q.needsLastToken():
+		case s.opts.Lag > 0 && (s.opts.Staged || q.needsLastToken()):
 			s.stepsPerToken = 2
 		default:
 			s.stepsPerToken = max(s.stepsPerToken, 1)
@@ -72,13 +72,31 @@ func (s *Scheduler) limitPrefill(q *Seq, n int) int {
 
 // decode schedules the running sequences that have one token to compute.
 func (s *Scheduler) decode() {
-	for i := 0; i < len(s.running); {
+	share := s.share()
+	for i := 0; i < len(s.running) && len(s.step.Rows) < share; {
 		q := s.running[i]
-		if !q.inStep && q.left() == 1 && !q.blocked() && !s.extend(q, 1) && q.state != running {
+		if !q.inStep && q.left() == 1 && !s.blocked(q) && !s.extend(q, 1) && q.state != running {
 			continue // q was preempted: the next sequence is at index i now
 		}
 		i++
 	}
+}
+
+// blocked reports whether q must wait for a commit.
+func (s *Scheduler) blocked(q *Seq) bool { return q.blocked() || s.opts.Staged && q.pending > 0 }
+
+// share returns how many sequences of this step may decode. The steps in flight of a pipeline share them evenly.
+func (s *Scheduler) share() int {
+	if !s.opts.Staged || s.opts.Lag == 0 {
+		return len(s.running)
+	}
+	decoding := len(s.step.Rows)
+	for _, q := range s.running {
+		if q.pending > 0 || !q.inStep && q.left() == 1 {
+			decoding++
+		}
+	}
+	return (decoding + s.opts.Lag) / (s.opts.Lag + 1)
 }
 
 // prefill schedules the running sequences that have several tokens to compute: prompts, and

@@ -15,6 +15,10 @@ type Options struct {
 	// Lag is how many steps may be uncommitted when Next is called: 0, or 1 for
 	// the overlapped loop.
 	Lag int
+	// Staged says that the next step cannot refer to a token in flight: the first pipeline stage does not
+	// have it. A sequence waits for its token, and each step takes its share of the sequences that decode, so
+	// that the steps in flight share them.
+	Staged bool
 	// ChunkedPrefill lets a prompt be computed in several steps. Without it a prompt waits
 	// for a step that takes all of it. The exception is a prompt whose logprobs need more
 	// sampled rows than a step has: it is still cut.

@@ -42,6 +42,7 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 		MaxModelLen: 8 + r.IntN(60), MaxNumSeqs: 1 + r.IntN(8), MaxNumBatchedTokens: 1 + r.IntN(40),
 		ChunkedPrefill: r.IntN(4) > 0, Policy: Policy(r.IntN(2)), Lag: r.IntN(2),
 	}
+	w.opts.Staged = w.opts.Lag > 0 && seed%2 == 0
 	w.opts.MaxSamples = 1 + r.IntN(w.opts.MaxNumSeqs+2)
 	if !w.opts.ChunkedPrefill {
 		w.opts.MaxNumBatchedTokens += w.opts.MaxModelLen

@@ -421,6 +421,11 @@ func (g *rig) beat() (busy bool, err error) {
 		if err := g.bounds(st); err != nil {
 			return false, err
 		}
+		for _, row := range st.Rows {
+			if g.s.opts.Staged && row.Ref >= 0 {
+				return false, fmt.Errorf("%s: a row of a pipeline refers to a token in flight", row.Seq.ID())
+			}
+		}
 		r, err := g.dev.launch(st)
 		if err != nil {
 			return false, err

@@ -41,6 +41,21 @@ type ConcatArgs struct {
 	NA, NB  int32
 }
 
+// SumRanksArgs: sum_ranks. X has World parts of Y's numbers, those from N·Rank/World to
+// N·(Rank+1)/World, one behind the other. A thread for each of them.
+type SumRanksArgs struct {
+	X, Y        Ptr
+	N           int64
+	Rank, World int32
+}
+
+// JoinRanksArgs: join_ranks. X is [World, Rows, Cols], Y [Rows, World·Cols]. A block for each row.
+type JoinRanksArgs struct {
+	X, Y        Ptr
+	Cols, World int32
+	Rows, _     int32
+}
+
 // AnglesArgs: angles. A block for each row.
 type AnglesArgs struct {
 	Positions, AcceptedRow, Places, Across, Down, Frequencies, Y Ptr

@@ -70,6 +70,8 @@ func rowKernels() []Kernel {
 		{"add", "add", "", "norm", sizeOf[AddArgs](), 256, 0, "12·n", "2·n", "TestElements"},
 		{"reorder", "reorder", "", "norm", sizeOf[ConcatArgs](), 256, 0, "8·rows·cols + 4·cols", "0", "TestElements"},
 		{"concat", "concat", "", "norm", sizeOf[ConcatArgs](), 256, 0, "8·rows·(a+b)", "0", "TestElements"},
+		{"sum_ranks", "all_reduce", "", "norm", sizeOf[SumRanksArgs](), 256, 0, "4·rows·cols·(world+1)/world", "rows·cols·(world−1)/world", "TestRanks"},
+		{"join_ranks", "all_gather", "", "norm", sizeOf[JoinRanksArgs](), 256, 0, "8·rows·cols·world", "0", "TestRanks"},
 		{"angles", "angles", "", "rope", sizeOf[AnglesArgs](), 256, 0, "8·rows·half", "2·rows·half sines", "TestAngles"},
 		{"glu", "glu", "", "glu", sizeOf[GLUArgs](), 256, 0, "12·rows·cols", "6·rows·cols", "TestGLU"},
 		{"glu4", "glu", "", "glu", sizeOf[GLUArgs](), 256, 0, "12·rows·cols", "6·rows·cols", "TestGLU"},

@@ -84,3 +84,33 @@ KERNEL(concat, ConcatArgs, 256) {
   for (int i = threadIdx.x; i < a.na + a.nb; i += blockDim.x)
     a.y[r * (a.na + a.nb) + i] = i < a.na ? a.a[r * a.na + i] : a.b[r * a.nb + i - a.na];
 }
+
+struct SumRanksArgs {
+  const float *x;  // [world, part]
+  float *y;        // [n]
+  long long n;
+  int rank, world;
+};
+
+// sum_ranks: y's part of this rank is the sum of all ranks' numbers, in the order of ranks. A
+// thread for each number of the part.
+KERNEL(sum_ranks, SumRanksArgs, 256) {
+  long long begin = a.n * a.rank / a.world, part = a.n * (a.rank + 1) / a.world - begin;
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= part) return;
+  float sum = a.x[i];
+  for (int r = 1; r < a.world; r++) sum += a.x[r * part + i];
+  a.y[begin + i] = sum;
+}
+
+struct JoinRanksArgs {
+  const float *x;  // [world, rows, cols]
+  float *y;        // [rows, world·cols]
+  int cols, world, rows;
+};
+
+// join_ranks puts the ranks' rows side by side. A block for each row.
+KERNEL(join_ranks, JoinRanksArgs, 256) {
+  size_t r = blockIdx.x, all = size_t(a.world) * a.cols;
+  for (size_t i = threadIdx.x; i < all; i += blockDim.x) a.y[r * all + i] = a.x[(i / a.cols * a.rows + r) * a.cols + i % a.cols];
+}

@@ -217,3 +217,51 @@ func TestGLU(t *testing.T) {
 		r.near(fmt.Sprint(c), down[float32](r, y, rows*cols), want, 1e-6)
 	}
 }
+
+// TestRanks checks the kernels of ops between ranks: sums in the order of ranks, of parts whose
+// sizes differ by one, and rows side by side.
+func TestRanks(t *testing.T) {
+	r := newRig(t)
+	for _, world := range []int{2, 3, 5} {
+		const n = 1003
+		x := make([][]float32, world)
+		for k := range x {
+			x[k] = r.floats(n, float64(int(1)<<(4*k)))
+		}
+		for rank := range world {
+			begin, end := n*rank/world, n*(rank+1)/world
+			var parts []float32
+			want := make([]float32, n)
+			for i := range want {
+				want[i] = float32(math.NaN())
+			}
+			for k := range x {
+				parts = append(parts, x[k][begin:end]...)
+				for i := begin; i < end; i++ {
+					if k == 0 {
+						want[i] = 0
+					}
+					want[i] += x[k][i]
+				}
+			}
+			y := alloc[float32](r, n)
+			launch(r, "sum_ranks", cudatest.Line((n/world+256)/256, 256), &cuda.SumRanksArgs{X: up(r, parts), Y: y, N: n, Rank: int32(rank), World: int32(world)})
+			for i, got := range down[float32](r, y, n) {
+				if math.Float32bits(got) != math.Float32bits(want[i]) && !(got != got && want[i] != want[i]) {
+					t.Fatalf("rank %d of %d: number %d is %v, want %v", rank, world, i, got, want[i])
+				}
+			}
+		}
+		const rows, cols = 3, 70
+		all := r.floats(world*rows*cols, 1)
+		want := make([]float32, 0, len(all))
+		for row := range rows {
+			for k := range world {
+				want = append(want, all[(k*rows+row)*cols:][:cols]...)
+			}
+		}
+		y := alloc[float32](r, len(all))
+		launch(r, "join_ranks", cudatest.Line(rows, 64), &cuda.JoinRanksArgs{X: up(r, all), Y: y, Cols: cols, World: int32(world), Rows: rows})
+		r.near("join_ranks", down[float32](r, y, len(all)), want, 0)
+	}
+}

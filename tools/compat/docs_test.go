@@ -40,6 +40,7 @@ func document(t testing.TB) string {
 	documentNewer(t, &b)
 	documentIdeal(t, &b)
 	documentPublished(t, &b)
+	documentRanks(t, &b)
 	return b.String()
 }
 

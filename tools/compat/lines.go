@@ -117,16 +117,17 @@ func (o *outcome) budgetLines(r *Report) {
 			Text: fmt.Sprintf("Encoder cache will be initialized with a budget of %d tokens", n)})
 	}
 	stage, _ := o.least()
-	peak := o.activation.peak()
+	activation := o.stagePeak(stage)
+	peak := activation.peak()
 	var of []string
-	for _, p := range o.activation.pieces() {
+	for _, p := range activation.pieces() {
 		of = append(of, fmt.Sprintf("%s %.0f", p.Name, float64(p.Bytes)/(1<<20)))
 	}
 	made := "MiB: " + strings.Join(of, " + ")
 	if o.rel == V07 {
 		r.add(Line{Key: "budget", Value: gib(o.budget()), Unit: "GiB", Basis: Exact,
 			Text: fmt.Sprintf("the current vLLM instance can use total_gpu_memory (%.2fGiB) x gpu_memory_utilization (%.2f) = %.2fGiB", gib(o.d.TotalBytes), o.r.Utilization, gib(o.budget()))})
-		basis, residual := Fitted, off(0.1+gib(total(o.unknownActivation())), gib(peak))
+		basis, residual := Fitted, off(0.1+gib(total(o.unknown)), gib(peak))
 		if o.shape.family == qwen2 && o.d.capability() == 70 && o.r.ranks() == 1 {
 			basis, residual = Exact, 0
 		}
@@ -146,8 +147,13 @@ func (o *outcome) budgetLines(r *Report) {
 	case o.estimate > 0:
 		l.Note = fmt.Sprintf("graphs %.2f GiB taken off", gib(o.estimate))
 	}
-	if len(o.unknown) > 0 && o.r.KVBytes == 0 {
-		l.Note = strings.TrimPrefix(l.Note+"; "+unknownNote(o.unknown), "; ")
+	if o.r.ranks() > 1 && o.r.KVBytes == 0 {
+		if o.r.NonTorchBytes == 0 {
+			l.Note = strings.TrimPrefix(l.Note+"; "+o.rankFit().note(), "; ")
+		}
+		if len(o.unknown) > 0 {
+			l.Note = strings.TrimPrefix(l.Note+"; "+unknownNote(o.unknown), "; ")
+		}
 	}
 	r.add(l)
 }

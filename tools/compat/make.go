@@ -7,7 +7,10 @@
 // testdata/section9.txt, and the logged runs are testdata/seeds.json.
 package compat
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // outcome has every figure before it is formatted.
 type outcome struct {
@@ -15,9 +18,9 @@ type outcome struct {
 	stages     []loaded
 	activation activation
 	nonTorch   int64
-	nonTorchBy int64 // bound of its error, including the activation's
-	unknown    []piece
-	estimate   int64 // graph memory that the budget subtracts
+	nonTorchBy int64   // bound of its error, including the activation's
+	unknown    []piece // included in nonTorchBy
+	estimate   int64   // graph memory that the budget subtracts
 	estimateBy int64
 	available  []int64 // KV bytes by stage
 	cache      *cache
@@ -78,11 +81,7 @@ func (o *outcome) fund() {
 	if o.nonTorch == 0 {
 		o.nonTorch, o.nonTorchBy = o.fittedNonTorch()
 	}
-	outside, inside := o.run.unknown(o.activation)
-	if r.NonTorchBytes > 0 {
-		outside = nil // the given value was measured
-	}
-	o.unknown = append(outside, inside...)
+	o.unknown = o.run.unknown(o.activation)
 	o.nonTorchBy += total(o.unknown)
 	if o.estimates() && len(o.graphs.sizes) > 0 {
 		o.estimate, o.estimateBy = o.graphBytes(o.graphs)
@@ -91,8 +90,8 @@ func (o *outcome) fund() {
 			o.estimate, o.estimateBy = n, 5<<20
 		}
 	}
-	for _, l := range o.stages {
-		n := o.budget() - l.total - o.activation.peak() - o.nonTorch - o.estimate
+	for stage, l := range o.stages {
+		n := o.budget() - l.total - o.stagePeak(stage).peak() - o.nonTorch - o.estimate
 		if r.KVBytes > 0 {
 			n = r.KVBytes
 		}
@@ -100,28 +99,28 @@ func (o *outcome) fund() {
 	}
 }
 
-// Memory outside the allocator: 0.15 GiB on one GPU, 0.50 GiB on several.
-const (
-	nonTorchOne  = 161_061_273
-	nonTorchMore = 512 << 20
-)
+// nonTorchOne is the memory outside the allocator on one GPU: 0.15 GiB.
+const nonTorchOne = 161_061_273
 
-// fittedNonTorch returns 0.15 GiB on one GPU and 0.50 GiB on more, fitted on logs of compute
-// capability 7.0, 8.0 and 12.0; the bound doubles for others. Only one log has several ranks:
-// unknown widens their bound.
+// oneBand returns the bound of its error, with the activation's.
+func oneBand(rel Release) int64 {
+	if rel.atLeast(V033) { // no log of model runner V2 on one GPU has its activation apart
+		return 368 << 20
+	}
+	return 184 << 20
+}
+
+// fittedNonTorch returns the memory outside the allocator and the bound of its error: 0.15 GiB on one
+// GPU, fitted on logs of compute capability 7.0, 8.0 and 12.0, and the rankFit's on several. The bound
+// doubles for other compute capabilities, and for several ranks where all runs have one source.
 func (o *outcome) fittedNonTorch() (bytes, by int64) {
-	bytes, by = nonTorchOne, 184<<20
-	ranks := o.r.TensorParallel * o.r.PipelineParallel
-	switch {
-	case ranks == 2:
-		bytes, by = nonTorchMore, 256<<20
-	case ranks > 2:
-		bytes, by = nonTorchMore, 512<<20
+	bytes, by = nonTorchOne, oneBand(o.rel)
+	seen := []int{70, 80, 120}
+	if o.r.ranks() > 1 {
+		f := o.rankFit()
+		bytes, by, seen = int64(f.middle*(1<<30)), int64(f.band(o.rel)*(1<<30)), f.capabilities
 	}
-	if c := o.d.capability(); c != 70 && c != 80 && c != 120 {
-		by *= 2
-	}
-	if o.rel.atLeast(V033) { // no log of model runner V2 has its activation apart
+	if !slices.Contains(seen, o.d.capability()) {
 		by *= 2
 	}
 	return bytes, by

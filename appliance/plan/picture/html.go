@@ -155,7 +155,7 @@ func (p Picture) line(of *plan.Plan, d *page) {
 			t.Class += " minor"
 		}
 		d.Ticks = append(d.Ticks, t)
-		sequences := of.Account.KV.Sequences(of.Capacity.Slabs, n)
+		sequences := of.Account.Pool.Sequences(of.Capacity.Slabs, n)
 		t.Y, t.Text = at(100*y(sequences)/bottom), plan.Group(int64(sequences))
 		d.Counts = append(d.Counts, t)
 	}

@@ -93,7 +93,7 @@ func curve(p *plan.Plan) []Point {
 		if len(out) > 0 && n == out[len(out)-1].Tokens {
 			continue
 		}
-		out = append(out, Point{n, p.Account.KV.Sequences(p.Capacity.Slabs, n)})
+		out = append(out, Point{n, p.Account.Pool.Sequences(p.Capacity.Slabs, n)})
 	}
 	return out
 }

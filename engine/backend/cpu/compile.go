@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -23,6 +24,7 @@ type executable struct {
 	bare [2]list
 	// exchanges are the ops between ranks, in order. exchange i comes before phase cuts[i] of a list.
 	exchanges []backend.Op
+	exchanged [2][]*clocks // of exchanges, by set, if ops are measured
 }
 
 // Program returns the program that was compiled.
@@ -54,7 +56,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if d.pool == nil {
 		return nil, errClosed
 	}
-	if err := d.r.Takes(name, d.layout, p); err != nil {
+	if err := errors.Join(backend.CheckGroup(name, p, d.layout.group), d.r.Takes(name, d.layout, p)); err != nil {
 		return nil, err
 	}
 	e := &executable{d: d, p: p}
@@ -68,7 +70,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 				return nil, fmt.Errorf("program %s: op %d: %w", p.Name, i, err)
 			}
 		}
-		e.lists[set], e.exchanges = c.list(), c.exchanges
+		e.lists[set], e.exchanges, e.exchanged[set] = c.list(), c.exchanges, c.exchanged
 		d.times = append(d.times, c.times...)
 		if e.bare[set] = e.lists[set]; p.AdapterSlots > 0 {
 			e.bare[set] = c.without(c.adapters)
@@ -114,6 +116,7 @@ type compiler struct {
 	// exchanges are the ops between ranks, cuts the phases that they precede.
 	exchanges []backend.Op
 	cuts      []int
+	exchanged []*clocks // of exchanges, if ops are measured
 }
 
 // worth is the smallest number of moved elements that justifies another thread.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync/atomic"
 
 	"vapp.dev/engine/backend"
 	kcpu "vapp.dev/kernels/cpu"
@@ -40,8 +41,10 @@ type device struct {
 	cacheStem string
 	cacheOwn  bool
 	ranks     chan *run // launches of a device in a group; nil: there is none
-	timeOps   bool
-	times     []phaseTime // of all phases, if timeOps is set
+	// interrupted is why the launches of a device in a group end early.
+	interrupted atomic.Pointer[error]
+	timeOps     bool
+	times       []phaseTime // of all phases, if timeOps is set
 }
 
 var (
@@ -81,6 +84,11 @@ func (d *device) check() error {
 	offsets, err := d.r.Place(name, d.layout)
 	if err != nil {
 		return err
+	}
+	for _, p := range d.r.Programs {
+		if err := backend.CheckGroup(name, p, d.layout.group); err != nil {
+			return err
+		}
 	}
 	for i, at := range offsets {
 		d.weights = append(d.weights, weight{d.r.Packed[i], at})

@@ -177,9 +177,8 @@ func TestRunsRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, p := range map[string]*backend.Program{
-		"2 ranks":                          {Shard: backend.Shard{World: 2}},
-		"op attention with items that see": {Ops: []backend.Op{backend.Attention{Sinked: true, Window: 128, Items: true}}},
-		"op merge":                         {Ops: []backend.Op{backend.Merge{}}},
+		"op attention with items that see":        {Ops: []backend.Op{backend.Attention{Sinked: true, Window: 128, Items: true}}},
+		"op merge":                                {Ops: []backend.Op{backend.Merge{}}},
 		"KV class old: a convolution's inputs in": {Classes: []backend.KVClass{{Name: "old", State: &backend.StateShape{ConvFormat: kernels.F8E4M3}}}},
 	} {
 		if err := l.Runs(nil, p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {

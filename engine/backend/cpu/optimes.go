@@ -50,7 +50,7 @@ func (d *device) opTimes(kind int) []backend.OpTime {
 	}
 	for _, t := range d.times {
 		add(t.op, atomic.LoadInt64(&t.runs[kind]), atomic.LoadInt64(&t.wall[kind]), atomic.LoadInt64(&t.busy[kind]))
-		if idle := atomic.LoadInt64(&t.idle[kind]); idle > 0 {
+		if idle := atomic.LoadInt64(&t.idle[kind]); idle != 0 {
 			add(backend.BetweenSteps, 0, idle, 0)
 		}
 	}

@@ -9,6 +9,8 @@ import "C"
 
 import (
 	"fmt"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -40,23 +42,56 @@ func (d *device) startRanks() {
 func (d *device) run(r *run) error {
 	from := 0
 	for i, op := range r.e.exchanges {
-		d.between(r, from, r.list.cuts[i])
+		if err := d.between(r, from, r.list.cuts[i]); err != nil {
+			return err
+		}
 		from = r.list.cuts[i]
-		if err := d.exchange(r, op); err != nil {
+		begun := time.Now()
+		err := d.exchange(r, op)
+		if d.timeOps {
+			r.e.exchanged[r.b.Set][i].add(r.b, time.Since(begun))
+		}
+		if err != nil {
 			d.layout.group.Abort(err)
 			return fmt.Errorf("backend %s: program %s, %s: %w", name, r.e.p.Name, backend.OpName(op), err)
 		}
 	}
-	d.between(r, from, r.list.n)
+	return d.between(r, from, r.list.n)
+}
+
+// longStep is the number of tokens from which a step can be interrupted after each phase, rather than at its exchanges: it
+// may take many seconds.
+const longStep = 256
+
+// between runs phases from to to−1. It returns the error of Interrupt.
+func (d *device) between(r *run, from, to int) error {
+	for from < to {
+		if err := d.interrupted.Load(); err != nil {
+			return *err
+		}
+		next := to
+		if r.b.Tokens >= longStep {
+			next = from + 1
+		}
+		C.vapp_pool_wait(d.pool, d.launch(r.e, r.list.part(from, next), r.b))
+		from = next
+	}
 	return nil
 }
 
-// between runs phases from to to−1.
-func (d *device) between(r *run, from, to int) {
-	if from < to {
-		C.vapp_pool_wait(d.pool, d.launch(r.e, r.list.part(from, to), r.b))
+// add counts an exchange of a launch. The pool counts its time as one between steps.
+func (c *clocks) add(b backend.Binding, d time.Duration) {
+	kind := 0
+	if b.Tokens > b.Seqs {
+		kind = 1
 	}
+	atomic.AddInt64(&c.runs[kind], 1)
+	atomic.AddInt64(&c.wall[kind], int64(d))
+	atomic.AddInt64(&c.idle[kind], -int64(d))
 }
+
+// Interrupt ends the launches of a device in a group with err.
+func (d *device) Interrupt(err error) { d.interrupted.CompareAndSwap(nil, &err) }
 
 // exchange makes the group's call of an op.
 func (d *device) exchange(r *run, op backend.Op) error {
@@ -85,5 +120,9 @@ func (c *compiler) exchange(op backend.Op) error {
 		return nil // a sum over one rank
 	}
 	c.exchanges, c.cuts = append(c.exchanges, op), append(c.cuts, len(c.phases))
+	if c.d.timeOps {
+		t := phaseTime{c.name, &clocks{}}
+		c.times, c.exchanged = append(c.times, t), append(c.exchanged, t.clocks)
+	}
 	return nil
 }

@@ -9,9 +9,6 @@ import (
 
 // Runs rejects weights and ops that are planned and have no kernel yet.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
-	if err := backend.CheckGroup(name, p, l.group); err != nil {
-		return err
-	}
 	for _, op := range p.Ops {
 		if what := missing(op); what != "" {
 			return backend.Unsupported(name, "op "+what, "it has no kernel; it is planned only")

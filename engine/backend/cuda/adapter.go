@@ -30,7 +30,7 @@ func (d *device) WriteRows(i backend.WeightID, row0 int, data []byte) error {
 		if err := d.work.ToDevice(to, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 			return err
 		}
-		return d.work.Wait(d.runningLimit())
+		return d.work.wait.until(d.work, d.runningLimit())
 	}))
 }
 

@@ -1,4 +1,4 @@
-// Package cuda is the backend for one NVIDIA GPU.
+// Package cuda is the backend for one NVIDIA GPU, alone or as a rank among others.
 //
 // It must not know models, requests or other backends; only package driver calls the CUDA
 // driver. Start reading at Opener in this file, then layout.go (the plan), lowering.go (a

@@ -22,8 +22,7 @@ import (
 type device struct {
 	layout    layout
 	r         backend.Reservation
-	*member   // this rank; its ctx is nil when closed
-	group     *group
+	*member                             // this rank; its ctx is nil when closed
 	modules   map[string]*driver.Module // by kernel file
 	blas      *driver.BLAS              // nil: kernels compute all products
 	finding   sync.Mutex                // guards functions: several goroutines pack
@@ -67,6 +66,11 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range r.Programs {
+		if err := l.checkGroup(p); err != nil {
+			return nil, err
+		}
+	}
 	ordinal, err := find(f)
 	if err != nil {
 		return nil, err
@@ -85,10 +89,9 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 func (d *device) openOn(ordinal int) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if d.group, err = openGroup(ordinal); err != nil {
+	if d.member, err = openMember(ordinal, d.layout.group); err != nil {
 		return err
 	}
-	d.member = d.group.ranks[0]
 	if err := d.open(); err != nil {
 		return errors.Join(fmt.Errorf("backend %s: %w", name, err), d.Close())
 	}
@@ -139,6 +142,9 @@ func (d *device) open() (err error) {
 	if err := d.openSteps(); err != nil {
 		return err
 	}
+	if err := d.join(d.arenas[backend.Workspace]); err != nil { // before any weight is read
+		return err
+	}
 	if err := d.askLibrary(); err != nil {
 		return err
 	}
@@ -148,7 +154,7 @@ func (d *device) open() (err error) {
 	if err := d.clearUnloaded(); err != nil {
 		return err
 	}
-	return d.work.Wait(hangTimeout)
+	return d.work.wait.until(d.work, hangTimeout)
 }
 
 // openSteps places the step buffers in host memory that kernels can access.
@@ -202,7 +208,8 @@ func (d *device) leave(err error) error {
 		return nil
 	}
 	var e *driver.Error
-	if errors.As(err, &e) && e.Fatal() || hung(err) {
+	var r *ranksError
+	if errors.As(err, &e) && e.Fatal() || hung(err) || errors.As(err, &r) {
 		return d.fail(err)
 	}
 	return err
@@ -289,7 +296,7 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 		if err := d.work.FromDevice(unsafe.Pointer(&out[0]), d.arenas[backend.Scratch]+driver.Address(in.Offset), int64(len(out))); err != nil {
 			return err
 		}
-		return d.work.Wait(hangTimeout)
+		return d.work.wait.until(d.work, hangTimeout)
 	})
 	if err != nil {
 		return nil
@@ -309,8 +316,8 @@ func (d *device) Close() error {
 	var err error
 	failed := d.failed.Load()
 	if failed == nil || !hung(*failed) {
-		if err = d.group.wait(); err == nil {
-			err = errors.Join(d.ctx.Do(d.close), d.group.close())
+		if err = d.idle(); err == nil {
+			err = d.ctx.Do(func() error { return errors.Join(d.close(), d.member.close()) })
 		}
 	}
 	switch {
@@ -318,9 +325,9 @@ func (d *device) Close() error {
 	case hung(err):
 		err = d.fail(err)
 	case failed != nil: // on a failed device only the context can be released
-		err = d.group.release()
+		err = d.ctx.Close()
 	default:
-		err = errors.Join(err, d.group.release())
+		err = errors.Join(err, d.ctx.Close())
 	}
 	d.ctx, d.arenas, d.steps, d.sets = nil, [backend.NumArenas]driver.Address{}, [2]*backend.Step{}, [2]set{}
 	return err

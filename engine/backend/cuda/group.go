@@ -1,98 +1,112 @@
-//go:build linux && cgo && cuda
-
 package cuda
 
 import (
-	"errors"
 	"fmt"
+	"unsafe"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/engine/backend/nccl"
+	"vapp.dev/kernels/cuda"
 )
 
-// group is the GPUs of one engine, by rank. The programs (backend.Shard) define what each
-// rank computes. Communication between ranks runs between the streams of the members, so a
-// library of collectives would be opened here only.
-type group struct{ ranks []*member }
+// The ops between ranks. A process has one rank, which is one GPU; NCCL connects them.
 
-// member is one GPU: its context and streams.
-type member struct {
-	ctx  *driver.Context
-	work queue          // for launches and moves
-	in   *driver.Stream // for copies from the host before them
-}
+// collective is the name of a launch of NCCL among the kernels.
+const collective = "nccl"
 
-// openGroup opens the devices of these ordinals. The context of the last one is then current
-// on the thread, which the caller has locked. Only one device is supported.
-func openGroup(ordinals ...int) (*group, error) {
-	if n := len(ordinals); n != 1 {
-		return nil, backend.Unsupported(name, fmt.Sprintf("%d GPUs", n), "parallel sizes above 1 are planned only")
+// groupOf returns the group of settings, nil for a single device. Only NCCL moves device memory.
+func groupOf(s backend.Settings) (*nccl.Group, error) {
+	if s.Group == nil {
+		return nil, nil
 	}
-	g := &group{}
-	for _, o := range ordinals {
-		m, err := openMember(o)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("backend %s: %w", name, err), g.close(), g.release())
-		}
-		g.ranks = append(g.ranks, m)
+	g, ok := s.Group.(*nccl.Group)
+	if !ok {
+		return nil, backend.Unsupported(name, fmt.Sprintf("a group of type %T", s.Group), "its values are in device memory, so its ranks are connected by NCCL")
 	}
 	return g, nil
 }
 
-func openMember(ordinal int) (*member, error) {
-	ctx, err := driver.Open(ordinal)
-	if err != nil {
-		return nil, err
+// checkGroup returns nil if a device can run the ops of p between ranks.
+func (l layout) checkGroup(p *backend.Program) error {
+	if l.group == nil { // not an interface of a nil pointer
+		return backend.CheckGroup(name, p, nil)
 	}
-	m := &member{ctx: ctx}
-	if m.work, err = newQueue(ctx); err == nil {
-		m.in, err = ctx.Stream()
-	}
-	if err != nil {
-		return nil, errors.Join(err, m.close(), ctx.Close())
-	}
-	return m, nil
+	return backend.CheckGroup(name, p, l.group)
 }
 
-// wait blocks until all members are idle. It returns *driver.HungError if one does not
-// finish.
-func (g *group) wait() error {
-	for _, m := range g.ranks {
-		err := m.ctx.Do(func() error {
-			if err := m.in.Wait(hangTimeout); err != nil {
-				return err
-			}
-			return m.work.Wait(hangTimeout)
-		})
-		if err != nil {
-			return err
+// between appends an op between ranks.
+func (c *lowering) between(op backend.Op) error {
+	switch o := op.(type) {
+	case backend.AllReduce:
+		return c.allReduce(o)
+	case backend.AllGather:
+		return c.allGather(o)
+	case backend.Send:
+		return c.collective(nccl.Send, c.value(o.X), 0, c.info(o.X))
+	case backend.Receive:
+		return c.collective(nccl.Receive, 0, c.value(o.Y), c.info(o.Y))
+	}
+	return planned(op)
+}
+
+// collective appends a launch of NCCL on the numbers of a value.
+func (c *lowering) collective(kind nccl.Kind, x, y cuda.Ptr, of backend.ValueInfo) error {
+	a := nccl.Args{X: uint64(x), Y: uint64(y), Kind: kind}
+	return add(c, collective, line(each(of.Rows, 1, 1)), 1, 0, a, bind(unsafe.Offsetof(a.Count), of.Rows, of.Cols))
+}
+
+// allReduce adds values in the order of ranks, so that a sum does not depend on its size, as that
+// of NCCL's own does. Two numbers have one sum, so two ranks take NCCL's. More ranks take two
+// steps: each adds its part of all ranks' numbers, then sends the sums to the others.
+func (c *lowering) allReduce(o backend.AllReduce) error {
+	x, of, world := c.value(o.X), c.info(o.X), c.p.Shard.World
+	switch world {
+	case 1:
+		return nil
+	case 2:
+		return c.collective(nccl.AllReduce, x, x, of)
+	}
+	parts := c.workspace(counters)
+	if err := c.collective(nccl.Exchange, x, parts, of); err != nil {
+		return err
+	}
+	const threads = 256
+	a := cuda.SumRanksArgs{X: parts, Y: x, Rank: int32(c.p.Shard.Rank), World: int32(world)}
+	if err := add(c, "sum_ranks", line(each(of.Rows, of.Cols, threads*world)), threads, 0, a, bind(unsafe.Offsetof(a.N), of.Rows, of.Cols)); err != nil {
+		return err
+	}
+	return c.collective(nccl.Spread, x, x, of)
+}
+
+// allGather gathers whole values in the workspace; a kernel puts the rows side by side. On one
+// rank it is a copy.
+func (c *lowering) allGather(o backend.AllGather) error {
+	x, of, world := c.value(o.X), c.info(o.X), c.p.Shard.World
+	if world == 1 {
+		return c.concat(x, of, 0, backend.ValueInfo{}, c.value(o.Y))
+	}
+	all := c.workspace(counters)
+	if err := c.collective(nccl.AllGather, x, all, of); err != nil {
+		return err
+	}
+	a := cuda.JoinRanksArgs{X: all, Y: c.value(o.Y), Cols: int32(of.Cols), World: int32(world)}
+	return add(c, "join_ranks", line(each(of.Rows, 1, 1)), across(of.Cols*world, 256), 0, a, bind(unsafe.Offsetof(a.Rows), of.Rows, 1))
+}
+
+// gathered returns the end of the workspace of an op between ranks, for the values that it
+// gathers there: of all ranks, or of parts that are as many numbers as a value has.
+func (c *lowering) gathered(op backend.Op) int64 {
+	world := int64(c.p.Shard.World)
+	size := func(v backend.Value) int64 { return 4 * int64(c.rows(c.info(v).Rows)) * int64(c.info(v).Cols) }
+	switch o := op.(type) {
+	case backend.AllReduce:
+		if world > 2 {
+			return counters + up(size(o.X)+4*world, align) // a part is rounded up
+		}
+	case backend.AllGather:
+		if world > 1 {
+			return counters + up(world*size(o.X), align)
 		}
 	}
-	return nil
-}
-
-// close frees the streams, which must be idle.
-func (g *group) close() error {
-	var errs []error
-	for _, m := range g.ranks {
-		errs = append(errs, m.ctx.Do(m.close))
-	}
-	return errors.Join(errs...)
-}
-
-func (m *member) close() error {
-	err := m.work.close()
-	if m.in != nil {
-		err = errors.Join(err, m.in.Close())
-	}
-	return err
-}
-
-// release releases the contexts. On a failed device nothing else can be freed.
-func (g *group) release() error {
-	var errs []error
-	for _, m := range g.ranks {
-		errs = append(errs, m.ctx.Close())
-	}
-	return errors.Join(errs...)
+	return counters
 }

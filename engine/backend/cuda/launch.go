@@ -60,11 +60,10 @@ func (d *device) compile(e *executable) error {
 func (d *device) list(launches []launch) (*driver.List, error) {
 	out := make([]driver.Launch, len(launches))
 	for i, l := range launches {
-		f, p, err := d.runs(l)
-		if err != nil {
+		out[i] = driver.Launch{Blocks: l.blocks, Threads: l.threads, Shared: l.shared, Args: l.args}
+		if err := d.runs(l, &out[i]); err != nil {
 			return nil, err
 		}
-		out[i] = driver.Launch{Function: f, Product: p, Blocks: l.blocks, Threads: l.threads, Shared: l.shared, Args: l.args}
 		for _, s := range l.symbols {
 			out[i].Symbols = append(out[i].Symbols, driver.Symbol{Of: s.of, At: s.at, Dim: s.dim, Times: s.times, Over: s.over, Plus: s.add})
 		}
@@ -252,7 +251,7 @@ func (d *device) Wait(set int) error {
 	if err := d.enter(); err != nil {
 		return err
 	}
-	err := st.done.Wait(st.limit)
+	err := d.work.wait.until(st.done, st.limit)
 	if err == nil && d.timer != nil {
 		err = d.timer.add(&d.timer.sets[set])
 	}

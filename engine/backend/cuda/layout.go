@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/nccl"
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
 )
@@ -28,9 +29,10 @@ type layout struct {
 	cc     int // compute capability × 10: 80, 89, 90, 100, 120
 	sms    int
 	graphs backend.Graphs
-	other  string // the architecture of a non-NVIDIA device, else ""
-	fp8    bool   // inputs are rounded to E4M3 for weights of E4M3
-	blas   bool   // dense weights are stored row by row, and cuBLASLt multiplies them for many rows: byLibrary
+	other  string      // the architecture of a non-NVIDIA device, else ""
+	fp8    bool        // inputs are rounded to E4M3 for weights of E4M3
+	group  *nccl.Group // of the ranks; nil: there is one
+	blas   bool        // dense weights are stored row by row, and cuBLASLt multiplies them for many rows: byLibrary
 	// kernels are the existing kernels, by name.
 	kernels map[string]cuda.Kernel
 }
@@ -43,8 +45,13 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	for _, k := range slices.Concat(cuda.Catalogue(), cuda.LibraryProducts()) {
 		l.kernels[k.Name] = k
 	}
+	l.kernels[collective] = cuda.Kernel{Name: collective}
 	if l.sms <= 0 {
 		l.sms = someSMs
+	}
+	var err error
+	if l.group, err = groupOf(s); err != nil {
+		return layout{}, err
 	}
 	switch {
 	case s.Variant != "":

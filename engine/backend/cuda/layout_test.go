@@ -139,7 +139,7 @@ func TestRefusals(t *testing.T) {
 	if err := l.Runs(nil, &backend.Program{Name: "p"}); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), l.facts.PlanOnly) {
 		t.Error(err)
 	}
-	if err := on(t, "h100", backend.Graphs{}).Runs(nil, &backend.Program{Shard: backend.Shard{World: 2}}); err == nil || !strings.Contains(err.Error(), "planned only") {
+	if err := on(t, "h100", backend.Graphs{}).Runs(nil, &backend.Program{Shard: backend.Shard{World: 2}}); err == nil || !strings.Contains(err.Error(), "2 ranks: unsupported: it is a single device") {
 		t.Error(err)
 	}
 }

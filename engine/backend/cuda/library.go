@@ -25,7 +25,7 @@ func (d *device) askLibrary() error {
 				return err
 			}
 			for _, l := range launches {
-				if d.layout.kernels[l.kernel].Stem != "" {
+				if d.layout.kernels[l.kernel].Stem != "" || l.kernel == collective {
 					continue
 				}
 				if err := d.blas.Ask(multiplication(l)); err != nil {
@@ -37,14 +37,17 @@ func (d *device) askLibrary() error {
 	return nil
 }
 
-// runs returns what a launch runs: a kernel, or a product of the library.
-func (d *device) runs(l launch) (*driver.Function, *driver.Product, error) {
-	if d.layout.kernels[l.kernel].Stem != "" {
-		f, err := d.function(l.kernel)
-		return f, nil, err
+// runs sets what a launch runs: a kernel, a product of the library, or a collective.
+func (d *device) runs(l launch, out *driver.Launch) (err error) {
+	switch {
+	case l.kernel == collective:
+		out.Call = d.member.collective()
+	case d.layout.kernels[l.kernel].Stem != "":
+		out.Function, err = d.function(l.kernel)
+	default:
+		out.Product, err = d.blas.Product(multiplication(l))
 	}
-	p, err := d.blas.Product(multiplication(l))
-	return nil, p, err
+	return err
 }
 
 // multiplication returns a launch's request to the library.

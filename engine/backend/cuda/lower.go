@@ -73,12 +73,8 @@ func (c *lowering) rowOp(op backend.Op) error {
 		y := c.info(o.Y)
 		a := cuda.ConcatArgs{A: c.value(o.X), B: c.weight(o.Order), Y: c.value(o.Y), NA: int32(c.info(o.X).Cols), NB: int32(y.Cols)}
 		return add(c, "reorder", line(each(y.Rows, 1, 1)), across(y.Cols, 256), 0, a)
-	case backend.AllGather: // on one rank: a copy
-		return c.concat(c.value(o.X), c.info(o.X), 0, backend.ValueInfo{}, c.value(o.Y))
 	case backend.OutputRows:
 		return c.concat(c.value(o.X), c.info(o.X), 0, backend.ValueInfo{}, c.at.step.emitted)
-	case backend.AllReduce: // on one rank: nothing to do
-		return nil
 	case backend.Gather:
 		return c.gather(op, o.X, o.Y, c.at.step.rows, false)
 	case backend.GatherLast:
@@ -90,7 +86,7 @@ func (c *lowering) rowOp(op backend.Op) error {
 	case backend.Adapt:
 		return c.adapt(o)
 	}
-	return planned(op)
+	return c.between(op)
 }
 
 // planned rejects ops that can only be planned.
@@ -98,8 +94,6 @@ func planned(op backend.Op) error {
 	switch op.(type) {
 	case backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join:
 		return media(op)
-	case backend.Receive, backend.Send:
-		return backend.Unsupported(name, "op "+backend.OpName(op), "parallel sizes above 1 are planned only")
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }

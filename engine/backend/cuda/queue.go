@@ -21,6 +21,7 @@ const hangTimeoutPerToken = 10 * time.Millisecond
 // tickLaunches launches, and waits for the previous event before it launches more.
 type queue struct {
 	*driver.Stream
+	wait  waiter
 	ticks [2]*driver.Event
 	next  int // index of the next event
 	since int // launches since the last event
@@ -28,7 +29,8 @@ type queue struct {
 
 const tickLaunches = 448
 
-func newQueue(ctx *driver.Context) (q queue, err error) {
+func newQueue(ctx *driver.Context, wait waiter) (q queue, err error) {
+	q.wait = wait
 	if q.Stream, err = ctx.Stream(); err != nil {
 		return queue{}, err
 	}
@@ -55,7 +57,7 @@ func (q *queue) run(l *driver.List, from, to int, bound [driver.NumBound]int32, 
 			return err
 		}
 		q.next, q.since = 1-q.next, 0
-		if err := q.ticks[q.next].Wait(limit); err != nil {
+		if err := q.wait.until(q.ticks[q.next], limit); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"fmt"
-
 	"vapp.dev/engine/backend"
 )
 
@@ -16,8 +14,6 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		return backend.Unsupported(name, l.facts.Device, "its architecture is not CUDA's")
 	case l.cc < 80:
 		return backend.Unsupported(name, l.facts.Device, "kernels begin with compute capability 8.0: older devices are planned only")
-	case p.Shard.World > 1:
-		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "parallel sizes above 1 are planned only")
 	case p.Bucket.Chunk > 0:
 		return backend.Unsupported(name, "a gated MLP in chunks", "programs of this backend have none")
 	}

@@ -53,7 +53,7 @@ func (c *lowering) workspaceEnd(op backend.Op) (int64, error) {
 	case backend.DraftInput, backend.Verify:
 		return counters + up(4*int64(c.rows(backend.PerToken)), align), nil
 	}
-	return counters, nil
+	return c.gathered(op), nil
 }
 
 // sampling is the plan of Sample: how many slices a row of logits is split into, and

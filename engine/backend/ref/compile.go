@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"errors"
 	"fmt"
 
 	"vapp.dev/engine/backend"
@@ -27,7 +28,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if err := p.Fits(d.r.Step); err != nil {
 		return nil, err
 	}
-	if err := d.layout.Runs(p.Weights, p); err != nil {
+	if err := errors.Join(backend.CheckGroup(name, p, d.layout.group), d.layout.Runs(p.Weights, p)); err != nil {
 		return nil, err
 	}
 	if n, err := d.layout.Workspace(p); err != nil {

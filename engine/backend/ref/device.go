@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -22,7 +23,7 @@ type device struct {
 func open(l layout, r backend.Reservation) (*device, error) {
 	d := &device{layout: l, r: r}
 	for _, p := range r.Programs {
-		if err := l.Runs(r.Weights, p); err != nil {
+		if err := errors.Join(backend.CheckGroup(name, p, l.group), l.Runs(r.Weights, p)); err != nil {
 			return nil, err
 		}
 		n, err := l.Workspace(p)

@@ -103,9 +103,6 @@ func (l layout) Workspace(p *backend.Program) (int64, error) {
 
 // Runs rejects weights and ops that are planned and have no kernel yet.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
-	if err := backend.CheckGroup(name, p, l.group); err != nil {
-		return err
-	}
 	for _, op := range p.Ops {
 		if !known(op) {
 			return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel yet")

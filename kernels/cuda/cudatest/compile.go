@@ -33,6 +33,7 @@ type target struct {
 var (
 	process = target{"emulation", []string{"emulation/*.cc", "*.cu"}, []string{"-O1"}, nil}
 	library = target{"libcuda", []string{"emulation/driver/*.cc", "*.cu"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-Wl,-soname,libcuda.so.1"}}
+	nccl    = target{"libnccl", []string{"emulation/nccl/*.cc"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-ldl", "-lrt"}}
 	blas    = target{"libcublasLt", []string{"emulation/cublaslt/*.cc"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-ldl"}}
 )
 
@@ -195,11 +196,33 @@ var BuildDriver = sync.OnceValues(func() (string, error) {
 // emulated driver, for VAPP_LIBCUBLASLT.
 func BLAS(t testing.TB) string {
 	t.Helper()
+	return built(t, blas)
+}
+
+// NCCL returns the path of an emulated NCCL (kernels/cuda/emulation/nccl) on the emulated driver,
+// for VAPP_LIBNCCL.
+func NCCL(t testing.TB) string {
+	t.Helper()
+	return built(t, nccl)
+}
+
+// BuildNCCL is NCCL without a test.
+func BuildNCCL() (string, error) {
+	root, err := tree()
+	if err != nil {
+		return "", err
+	}
+	return nccl.build(filepath.Join(root, "kernels", "cuda"))
+}
+
+// built compiles a library if necessary.
+func built(t testing.TB, g target) string {
+	t.Helper()
 	root, err := tree()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := blas.build(filepath.Join(root, "kernels", "cuda"))
+	path, err := g.build(filepath.Join(root, "kernels", "cuda"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func Turns(ctx context.Context, path string, m appliance.Machine, o Options, in 
 func (o Options) open(ctx context.Context, p *appliance.Prepared) (session, error) {
 	config := p.EngineConfig(engine.Hooks{}, o.Progress)
 	config.Options.Backend.TimeOps = o.OpTimes
-	eng, err := engine.Open(ctx, config)
+	eng, err := p.OpenEngine(ctx, config)
 	if err != nil {
 		return session{}, err
 	}
@@ -152,11 +152,11 @@ func (s session) measure(ctx context.Context) ([]Row, error) {
 // memory compares planned with allocated memory: an arena that differs by a byte is an
 // error; the peak of resident memory is reported next to the planned total.
 func (s session) memory(resident peak) (Memory, error) {
-	m := Memory{Planned: s.p.Plan.Ledger.Total()}
-	for _, l := range s.p.Plan.Ledger {
+	m := Memory{Planned: s.p.Ledger().Total()}
+	for _, l := range s.p.Ledger() {
 		m.Items = append(m.Items, LedgerItem{l.Name, l.Bytes, string(l.Basis)})
 	}
-	for _, l := range s.p.Plan.Ledger.Compare(s.eng.Usage()) {
+	for _, l := range s.p.Ledger().Compare(s.eng.Usage()) {
 		m.Arenas, m.Taken = m.Arenas+l.Planned, m.Taken+l.Actual
 		if l.Difference() != 0 {
 			return m, fmt.Errorf("bench: %v", l)
@@ -173,16 +173,42 @@ func (s session) memory(resident peak) (Memory, error) {
 	return m, nil
 }
 
-// prepare plans the profile with a KV cache that just holds the rows, and with random
-// weights where the model has no loadable ones.
+// Follow runs a rank other than 0 of a run of the profile at path.
+func Follow(path string, o Options, c appliance.FollowConfig) error {
+	profile, m, cleanup, err := o.profile(path, c.Machine)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	c.Profile, c.Machine = profile, m
+	return appliance.Follow(c)
+}
+
+// prepare plans the profile of a run.
 func (o Options) prepare(path string, m appliance.Machine) (*appliance.Prepared, error) {
-	profile, err := m.Load(path)
+	profile, m, cleanup, err := o.profile(path, m)
 	if err != nil {
 		return nil, err
 	}
+	defer cleanup()
+	return appliance.PrepareProfile(profile, m)
+}
+
+// profile returns the profile at path with a KV cache that just holds the rows, and with random weights where the model has
+// no loadable ones. The machine may have the config of fewer layers, until cleanup.
+func (o Options) profile(path string, m appliance.Machine) (profile *schema.Profile, _ appliance.Machine, cleanup func(), err error) {
+	cleanup = func() {}
+	defer func() {
+		if err != nil {
+			cleanup()
+		}
+	}()
+	if profile, err = m.Load(path); err != nil {
+		return nil, m, nil, err
+	}
 	rows, err := o.rows()
 	if err != nil {
-		return nil, err
+		return nil, m, nil, err
 	}
 	length, streams, tokens := capacityFor(rows)
 	profile.MaxModelLen = schema.Count(length)
@@ -190,23 +216,25 @@ func (o Options) prepare(path string, m appliance.Machine) (*appliance.Prepared,
 	profile.Memory.KVCache, profile.Memory.Utilization = 0, 1
 	profile.Parsers.Reasoning, profile.Parsers.ToolCall, profile.Parsers.AutoToolChoice = "", "", false
 	profile.Speculative, profile.Multimodal, profile.Require = nil, nil, nil
-	profile.Parallel.Tensor, profile.Parallel.Pipeline = 1, 1
+	if m.Ranks.Place.World <= 1 {
+		profile.Parallel.Tensor, profile.Parallel.Pipeline, profile.CPU.Ranks = 1, 1, 1
+	}
 	if o.Eager {
 		profile.Cudagraph = &schema.Cudagraph{Mode: "none"}
 	}
 	if o.Layers > 0 {
 		dir, err := os.MkdirTemp("", "vapp-bench-")
 		if err != nil {
-			return nil, err
+			return nil, m, nil, err
 		}
-		defer os.RemoveAll(dir)
+		cleanup = func() { os.RemoveAll(dir) }
 		if m.Config, err = o.cutConfig(profile, dir); err != nil {
-			return nil, err
+			return nil, m, cleanup, err
 		}
 	}
 	p, err := appliance.PrepareProfile(profile, m)
 	if err != nil {
-		return nil, err
+		return nil, m, cleanup, err
 	}
 	perToken := p.Plan.Capacity.BytesPerToken
 	// The scheduler allocates one block ahead for each stream, and the last slabs of each
@@ -216,8 +244,5 @@ func (o Options) prepare(path string, m appliance.Machine) (*appliance.Prepared,
 	if p.Model.Loadable() != nil {
 		profile.Model.LoadFormat = "dummy"
 	}
-	if err := errors.Join(p.Refuse(), p.Close()); err != nil {
-		return nil, err
-	}
-	return appliance.PrepareProfile(profile, m)
+	return profile, m, cleanup, errors.Join(p.Refuse(), p.Close())
 }

@@ -2,24 +2,38 @@
 
 package driver
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
-// Launch is one kernel of a List, or a product of a library. Args are the bytes of its
+// Launch is one kernel of a List, or a product or another call of a library. Args are the bytes of its
 // argument struct. A launch whose Symbols give 0 blocks is skipped.
 type Launch struct {
 	Function        *Function
 	Product         *Product // instead of Function
+	Call            *Call    // instead of both
 	Blocks, Threads [3]int
 	Shared          int // bytes of dynamic shared memory
 	Args            []byte
 	Symbols         []Symbol
 }
 
+// Call launches work of another library on a stream: its collectives, for example.
+type Call struct {
+	Name   string
+	Args   int                    // bytes of a launch's arguments
+	Run    unsafe.Pointer         // int (*)(void *data, const void *args, CUstream): 0 or a status
+	Data   unsafe.Pointer         // C memory
+	Failed func(status int) error // returns the error for a status
+}
+
 // List is a list of launches in C memory.
 type List struct {
 	ctx      *Context
 	names    []string
-	products []*Product // by launch; nil for kernels
+	products []*Product // by launch; nil for others
+	calls    []*Call    // by launch; nil for others
 	sizes    []int
 	l        list
 }
@@ -30,7 +44,10 @@ func NewList(launches []Launch) (*List, error) {
 	out := &List{}
 	for i, l := range launches {
 		ctx, name, args := l.Product.launched()
-		if l.Product == nil {
+		switch {
+		case l.Call != nil:
+			ctx, name, args = out.ctx, l.Call.Name, l.Call.Args
+		case l.Product == nil:
 			ctx, name, args = l.Function.ctx, l.Function.name, l.Function.args
 		}
 		err := check(l.Blocks, l.Threads, l.Shared, len(l.Args), l.Symbols)
@@ -43,6 +60,7 @@ func NewList(launches []Launch) (*List, error) {
 		out.ctx = ctx
 		out.names = append(out.names, name)
 		out.products = append(out.products, l.Product)
+		out.calls = append(out.calls, l.Call)
 		out.sizes = append(out.sizes, len(l.Args))
 	}
 	out.l = newList(launches)
@@ -76,6 +94,8 @@ func (l *List) Load(s *Stream, from, to int, bound [NumBound]int32) error {
 // failed returns the error for code at launch i.
 func (l *List) failed(i, code int) error {
 	switch {
+	case code > callStatus:
+		return fmt.Errorf("%s: %w", l.names[i], l.calls[i].Failed(code-callStatus))
 	case code > blasStatus:
 		return l.products[i].b.failed("cublasLtMatmul", code-blasStatus)
 	case code != 0:

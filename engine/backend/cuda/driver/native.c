@@ -48,11 +48,15 @@ CUresult vapp_list_run(vapp_list *list, int from, int to, const int32_t *bound, 
     int blocks = patch(l, list->symbols, bound);
     if (blocks == 0) continue;
     CUresult r = CUDA_ERROR_INVALID_VALUE;
-    if (blocks > 0 && l->product)
+    if (blocks > 0 && l->product) {
       r = multiply(l, stream);
-    else if (blocks > 0)
+    } else if (blocks > 0 && l->call) {
+      int status = l->call(l->data, l->args, stream);
+      r = status ? (CUresult)(VAPP_CALL_STATUS + status) : CUDA_SUCCESS;
+    } else if (blocks > 0) {
       r = cuLaunchKernel(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared,
                          stream, &l->args, 0);
+    }
     if (r != CUDA_SUCCESS) {
       *failed = i;
       return r;

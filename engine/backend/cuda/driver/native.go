@@ -33,6 +33,9 @@ import (
 	"gorgonia.org/cu"
 )
 
+// callStatus is the offset of the statuses of a Call among the driver's.
+const callStatus = C.VAPP_CALL_STATUS
+
 // status returns the result of the driver library's cuInit. missing is the reason why the
 // library could not be loaded, or "".
 func status() (code int, missing string) {
@@ -201,9 +204,12 @@ func newList(launches []Launch) list {
 	next, used := 0, 0
 	for i, l := range launches {
 		c := &ls[i]
-		if l.Product != nil {
+		switch {
+		case l.Product != nil:
 			c.product = l.Product.c
-		} else {
+		case l.Call != nil:
+			c.call, c.data = C.vapp_call(l.Call.Run), l.Call.Data
+		default:
 			c.function = function(l.Function.f)
 		}
 		c.args = unsafe.Add(all, head+used)

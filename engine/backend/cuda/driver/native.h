@@ -60,9 +60,17 @@ int vapp_product_loaded(const vapp_product *p, int32_t rows);
 // Added to the library's statuses in a list's errors; CUresults are smaller.
 #define VAPP_BLAS_STATUS 100000
 
+// Added to a vapp_call's statuses in a list's errors.
+#define VAPP_CALL_STATUS 200000
+
+// vapp_call launches work of another library on a stream. It returns 0 or a status.
+typedef int (*vapp_call)(void *data, const void *args, CUstream stream);
+
 typedef struct {
   CUfunction function;
   const vapp_product *product;  // instead of a kernel; else 0
+  vapp_call call;               // instead of both; else 0
+  void *data;                   // of call
   void *args;                   // in the list's memory
   uint32_t grid[3], block[3], shared;
   uint32_t first, end;  // range in the list's symbols

@@ -142,7 +142,7 @@ struct Work {
   std::shared_ptr<std::vector<char>> staged;  // of memory that is not pinned
   Event *event = nullptr;
   uint64_t turn = 0;  // of the event: the number of the recording
-  const char *(*host)(void *) = nullptr;  // a library's function: it returns the reason of a failure, or null
+  const char *(*host)(void *) = nullptr;  // a library's function: it returns null when it has ended, "" to be called again, or the reason of a failure
   void *data = nullptr;
 };
 
@@ -160,6 +160,7 @@ struct Stream {
   bool broken = false;
   std::set<Stream *> joined;  // of the origin: streams whose work it does not wait for yet
   bool reported = false;          // Query has reported that it is not ready
+  bool busy = false;              // its next item is being run
 };
 extern std::set<Stream *> streams;
 
@@ -173,8 +174,13 @@ struct Event {
 // give adds work to the stream: it runs at once, later, or in the graph that the stream
 // captures.
 Result give(void *stream, Work w);
-// finish runs all work of the stream, and what that waits for.
+// finish runs the stream's work, and what that waits for, up to an item that waits for another
+// rank.
 Result finish(Stream *s);
+// complete runs all of the stream's work.
+Result complete(Stream *s);
+// finish_all does the same as finish for all streams. While other ranks get further, it lets them, with
+// the lock released.
 void finish_all();
 Stream *stream_of(void *handle);
 

@@ -154,7 +154,7 @@ int copy(void *stream, uint64_t to, uint64_t from, size_t n, bool to_device, boo
   if (!pinned && !from_device) w.staged = std::make_shared<std::vector<char>>((char *)from, (char *)from + n);
   Result r = give(stream, w);
   if (!pinned) forever("a copy of memory that is not pinned");
-  if (r == kSuccess && !pinned && !to_device) r = finish(s);
+  if (r == kSuccess && !pinned && !to_device) r = complete(s);
   return r;
 }
 

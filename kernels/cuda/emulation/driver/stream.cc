@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include <chrono>
+#include <unistd.h>
 
 using namespace driver;
 
@@ -40,8 +41,9 @@ void reach(Event *e, uint64_t turn) {
   }
 }
 
-void perform(const Work &w) {
-  if (context.sticky) return;
+// perform runs an item. It returns false if the item waits for another rank.
+bool perform(const Work &w) {
+  if (context.sticky) return true;
   bool there = true;
   switch (w.kind) {
     case Work::kKernel:
@@ -61,26 +63,54 @@ void perform(const Work &w) {
       break;
     case Work::kAwait:
       reach(w.event, w.turn);
-      break;
+      return w.event->happened >= w.turn || context.sticky;
     case Work::kHost:
-      if (const char *why = w.host(w.data)) fail(kIllegalAddress, why);
+      if (const char *why = w.host(w.data)) {
+        if (why[0] == 0) return false;
+        fail(kIllegalAddress, why);
+      }
       if (!guards()) fail(kIllegalAddress, "a library wrote beyond an allocation");
       break;
   }
   if (!there) fail(kIllegalAddress, "a copy of memory that was freed");
+  return true;
 }
 
-// step runs one item; false: there is none.
+// step runs one item; false: there is none, or it waits for another rank.
 bool step(Stream *s) {
-  if (context.hung) return false;
+  if (context.hung || s->busy) return false;
   if (s->head == s->queue.size()) {
     s->queue.clear();
     s->head = 0;
     return false;
   }
-  Work w = std::move(s->queue[s->head++]);
-  perform(w);
-  return true;
+  Work w = std::move(s->queue[s->head]);
+  s->busy = true;
+  bool ended = perform(w);
+  s->busy = false;
+  if (ended)
+    s->head++;
+  else
+    s->queue[s->head] = std::move(w);
+  return ended;
+}
+
+// advance runs all streams as far as they get. It returns how many items are left.
+size_t advance() {
+  finish(&standard);
+  size_t left = standard.queue.size() - standard.head;
+  for (Stream *s : streams) {
+    finish(s);
+    left += s->queue.size() - s->head;
+  }
+  return left;
+}
+
+// let_others releases the lock for a moment. The caller holds it once.
+void let_others() {
+  everything.unlock();
+  usleep(20);
+  everything.lock();
 }
 
 }  // namespace
@@ -93,9 +123,20 @@ Result finish(Stream *s) {
   return context.sticky;
 }
 
+Result complete(Stream *s) {
+  for (finish(s); s->head < s->queue.size() && !context.hung; advance()) let_others();
+  return context.sticky;
+}
+
 void finish_all() {
-  finish(&standard);
-  for (Stream *s : streams) finish(s);
+  constexpr int kIdle = 2000;  // turns of others without an item of any stream
+  size_t before = advance();
+  for (int idle = 0; before > 0 && !context.hung && idle < kIdle; idle++) {
+    let_others();
+    size_t left = advance();
+    if (left != before) idle = 0;
+    before = left;
+  }
 }
 
 Result give(void *handle, Work w) {
@@ -118,7 +159,7 @@ Result give(void *handle, Work w) {
 }  // namespace driver
 
 // vapp_emulated_host adds work of an emulated library to a stream: f is called in its turn, and
-// again whenever a graph with it is launched.
+// again whenever a graph with it is launched. The stream's later work waits while f returns "".
 API int vapp_emulated_host(void *stream, const char *(*f)(void *), void *data) {
   CALL("vapp_emulated_host");
   if (Result r = usable()) return r;
@@ -151,7 +192,7 @@ API int cuStreamDestroy_v2(void *s) {
   CALL("cuStreamDestroy");
   if (!streams.count((Stream *)s)) return kInvalidHandle;
   forever("cuStreamDestroy");
-  finish((Stream *)s);
+  finish_all();
   streams.erase((Stream *)s);
   delete (Stream *)s;
   return kSuccess;
@@ -165,7 +206,7 @@ API int cuStreamSynchronize(void *handle) {
     return kCaptureUnsupported;
   }
   forever("cuStreamSynchronize");
-  return finish(s);
+  return complete(s);
 }
 // After new work of a lazy stream, the first query reports that it is not ready.
 API int cuStreamQuery(void *handle) {
@@ -181,7 +222,8 @@ API int cuStreamQuery(void *handle) {
     return kNotReady;
   }
   Result r = finish(s);
-  return context.hung ? kNotReady : r;
+  if (!r && s->head < s->queue.size()) advance();
+  return s->head < s->queue.size() ? kNotReady : r;
 }
 API int cuStreamWaitEvent(void *handle, void *event, unsigned) {
   CALL("cuStreamWaitEvent");
@@ -242,7 +284,7 @@ API int cuEventSynchronize(void *event) {
   Event *e = (Event *)event;
   if (e->captured) return kCapturedEvent;
   if (e->happened < e->recorded) forever("cuEventSynchronize");
-  reach(e, e->recorded);
+  for (reach(e, e->recorded); e->happened < e->recorded && !context.sticky && !context.hung; advance()) let_others();
   return context.sticky;
 }
 API int cuEventQuery(void *event) {
@@ -256,7 +298,9 @@ API int cuEventQuery(void *event) {
     return kNotReady;
   }
   reach(e, e->recorded);
-  return context.hung ? kNotReady : context.sticky;
+  if (context.sticky && !context.hung) return context.sticky;
+  if (e->happened < e->recorded) advance();
+  return e->happened < e->recorded ? kNotReady : kSuccess;
 }
 API int cuEventElapsedTime(float *ms, void *start, void *end) {
   Event *a = (Event *)start, *b = (Event *)end;

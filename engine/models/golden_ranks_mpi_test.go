@@ -1,0 +1,89 @@
+//go:build cgo && linux
+
+package models_test
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/mpi"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels"
+)
+
+// mpiRank is set in the processes that mpirun starts: to the number of ranks.
+const mpiRank = "VAPP_TEST_MPI_RANKS"
+
+// TestGoldenRanksMPI computes the recorded runs on tensor parallel ranks that are processes under mpirun, within the bounds of one
+// rank. VAPP_GOLDEN=all: of all small checkpoints.
+func TestGoldenRanksMPI(t *testing.T) {
+	if n, err := strconv.Atoi(os.Getenv(mpiRank)); err == nil {
+		goldensOfRank(t, n)
+		return
+	}
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	mpirun, err := exec.LookPath("mpirun")
+	if err != nil {
+		t.Skip("not run: there is no mpirun (Debian, Ubuntu: apt-get install openmpi-bin)")
+	}
+	for _, n := range []int{2, 4} {
+		args := []string{"--oversubscribe", "--bind-to", "none", "-n", strconv.Itoa(n), os.Args[0], "-test.run=^TestGoldenRanksMPI$", "-test.v"}
+		if os.Geteuid() == 0 {
+			args = append([]string{"--allow-run-as-root"}, args...)
+		}
+		c := exec.Command(mpirun, args...)
+		c.Env = append(os.Environ(), mpiRank+"="+strconv.Itoa(n), "TMPDIR="+t.TempDir())
+		out, err := c.CombinedOutput()
+		ran := bytes.Count(out, []byte("    --- PASS: "))
+		if err != nil || ran == 0 || bytes.Contains(out, []byte("--- FAIL")) {
+			t.Errorf("%d ranks: %v\n%s", n, err, out)
+		}
+		t.Logf("%d ranks: %d runs in all", n, ran)
+	}
+}
+
+// goldensOfRank is what one of n ranks runs.
+func goldensOfRank(t *testing.T, n int) {
+	w, err := mpi.Open(mpi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := w.Group(n, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"tiny-qwen3", "tiny-olmo2", "tiny-gemma4-moe"} // four ranks share two key/value heads
+	switch {
+	case n == 2 && os.Getenv("VAPP_GOLDEN") == "all":
+		names = slices.Sorted(maps.Keys(goldens))
+	case n == 2:
+		names = append(names, "tiny-gpt-oss", "tiny-qwen35", "tiny-deepseek-v3")
+	}
+	for _, name := range names {
+		if !enginetest.Tiny(name) || strings.HasSuffix(name, x8) || !enginetest.RunsOn(name, "ref") || undivided[name] != "" || apart[name] {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			run := goldenRun{Opener: ref.Opener{}, KV: kernels.F32, Block: 16, Chunks: []int{33, 1, 40}, Tensor: n}
+			run.Groups = func(testing.TB, int, int) []backend.Group { return []backend.Group{group} }
+			got := runBound(t, run, name, enginetest.BoundFloat)
+			run.Chunks = []int{1 << 20}
+			sameRows(t, "in one chunk", runBound(t, run, name, enginetest.BoundFloat), got)
+			run.Groups = nil
+			sameRows(t, "on goroutines", runBound(t, run, name, enginetest.BoundFloat), got)
+		})
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}

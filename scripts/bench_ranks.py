@@ -1,0 +1,118 @@
+"""Compares two ranks of one thread with one rank of two threads, in turns: writes the tables of docs/ranks.md.
+
+Llama 3.2 1B with random weights, bf16 and Q8_0. Then the collectives: their time in a decode step, the library's
+all-reduce in the same minutes, and what rank 0 spends on the control channel. TURNS=n measures n turns (7).
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VAPP = os.environ.get("VAPP", str(ROOT / "bin/vapp"))
+TURNS = int(os.environ.get("TURNS", "7"))
+PAGE = ROOT / "docs/ranks.md"
+BEGIN, END = "<!-- written by make bench-ranks: begin -->", "<!-- written by make bench-ranks: end -->"
+PROFILE = """import "vapp.dev/schema"
+
+schema.#Profile & {
+	name: "llama-1b"
+	model: {source: "meta-llama/Llama-3.2-1B", loadFormat: "dummy"}
+	backend: "cpu"
+	quantization: "%s"
+	maxModelLen: "4K"
+	scheduler: {maxNumSeqs: 64, maxNumBatchedTokens: 512}
+	cpu: {threads: %d, ranks: %d}
+	parallel: {tensor: %d, pipeline: %d}
+}
+"""
+
+
+class Side:
+    """A loaded model that runs one load for each line on its standard input."""
+
+    def __init__(self, folder, name, quantization, threads, tensor, pipeline, work):
+        path = folder / f"{name}.cue"
+        path.write_text(PROFILE % (quantization, threads, tensor * pipeline, tensor, pipeline))
+        self.process = subprocess.Popen([VAPP, "bench", "engine", "--turns", "--work", work, str(path)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def turn(self):
+        """Runs the load once and returns its rates."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("bench-ranks: the engine ended")
+        return json.loads(line)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def ratios(quantization, work, rate, tensor, pipeline):
+    """Returns the ratios of the turns: two ranks of one thread by one rank of two threads."""
+    with tempfile.TemporaryDirectory() as folder:
+        sides = [Side(Path(folder), "one", quantization, 2, 1, 1, work), Side(Path(folder), "two", quantization, 1, tensor, pipeline, work)]
+        try:
+            for s in sides:
+                s.turn()  # touches all memory
+            out = []
+            for n in range(TURNS):
+                got = {}
+                for i in (0, 1) if n % 2 == 0 else (1, 0):
+                    got[i] = sides[i].turn()[rate]
+                out.append((got[1] / got[0], got[0], got[1]))
+            return out
+        finally:
+            for s in sides:
+                s.close()
+
+
+def collectives():
+    """Returns the share of a decode step and the microseconds an exchange of 16 streams on two ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "two.cue"
+        path.write_text(PROFILE % ("none", 1, 2, 2, 1))
+        text = subprocess.run([VAPP, "bench", "engine", "--profile", "--json", "--work", "16x64+64", str(path)], check=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True).stdout
+    ops = json.loads(text)["ops"]["decode"]
+    total = sum(o["wall"] for o in ops)
+    sums = [o for o in ops if o["op"] in ("all_reduce", "all_gather")]
+    return sum(o["wall"] for o in sums) / total, [(o["op"], o["wall"] / o["runs"] / 1e3) for o in sums]
+
+
+def bench(package, name):
+    """Returns the lines that a benchmark of Go prints."""
+    return subprocess.run(["go", "test", package, "-run", "^$", "-bench", name, "-benchtime", "2s"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def main():
+    lines = ["| weights | ranks | load | two ranks ÷ one, median (least to most) | one rank, tokens/s | two ranks, tokens/s |", "|---|---|---|--:|--:|--:|"]
+    for quantization, name in (("none", "bf16"), ("int8", "Q8_0")):
+        for tensor, pipeline in ((2, 1), (1, 2)):
+            for work, rate in (("512+1", "prefill"), ("1+64", "decode")):
+                r = ratios(quantization, work, rate, tensor, pipeline)
+                each = sorted(x[0] for x in r)
+                grid = "tensor 2" if tensor == 2 else "pipeline 2"
+                lines.append(f"| {name} | {grid} | {rate}, {work} | {statistics.median(each):.2f} ({each[0]:.2f} to {each[-1]:.2f}) "
+                             f"| {statistics.median(x[1] for x in r):.1f} | {statistics.median(x[2] for x in r):.1f} |")
+                print(lines[-1], file=sys.stderr)
+    share, times = collectives()
+    lines += ["", f"Of a decode step of 16 streams (tensor 2, bf16) collectives take {100 * share:.1f} %: " + ", ".join(f"{op} {us:.0f} µs" for op, us in times) + ".", "", "```"]
+    lines += [l for l in bench("./engine/backend/mpi", "AllReduce").splitlines() if "µs" in l or "Benchmark" in l]
+    lines += [l for l in bench("./engine/ranks", "Control").splitlines() if "Benchmark" in l] + ["```"]
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    text = PAGE.read_text()
+    head, rest = text.split(BEGIN)
+    PAGE.write_text(head + BEGIN + f"\nMeasured on {cpu[1] if cpu else 'this machine'}, {os.cpu_count()} CPUs, {TURNS} turns.\n\n" + "\n".join(lines) + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()
