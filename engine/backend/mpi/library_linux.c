@@ -61,8 +61,8 @@ void vapp_mpi_unload(vapp_mpi *m) {
 	m->library = NULL;
 }
 
-/* init_thread calls MPI_Init_thread and restores the handlers of signals: Open MPI sets its own for SIGSEGV, SIGBUS,
- * SIGFPE and SIGABRT, which Go needs, for nil pointers too. */
+/* init_thread calls MPI_Init_thread and restores the handlers of signals. Go needs its own, for nil pointers too. Open
+ * MPI leaves a signal that has a handler alone; the libraries of networks that it loads may not. */
 static int init_thread(vapp_mpi *m, int *provided) {
 	struct sigaction before[NSIG];
 	for (int s = 1; s < NSIG; s++)

@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -69,11 +70,12 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestStart: libraries that hang, fail and lack threads. Each is a process: MPI starts once.
+// TestStart: libraries that hang, fail, lack threads and take a signal from Go. Each is a process: MPI starts once.
 func TestStart(t *testing.T) {
 	for name, c := range map[string]struct{ start, want string }{
 		"hangs":   {"for (;;) pause();", "mpi: rank 1 on HOST: MPI_Init_thread waited 20ms for the other 3 processes of the launcher"},
 		"fails":   {"return 16;", "mpi: rank 1 on HOST: MPI_Init_thread: the stub's error (code 16)"},
+		"signals": {"signal(SIGSEGV, _exit); *provided = 2; return 0;", "a nil pointer is a panic"},
 		"threads": {"*(int *)provided = 1; return 0;", "it was built without threads (level 1); use a build with MPI_THREAD_SERIALIZED"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,11 +96,11 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// start opens the stub and prints the error.
+// start opens the stub and prints the error, or whether a nil pointer is still a panic of Go.
 func start() {
 	w, err := Open(Options{Library: os.Getenv("VAPP_MPI_STUB"), Wait: 20 * time.Millisecond})
-	if w != nil {
-		os.Exit(1)
+	if err == nil {
+		err = cmp.Or(nilPointer(w), errors.New("a nil pointer is a panic"))
 	}
 	os.Stdout.WriteString(err.Error())
 }
@@ -113,6 +115,7 @@ func stub(t *testing.T, version, start string, flags ...string) string {
 	out := filepath.Join(t.TempDir(), "libmpi.so.40")
 	cmd := exec.Command(cc, append(flags, "-shared", "-fPIC", "-w", "-o", out, "-x", "c", "-")...)
 	cmd.Stdin = strings.NewReader(`
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 int MPI_Get_library_version(char *s, int *n) { strcpy(s, "` + version + `"); *n = strlen(s); return 0; }

@@ -15,6 +15,7 @@ func TestSums(t *testing.T) {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			t.Parallel()
 			wantOK(t, "sums", ranks)
+			wantOK(t, "sums, bf16", ranks)
 		})
 	}
 }
@@ -48,11 +49,11 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][2]string{
 		"other size": {
-			"mpi: rank 0 calls all_reduce of 2 bytes (message 0), rank 1 all_reduce of 4 bytes (message 0)",
-			"mpi: rank 1 calls all_reduce of 4 bytes (message 0), rank 0 all_reduce of 2 bytes (message 0)",
+			"mpi: rank 0 calls all_reduce of 4 bytes (message 0), rank 1 all_reduce of 8 bytes (message 0)",
+			"mpi: rank 1 calls all_reduce of 8 bytes (message 0), rank 0 all_reduce of 4 bytes (message 0)",
 		},
-		"other size, parts": {"mpi: rank 0 calls all_reduce of 2 bytes (message 1), rank 1 all_reduce", "rank 0 all_reduce of 2 bytes (message 1)"},
-		"other op":          {"mpi: rank 0 calls all_reduce of 8 bytes (message 0), rank 1 all_gather", "rank 1 calls all_gather"},
+		"other size, parts": {"mpi: rank 0 calls all_reduce of 4 bytes (message 1), rank 1 all_reduce", "rank 0 all_reduce of 4 bytes (message 1)"},
+		"other op":          {"mpi: rank 0 calls all_reduce of 16 bytes (message 0), rank 1 all_gather", "rank 1 calls all_gather"},
 		"other size, stage": {"ok", "mpi: stage 1 calls receive of 8 bytes (message 0), stage 0 send of 12 bytes (message 0)"},
 		"bad calls":         {"mpi: the first of 2 stages receives", "mpi: the last of 2 stages sends"},
 		"abort":             {"the device is gone", "ok"},

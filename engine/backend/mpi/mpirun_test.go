@@ -41,7 +41,11 @@ func rank(name string) {
 		log.Fatal(err)
 	}
 	outcome := "ok"
-	w, err := Open(Options{Wire: BF16})
+	var o Options
+	if strings.HasSuffix(name, "bf16") {
+		o.Wire = BF16
+	}
+	w, err := Open(o)
 	if err != nil {
 		log.Fatal(err)
 	}

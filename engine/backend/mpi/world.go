@@ -78,7 +78,7 @@ func Open(o Options) (*World, error) {
 		err := &LibraryError{w.library, fmt.Sprintf("it was built without threads (level %d)", w.provided), "use a build with MPI_THREAD_SERIALIZED"}
 		return nil, errors.Join(err, w.Close())
 	}
-	if z := sizesOf(w.size); C.vapp_mpi_allocate(w.m, C.int(w.size), part, C.int64_t(z.direct), C.int64_t(z.incoming), C.int(o.Wire)) != 0 {
+	if z := sizesOf(w.size, o.Wire); C.vapp_mpi_allocate(w.m, C.int(w.size), part, C.int64_t(z.direct), C.int64_t(z.incoming), C.int(o.Wire)) != 0 {
 		return nil, errors.Join(fmt.Errorf("mpi: no memory for buffers of %d bytes", Buffer(w.size, o.Wire)), w.Close())
 	}
 	return w, nil
