@@ -97,7 +97,7 @@ def main():
     lines = ["| weights | ranks | load | two ranks ÷ one, median (least to most) | one rank, tokens/s | two ranks, tokens/s |", "|---|---|---|--:|--:|--:|"]
     for quantization, name in (("none", "bf16"), ("int8", "Q8_0")):
         for tensor, pipeline in ((2, 1), (1, 2)):
-            for work, rate in (("512+1", "prefill"), ("1+64", "decode")):
+            for work, rate in (("256+1", "prefill"), ("1+32", "decode")):
                 r = ratios(quantization, work, rate, tensor, pipeline)
                 each = sorted(x[0] for x in r)
                 grid = "tensor 2" if tensor == 2 else "pipeline 2"
