@@ -114,8 +114,8 @@ func TestCUDARunsForms(t *testing.T) {
 		{"keys rebuilt", "gemma-4-31b", nil, Build{Rebuild: true}, 0, ""},
 		{"media", "gemma-4-26b-a4b", nil, Build{Vision: true}, 0, "media are planned only"},
 		{"media", qwen27, nil, Build{Vision: true}, 0, "media are planned only"},
-		{"two ranks", "gpt-oss-20b", nil, Build{Shard: backend.Shard{World: 2}}, 0, "parallel sizes above 1 are planned only"},
-		{"two stages", "gpt-oss-20b", nil, Build{Pipe: backend.Shard{World: 2}}, 0, "parallel sizes above 1 are planned only"},
+		{"two ranks", "gpt-oss-20b", nil, Build{Shard: backend.Shard{World: 2}}, 0, ""},
+		{"two stages", "gpt-oss-20b", nil, Build{Pipe: backend.Shard{World: 2}}, 0, ""},
 	}
 	for _, q := range quantizations {
 		for _, model := range []string{"meta-llama/Llama-3.2-1B", "Qwen/Qwen2-7B", "Qwen/Qwen3-8B"} {
