@@ -1,7 +1,8 @@
 """Compares two ranks of one thread with one rank of two threads, in turns: writes the tables of docs/ranks.md.
 
-Llama 3.2 1B with random weights, bf16 and Q8_0. Then the collectives: their time in a decode step, the library's
-all-reduce in the same minutes, and what rank 0 spends on the control channel. TURNS=n measures n turns (7).
+Llama 3.2 1B with random weights, bf16 and fp8. Then the collectives: their time in a decode step, the library's
+all-reduce in the same minutes, and what rank 0 spends on the control channel. TURNS=n measures n turns (7), GRIDS=tensor
+leaves out pipelines.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VAPP = os.environ.get("VAPP", str(ROOT / "bin/vapp"))
 TURNS = int(os.environ.get("TURNS", "7"))
+GRIDS = [(2, 1)] if os.environ.get("GRIDS") == "tensor" else [(2, 1), (1, 2)]
 PAGE = ROOT / "docs/ranks.md"
 BEGIN, END = "<!-- written by make bench-ranks: begin -->", "<!-- written by make bench-ranks: end -->"
 PROFILE = """import "vapp.dev/schema"
@@ -82,10 +84,9 @@ def collectives():
         path.write_text(PROFILE % ("none", 1, 2, 2, 1))
         text = subprocess.run([VAPP, "bench", "engine", "--profile", "--json", "--work", "16x64+64", str(path)], check=True, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True).stdout
-    ops = json.loads(text)["ops"]["decode"]
-    total = sum(o["wall"] for o in ops)
-    sums = [o for o in ops if o["op"] in ("all_reduce", "all_gather")]
-    return sum(o["wall"] for o in sums) / total, [(o["op"], o["wall"] / o["runs"] / 1e3) for o in sums]
+    steps = next(s for s in json.loads(text)["rows"][0]["steps"] if s["kind"] == "decode")
+    sums = [o for o in steps["ops"] if o["op"] in ("all_reduce", "all_gather")]
+    return sum(o["share"] for o in sums), [(o["op"], o["us"] / max(1, o["calls"])) for o in sums]
 
 
 def bench(package, name):
@@ -95,8 +96,8 @@ def bench(package, name):
 
 def main():
     lines = ["| weights | ranks | load | two ranks ÷ one, median (least to most) | one rank, tokens/s | two ranks, tokens/s |", "|---|---|---|--:|--:|--:|"]
-    for quantization, name in (("none", "bf16"), ("int8", "Q8_0")):
-        for tensor, pipeline in ((2, 1), (1, 2)):
+    for quantization, name in (("none", "bf16"), ("fp8", "fp8")):
+        for tensor, pipeline in GRIDS:
             for work, rate in (("256+1", "prefill"), ("1+32", "decode")):
                 r = ratios(quantization, work, rate, tensor, pipeline)
                 each = sorted(x[0] for x in r)
