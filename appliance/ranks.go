@@ -311,9 +311,7 @@ func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeti
 	if err := p.bind(p.rank); err != nil {
 		return nil, err
 	}
-	timing := config.Options.Backend.TimeOps
 	config = p.rankConfig(config, p.rank, g)
-	config.Options.Backend.TimeOps = timing
 	config.Ranks = &engine.Ranks{Leader: l, Places: p.places(), Close: m.session.Close}
 	load, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -339,9 +337,10 @@ func (p *Prepared) digest(rank int) (string, error) {
 	return r.Digest(), nil
 }
 
-// rankConfig returns config for one rank.
+// rankConfig returns config for one rank. Whether ops are timed stays.
 func (p *Prepared) rankConfig(config engine.Config, r *plan.RankPlan, g backend.Group) engine.Config {
+	timing := config.Options.Backend.TimeOps
 	config.Options, config.Model, config.Account, config.Facts = r.Options, r.Model, r.Account, r.Facts
-	config.Options.Backend.Group = g
+	config.Options.Backend.Group, config.Options.Backend.TimeOps = g, timing
 	return config
 }

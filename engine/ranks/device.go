@@ -94,7 +94,7 @@ func (d *Device) Wait(set int) error {
 		return d.outputs(set)
 	}
 	if sum, ok := checksum(d.Step(set), f.binding); ok {
-		return d.fail(d.l.agreed.report(d.l.self.String(), f.number, sum))
+		return d.fail(d.l.agreed.report(d.l.name, f.number, sum))
 	}
 	return d.l.Err()
 }
@@ -105,13 +105,13 @@ func (d *Device) outputs(set int) error {
 	select {
 	case b := <-p.out:
 		if n := binary.LittleEndian.Uint64(b); n != f.number {
-			return d.fail(&RankError{p.member.String(), fmt.Sprintf("it sent the outputs of step %d instead of %d", n, f.number)})
+			return d.fail(&RankError{p.name, fmt.Sprintf("it sent the outputs of step %d instead of %d", n, f.number)})
 		}
 		if err := readOutputs(b[8:], d.master[set], f.binding); err != nil {
-			return d.fail(&RankError{p.member.String(), err.Error()})
+			return d.fail(&RankError{p.name, err.Error()})
 		}
 		if sum, ok := checksum(d.master[set], f.binding); ok {
-			return d.fail(d.l.agreed.report(p.member.String(), f.number, sum))
+			return d.fail(d.l.agreed.report(p.name, f.number, sum))
 		}
 		return nil
 	case <-d.l.stop:
@@ -182,7 +182,7 @@ func (l *Leader) answers() error {
 		select {
 		case why := <-p.done:
 			if why != "" {
-				return &RankError{p.member.String(), why}
+				return &RankError{p.name, why}
 			}
 		case <-l.stop:
 			return l.closed()

@@ -199,11 +199,13 @@ func Abort(dev backend.Device, g backend.Group, err error) {
 
 // read passes frames on, those of kind alive aside. Its last one is end or has an error.
 func (f *Follower) read() {
+	var buf []byte
 	for {
-		var buf []byte
-		select {
-		case buf = <-f.free:
-		default:
+		if buf == nil {
+			select {
+			case buf = <-f.free:
+			default:
+			}
 		}
 		k, b, err := f.c.receive(buf)
 		switch {
@@ -214,6 +216,7 @@ func (f *Follower) read() {
 		case k == alive:
 			continue
 		}
+		buf = nil
 		if err != nil {
 			f.lose(err)
 		}

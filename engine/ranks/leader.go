@@ -32,6 +32,7 @@ type Leader struct {
 	o      Options
 	ln     net.Listener
 	self   Member
+	name   string  // self.String()
 	peers  []*peer // by rank; peers[0] is nil
 	arrive chan arrival
 	stop   chan struct{} // closed by the end of the group
@@ -51,7 +52,8 @@ type peer struct {
 	*conn
 	gone   chan struct{} // closed when nothing more comes from it; nil before the group is complete
 	member Member
-	ready  bool // loaded is closed
+	name   string // member.String()
+	ready  bool   // loaded is closed
 	loaded chan struct{}
 	done   chan string // answers to capture and readAdapter: "" or an error
 	out    chan []byte // outputs of the last stage
@@ -79,7 +81,7 @@ func (l *Leader) Addr() net.Addr { return l.ln.Addr() }
 // Gather waits for the other ranks and returns when all have the same plan. self is rank 0. digest returns the digest of a rank's plan
 // as rank 0 computes it. The error is a *RankError that names the rank and both sides, or ctx's.
 func (l *Leader) Gather(ctx context.Context, self Member, d Decided, digest func(rank int) (string, error)) error {
-	l.self, l.peers = self, make([]*peer, self.World)
+	l.self, l.name, l.peers = self, self.String(), make([]*peer, self.World)
 	go l.accept()
 	err := l.gather(ctx, d, digest)
 	if err != nil {
@@ -184,7 +186,7 @@ func (l *Leader) admit(p *peer) error {
 
 // lost returns the error of a rank. The rank gets it too, if its connection still is there.
 func (p *peer) lost(err error) error {
-	e := &RankError{p.member.String(), err.Error()}
+	e := &RankError{p.name, err.Error()}
 	_ = p.send(failed, []byte(e.Error()))
 	return e
 }
@@ -252,7 +254,7 @@ func (l *Leader) check(c *conn) (*peer, error) {
 		return nil, errKey
 	}
 	c.limit = memberBytes
-	return &peer{conn: c, member: g.Member, loaded: make(chan struct{}), done: make(chan string, 1), out: make(chan []byte, 4)}, nil
+	return &peer{conn: c, member: g.Member, name: g.Member.String(), loaded: make(chan struct{}), done: make(chan string, 1), out: make(chan []byte, 4)}, nil
 }
 
 var errKey = errors.New("its key is another; parallel.key or VAPP_RANKS_KEY must be the same on all hosts")
@@ -285,14 +287,14 @@ func (l *Leader) listen(p *peer) {
 		k, b, err := p.receive(nil)
 		switch {
 		case err != nil:
-			l.Fail(&RankError{p.member.String(), err.Error()})
+			l.Fail(&RankError{p.name, err.Error()})
 			return
 		case k == failed:
-			l.Fail(&RankError{p.member.String(), string(b)})
+			l.Fail(&RankError{p.name, string(b)})
 			return
 		case k == alive:
 		case k == drain:
-			l.drain(p.member.String())
+			l.drain(p.name)
 		case k == loaded && !p.ready:
 			p.ready = true
 			close(p.loaded)
@@ -301,12 +303,12 @@ func (l *Leader) listen(p *peer) {
 		case k == outputs && len(b) >= 8:
 			p.out <- b
 		case k == sampled && len(b) == 12:
-			if err := l.agreed.report(p.member.String(), binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])); err != nil {
+			if err := l.agreed.report(p.name, binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])); err != nil {
 				l.Fail(err)
 				return
 			}
 		default:
-			l.Fail(&RankError{p.member.String(), fmt.Sprintf("it sent a frame of kind %d with %d bytes", k, len(b))})
+			l.Fail(&RankError{p.name, fmt.Sprintf("it sent a frame of kind %d with %d bytes", k, len(b))})
 			return
 		}
 	}
@@ -332,7 +334,7 @@ func (l *Leader) drain(who string) {
 func (l *Leader) toAll(k kind, payload []byte) error {
 	for _, p := range l.peers[1:] {
 		if err := p.send(k, payload); err != nil {
-			err = &RankError{p.member.String(), err.Error()}
+			err = &RankError{p.name, err.Error()}
 			l.Fail(err)
 			return l.Err()
 		}
