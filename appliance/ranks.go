@@ -160,9 +160,9 @@ func (m *meeting) exchange(mine invitation) (invitation, error) {
 }
 
 // listen opens the control channel of rank 0.
-func (m *meeting) listen() (*ranks.Leader, error) {
+func (m *meeting) listen(self ranks.Member) (*ranks.Leader, error) {
 	if m.address != "" {
-		return ranks.Listen(m.address, m.options)
+		return ranks.Listen(m.address, m.options, self)
 	}
 	host, err := ownAddress(m.place)
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *meeting) listen() (*ranks.Leader, error) {
 		m.options.Key = make([]byte, 32)
 		_, _ = rand.Read(m.options.Key)
 	}
-	l, err := ranks.Listen(net.JoinHostPort(host, "0"), m.options)
+	l, err := ranks.Listen(net.JoinHostPort(host, "0"), m.options, self)
 	if err != nil {
 		return nil, err
 	}
@@ -193,29 +193,6 @@ func (m *meeting) join(ctx context.Context, self ranks.Member) (*ranks.Follower,
 		m.address, m.options.Key = got.Address, got.Key
 	}
 	return ranks.Join(ctx, m.address, m.options, self)
-}
-
-// ownAddress returns the address at which other ranks reach this host: the loopback address if all are here, else
-// the first of the host's own.
-func ownAddress(p launcher.Place) (string, error) {
-	if p.LocalWorld == p.World {
-		return "127.0.0.1", nil
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", err
-	}
-	for _, a := range all {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
-			return ip.IP.String(), nil
-		}
-	}
-	for _, a := range all {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
-			return ip.IP.String(), nil
-		}
-	}
-	return "", errors.New("this host has no address that another host can reach; name one: --leader HOST:PORT")
 }
 
 // member describes this rank to the others.
@@ -271,11 +248,11 @@ func (p *Prepared) OpenEngine(ctx context.Context, config engine.Config) (*engin
 	if err != nil {
 		return nil, err
 	}
-	l, err := m.listen()
+	l, err := m.listen(self)
 	if err != nil {
 		return nil, err
 	}
-	eng, err := p.openRanks(ctx, config, m, l, self)
+	eng, err := p.openRanks(ctx, config, m, l)
 	if err != nil {
 		l.Fail(err)
 		return nil, err
@@ -283,9 +260,9 @@ func (p *Prepared) OpenEngine(ctx context.Context, config engine.Config) (*engin
 	return eng, nil
 }
 
-func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeting, l *ranks.Leader, self ranks.Member) (*engine.Engine, error) {
+func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeting, l *ranks.Leader) (*engine.Engine, error) {
 	log := p.setup.Log
-	log.Info("waiting for the other ranks", "ranks", self.World, "address", l.Addr().String(), "at_most", m.options.Wait.String())
+	log.Info("waiting for the other ranks", "ranks", m.place.World, "address", l.Addr().String(), "at_most", m.options.Wait.String())
 	ticket, err := m.session.Ticket()
 	if err != nil {
 		return nil, err
@@ -294,14 +271,14 @@ func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeti
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Gather(ctx, self, ranks.Decided{Decisions: decisions, Ticket: ticket}, p.digest); err != nil {
+	if err := l.Gather(ctx, ranks.Decided{Decisions: decisions, Ticket: ticket}, p.digest); err != nil {
 		return nil, err
 	}
 	g, err := m.session.Connect(ticket, p.places().Tensor, p.places().Pipeline, m.options.Wait)
 	if err != nil {
 		return nil, err
 	}
-	log.Info("all ranks are there", "ranks", self.World, "collectives", m.session.Library())
+	log.Info("all ranks are there", "ranks", m.place.World, "collectives", m.session.Library())
 	if p.setup.Drain != nil {
 		l.OnDrain(func(who string) {
 			log.Info("draining, because another rank was asked to end", "rank", who)

@@ -30,7 +30,7 @@ func (c Config) lead(ctx context.Context, dev backend.Device) (backend.Device, e
 		return nil, err
 	}
 	a := c.Account
-	return l.Drive(dev, c.Ranks.Places, ranks.ShapeOf(a.Reservation.Step, a.Reservation.Classes, a.Whole), a.WholeStep), nil
+	return l.Drive(dev, c.Ranks.Places, a.shape(), a.WholeStep), nil
 }
 
 // whole returns the reservation as the runner sees it: with the step buffers and KV classes of all pipeline stages.
@@ -38,6 +38,11 @@ func (a *Account) whole() backend.Reservation {
 	r := a.Reservation
 	r.Step, r.Classes = a.WholeStep, a.Whole
 	return r
+}
+
+// shape returns the shape of this rank's step buffers.
+func (a *Account) shape() ranks.Shape {
+	return ranks.ShapeOf(a.Reservation.Step, a.ClassOf, len(a.Whole))
 }
 
 // watchRanks ends the loop when the group of ranks fails, also while it has nothing to run.
@@ -66,7 +71,7 @@ func Follow(ctx context.Context, c Config, f *ranks.Follower, p ranks.Places, re
 	if err != nil {
 		return err
 	}
-	w := ranks.Work{Device: dev, Exe: exe, Group: c.Options.Backend.Group, Places: p, Shape: ranks.ShapeOf(r.Step, r.Classes, c.Account.Whole)}
+	w := ranks.Work{Device: dev, Exe: exe, Group: c.Options.Backend.Group, Places: p, Shape: c.Account.shape()}
 	e := &Engine{opts: c.Options, dev: dev, done: make(chan struct{})}
 	if e.adapters.open(c.Model); e.adapters.family != nil {
 		e.follow(&w)

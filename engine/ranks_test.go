@@ -26,7 +26,7 @@ func (y *toy) openRanks(t testing.TB) *engine.Engine {
 	p := y.world
 	world := p.Tensor * p.Pipeline
 	groups := local.New(p.Tensor, p.Pipeline)
-	leader, err := ranks.Listen("127.0.0.1:0", channel)
+	leader, err := ranks.Listen("127.0.0.1:0", channel, ranks.Member{World: world, Host: "here"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (y *toy) openRanks(t testing.TB) *engine.Engine {
 		go func() { ended <- follow(leader.Addr().String(), rank, p, configs[rank]) }()
 	}
 	same := func(int) (string, error) { return "the plan", nil }
-	if err := leader.Gather(context.Background(), ranks.Member{World: world, Host: "here"}, ranks.Decided{}, same); err != nil {
+	if err := leader.Gather(context.Background(), ranks.Decided{}, same); err != nil {
 		t.Fatal(err)
 	}
 	c := configs[0]

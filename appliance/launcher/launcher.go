@@ -20,6 +20,8 @@ type Place struct {
 	LocalRank, LocalWorld int
 	// Leader is rank 0's address for the control channel, HOST:PORT; "": the ranks exchange it by MPI.
 	Leader string
+	// Networks are those that the ranks may use, as CIDR or names of interfaces, separated by commas; "": any.
+	Networks string
 	By     string // who said so: "flags", "Open MPI", "Slurm", …
 }
 
@@ -65,7 +67,7 @@ func Find(f Flags, getenv func(string) string, ranks int) (Place, error) {
 		}
 	}
 	if p.World > 1 && p.World != ranks {
-		return Place{}, &Error{p.By, fmt.Sprintf("there are %d ranks and the profile has %d (parallel.tensor × parallel.pipeline); start that many, or change the profile", p.World, ranks)}
+		return Place{}, &Error{p.By, fmt.Sprintf("this is rank %d of %d and the profile has %d ranks (parallel.tensor × parallel.pipeline); start that many, or change the profile", p.Rank, p.World, ranks)}
 	}
 	return p, nil
 }
@@ -152,7 +154,7 @@ func readOpenMPI(v variables) (Place, bool, error) {
 	if !ok || err != nil {
 		return Place{}, ok, err
 	}
-	return Place{Rank: n[0], World: n[1], LocalRank: v.optional("OMPI_COMM_WORLD_LOCAL_RANK"), LocalWorld: v.optional("OMPI_COMM_WORLD_LOCAL_SIZE")}, true, nil
+	return Place{Rank: n[0], World: n[1], LocalRank: v.optional("OMPI_COMM_WORLD_LOCAL_RANK"), LocalWorld: v.optional("OMPI_COMM_WORLD_LOCAL_SIZE"), Networks: v.getenv("OMPI_MCA_btl_tcp_if_include")}, true, nil
 }
 
 // readPMI reads the variables of process managers of MPI such as Hydra. A Slurm step has them too and says more itself.

@@ -58,22 +58,15 @@ func (w resolved) collectives(a *engine.Account) []Item {
 }
 
 // control returns the Go heap of the control channel. With a pipeline rank 0 fills buffers for the
-// classes of all stages. It keeps the encoded step, and one frame for each other rank; these keep
-// the frame that they receive.
+// classes of all stages. It keeps the encoded step, and the other ranks keep the frame that they
+// receive.
 func (w resolved) control(a *engine.Account) Item {
 	b := w.in.Model.Source.Build
-	set, n := a.WholeStep.SetBytes(), ranks(b)
-	it := Item{Name: controlItem, Bytes: set, Basis: Bound, Rule: fmt.Sprintf("a frame of at most %s from rank 0", Size(set))}
-	if rankOf(w.in.Model) > 0 {
-		return it
-	}
-	sets := 0
-	if b.Pipe.World > 1 {
-		sets = a.WholeStep.NumSets()
-	}
-	it.Bytes = mul(set, int64(sets+n))
-	it.Rule = fmt.Sprintf("a step and a frame for each other rank, at most %d × %s", n, Size(set))
-	if sets > 0 {
+	set := a.WholeStep.SetBytes()
+	it := Item{Name: controlItem, Bytes: set, Basis: Bound, Rule: fmt.Sprintf("a frame of at most %s", Size(set))}
+	if b.Pipe.World > 1 && rankOf(w.in.Model) == 0 {
+		sets := a.WholeStep.NumSets()
+		it.Bytes = mul(set, int64(sets+1))
 		it.Rule += fmt.Sprintf(", and step buffers for all stages, %d × %s", sets, Size(set))
 	}
 	return it

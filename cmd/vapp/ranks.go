@@ -40,11 +40,17 @@ const ownControl = "VAPP_RANKS_CONTROL"
 // which this one has started, or if this process was a rank other than 0; err is then the command's. follow runs a rank
 // other than 0, whose signals go to rank 0; but drainSignal, which rank 0 gets too. On rank 0 the caller sets m.Ranks.Drain.
 func ranked(c *cobra.Command, p *schema.Profile, m *appliance.Machine, follow func(appliance.FollowConfig) error) (handled bool, err error) {
+	place, err := findPlace(c, p)
+	if err != nil {
+		return false, err
+	}
+	return rankedAs(place, p, m, follow)
+}
+
+// rankedAs is ranked for a process whose place is known.
+func rankedAs(place launcher.Place, p *schema.Profile, m *appliance.Machine, follow func(appliance.FollowConfig) error) (handled bool, err error) {
 	world := p.Parallel.Ranks()
-	place, err := findPlace(c, world)
 	switch {
-	case err != nil:
-		return false, &usageError{err, c.CommandPath()}
 	case world == 1:
 		return false, nil
 	case place.World == 1:
@@ -83,24 +89,30 @@ func benchRanked(c *cobra.Command, path string, m *appliance.Machine, o enginebe
 	if err != nil {
 		return false, err
 	}
-	place, err := findPlace(c, p.Parallel.Ranks())
+	place, err := findPlace(c, p)
 	if err != nil {
-		return false, &usageError{err, c.CommandPath()}
+		return false, err
 	}
 	if on, err := m.BackendOf(p); err != nil || place.World == 1 && on != "cuda" && p.CPU.Ranks != p.Parallel.Ranks() {
 		return false, err
 	}
-	return ranked(c, p, m, func(f appliance.FollowConfig) error { return enginebench.Follow(path, o, f) })
+	return rankedAs(place, p, m, func(f appliance.FollowConfig) error { return enginebench.Follow(path, o, f) })
 }
 
-func findPlace(c *cobra.Command, world int) (launcher.Place, error) {
+// findPlace returns this process's place among the ranks of a profile. The error is of the command's usage and names the host.
+func findPlace(c *cobra.Command, p *schema.Profile) (launcher.Place, error) {
 	var f launcher.Flags
 	if c.Flags().Lookup("nodes") != nil {
 		f.Nodes, _ = c.Flags().GetInt("nodes")
 		f.NodeRank, _ = c.Flags().GetInt("node-rank")
 		f.Leader, _ = c.Flags().GetString("leader")
 	}
-	return launcher.Find(f, os.Getenv, world)
+	place, err := launcher.Find(f, os.Getenv, p.Parallel.Ranks())
+	if err != nil {
+		host, _ := os.Hostname()
+		return place, &usageError{fmt.Errorf("on %s: %w", host, err), c.CommandPath()}
+	}
+	return place, nil
 }
 
 // startRanks runs this command once for each rank, on this host, and passes signals to rank 0. Ranks on CPUs are started by

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -23,17 +24,12 @@ type Shape struct {
 	Own     []int
 }
 
-// ShapeOf returns the shape of a rank's buffers, whose classes are own, beside those of the whole pipeline.
-func ShapeOf(step backend.StepShape, own, whole []backend.KVClass) Shape {
-	s := Shape{Step: step, Classes: len(whole)}
-	for _, w := range whole {
-		at := -1
-		for i, c := range own {
-			if c.Name == w.Name {
-				at = i
-			}
-		}
-		s.Own = append(s.Own, at)
+// ShapeOf returns the shape of a rank's buffers. The pipeline has this number of classes, and classOf has the index among them of each
+// class of the rank.
+func ShapeOf(step backend.StepShape, classOf []int, classes int) Shape {
+	s := Shape{Step: step, Classes: classes, Own: make([]int, classes)}
+	for i := range s.Own {
+		s.Own[i] = slices.Index(classOf, i)
 	}
 	return s
 }

@@ -57,7 +57,6 @@ func fill(r *rand.Rand, s *backend.Step, b backend.Binding) {
 // TestBlock: a step that was sent and read is the same, padding and masks included, and a rank without a class reads the rest.
 func TestBlock(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	whole := []backend.KVClass{{Name: "full"}, {Name: "window"}}
 	for range 200 {
 		b := backend.Binding{Set: r.IntN(2), Tokens: 1 + r.IntN(6), Seqs: 1 + r.IntN(3), Samples: r.IntN(4)}
 		if r.IntN(2) == 0 {
@@ -71,7 +70,7 @@ func TestBlock(t *testing.T) {
 			}
 		}
 		payload := appendBlock(nil, 77, from, b)
-		s := ShapeOf(stepShape, whole, whole)
+		s := ShapeOf(stepShape, []int{0, 1}, 2)
 		number, got, rest, err := s.readHeader(payload)
 		if err != nil || number != 77 || got != b {
 			t.Fatalf("%d, %+v, %v", number, got, err)
@@ -85,7 +84,7 @@ func TestBlock(t *testing.T) {
 		part := stepShape
 		part.MaxPages = []int{3}
 		stage := newStep(part)
-		s = ShapeOf(part, whole[1:], whole)
+		s = ShapeOf(part, []int{1}, 2)
 		if _, got, rest, err = s.readHeader(payload); err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,8 @@ type conn struct {
 
 	mu     sync.Mutex // of writes
 	header [headerBytes]byte
-	buf    []byte
+	parts  [2][]byte // header and payload, which travel in one segment and are not copied
+	frame  net.Buffers
 }
 
 func newConn(c net.Conn, silence time.Duration) *conn {
@@ -72,8 +73,9 @@ func (c *conn) send(k kind, payload []byte) error {
 	binary.LittleEndian.PutUint32(c.header[:], uint32(len(payload)))
 	c.header[4] = byte(k)
 	_ = c.SetWriteDeadline(time.Now().Add(c.silence))
-	c.buf = append(append(c.buf[:0], c.header[:]...), payload...)
-	_, err := c.Write(c.buf)
+	c.parts[0], c.parts[1] = c.header[:], payload
+	c.frame = c.parts[:]
+	_, err := c.frame.WriteTo(c.Conn)
 	return c.explain(err)
 }
 

@@ -23,10 +23,9 @@ func (*nothing) Abort(error)                                      {}
 // the comparison of its samples.
 func BenchmarkControl(b *testing.B) {
 	shape := backend.StepShape{Tokens: 512, Seqs: 64, Samples: 64, Vocab: 128256, MaxPages: []int{256}, Bias: 1024, Logprobs: 20}
-	classes := []backend.KVClass{{Name: "full"}}
 	device := func() *nothing { return &nothing{steps: [2]*backend.Step{newStep(shape), newStep(shape)}} }
 	o := options("key")
-	l, err := Listen("127.0.0.1:0", o)
+	l, err := Listen("127.0.0.1:0", o, member(0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -38,15 +37,15 @@ func BenchmarkControl(b *testing.B) {
 		}
 		if err == nil {
 			d := device()
-			err = f.Run(context.Background(), Work{Device: d, Group: d, Places: Places{2, 1}, Shape: ShapeOf(shape, classes, classes)})
+			err = f.Run(context.Background(), Work{Device: d, Group: d, Places: Places{2, 1}, Shape: ShapeOf(shape, []int{0}, 1)})
 		}
 		ended <- err
 	}()
-	if err := l.Gather(context.Background(), member(0), Decided{}, func(int) (string, error) { return "plan", nil }); err != nil {
+	if err := l.Gather(context.Background(), Decided{}, func(int) (string, error) { return "plan", nil }); err != nil {
 		b.Fatal(err)
 	}
 	mine := device()
-	d := l.Drive(mine, Places{2, 1}, ShapeOf(shape, classes, classes), shape)
+	d := l.Drive(mine, Places{2, 1}, ShapeOf(shape, []int{0}, 1), shape)
 	for _, s := range mine.steps {
 		for i := range 64 {
 			s.First[i+1], s.Seq[i], s.Positions[i] = int32(i+1), int32(i), 3999

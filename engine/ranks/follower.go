@@ -30,11 +30,11 @@ type Follower struct {
 // it waited, or why rank 0 refused this rank.
 func Join(ctx context.Context, address string, o Options, self Member) (*Follower, Decided, error) {
 	if len(o.Key) == 0 {
-		return nil, Decided{}, errors.New("ranks: the control channel has no key; set parallel.key or VAPP_RANKS_KEY to the same value on all hosts")
+		return nil, Decided{}, &RankError{self.String(), noKey}
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, o.Wait, errLate)
 	defer cancel()
-	c, err := dial(wait, address, o)
+	c, err := dial(wait, address, o, self)
 	if err != nil {
 		return nil, Decided{}, err
 	}
@@ -49,7 +49,7 @@ func Join(ctx context.Context, address string, o Options, self Member) (*Followe
 		if cause := context.Cause(wait); cause != nil && !errors.Is(cause, errLate) {
 			err = cause
 		}
-		return nil, Decided{}, fmt.Errorf("ranks: rank %d of %d at rank 0 (%s): %w", self.Rank, self.World, address, err)
+		return nil, Decided{}, fmt.Errorf("%s at rank 0 (%s): %w", self, address, err)
 	}
 	f.c.silence, f.c.limit = o.Silence, maxFrame
 	go f.c.stayAlive(f.stop)
@@ -57,7 +57,7 @@ func Join(ctx context.Context, address string, o Options, self Member) (*Followe
 }
 
 // dial connects to rank 0, which may start later than this rank.
-func dial(ctx context.Context, address string, o Options) (net.Conn, error) {
+func dial(ctx context.Context, address string, o Options, self Member) (net.Conn, error) {
 	for {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err == nil {
@@ -68,7 +68,7 @@ func dial(ctx context.Context, address string, o Options) (net.Conn, error) {
 			if cause := context.Cause(ctx); !errors.Is(cause, errLate) {
 				return nil, cause
 			}
-			return nil, fmt.Errorf("ranks: rank 0 does not answer at %s after %v (parallel.wait): %w; start it, or name its address by --leader", address, o.Wait, err)
+			return nil, &RankError{self.String(), fmt.Sprintf("rank 0 does not answer at %s after %v (parallel.wait): %v; start it, or name its address by --leader", address, o.Wait, err)}
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

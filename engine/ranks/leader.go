@@ -34,7 +34,7 @@ type Leader struct {
 	self   Member
 	name   string  // self.String()
 	peers  []*peer // by rank; peers[0] is nil
-	arrive chan arrival
+	arrive chan *peer // a rank that has proved the key
 	stop   chan struct{} // closed by the end of the group
 	agreed agreement
 
@@ -59,29 +59,30 @@ type peer struct {
 	out    chan []byte // outputs of the last stage
 }
 
-// arrival is a rank that has proved the key.
-type arrival struct{ p *peer }
-
-// Listen opens the port of the control channel. The error names the address and, if it is in use, what may hold it.
-func Listen(address string, o Options) (*Leader, error) {
+// Listen opens the port of the control channel for rank 0, self. The error names the address and, if it is in use, what may hold
+// it.
+func Listen(address string, o Options, self Member) (*Leader, error) {
 	if len(o.Key) == 0 {
-		return nil, errors.New("ranks: the control channel has no key; set parallel.key or VAPP_RANKS_KEY to the same value on all hosts")
+		return nil, &RankError{self.String(), noKey}
 	}
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("ranks: rank 0 cannot listen on %s: %w; is another rank 0 running here? --leader names another port", address, err)
+		return nil, &RankError{self.String(), fmt.Sprintf("it cannot listen on %s: %v; is another rank 0 running here? --leader names another port", address, err)}
 	}
-	l := &Leader{o: o, ln: ln, arrive: make(chan arrival), stop: make(chan struct{})}
-	return l, nil
+	return &Leader{
+		o: o, ln: ln, self: self, name: self.String(), peers: make([]*peer, self.World),
+		arrive: make(chan *peer), stop: make(chan struct{}),
+	}, nil
 }
+
+const noKey = "the control channel has no key; set parallel.key or VAPP_RANKS_KEY to the same value on all hosts"
 
 // Addr returns the address that the others join.
 func (l *Leader) Addr() net.Addr { return l.ln.Addr() }
 
-// Gather waits for the other ranks and returns when all have the same plan. self is rank 0. digest returns the digest of a rank's plan
+// Gather waits for the other ranks and returns when all have the same plan. digest returns the digest of a rank's plan
 // as rank 0 computes it. The error is a *RankError that names the rank and both sides, or ctx's.
-func (l *Leader) Gather(ctx context.Context, self Member, d Decided, digest func(rank int) (string, error)) error {
-	l.self, l.name, l.peers = self, self.String(), make([]*peer, self.World)
+func (l *Leader) Gather(ctx context.Context, d Decided, digest func(rank int) (string, error)) error {
 	go l.accept()
 	err := l.gather(ctx, d, digest)
 	if err != nil {
@@ -101,8 +102,7 @@ func (l *Leader) gather(ctx context.Context, d Decided, digest func(rank int) (s
 	for missing := len(l.peers) - 1; missing > 0; missing-- {
 		var p *peer
 		select {
-		case a := <-l.arrive:
-			p = a.p
+		case p = <-l.arrive:
 		case <-ctx.Done():
 			return l.late(ctx)
 		}
@@ -215,7 +215,7 @@ func (l *Leader) greet(c *conn) {
 		return
 	}
 	select {
-	case l.arrive <- arrival{p}:
+	case l.arrive <- p:
 	case <-l.stop:
 		_ = c.Close()
 	case <-time.After(l.o.Wait):

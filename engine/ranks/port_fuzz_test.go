@@ -13,7 +13,7 @@ func FuzzPort(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x01"))
 	f.Add([]byte("\x13\x00\x00\x00\x01{\"Protocol\":1,\"N\":0}\x0a\x00\x00\x00\x03{\"MAC\":\"\"}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l := &Leader{o: options("key"), arrive: make(chan arrival, 1), stop: make(chan struct{})}
+		l := &Leader{o: options("key"), arrive: make(chan *peer, 1), stop: make(chan struct{})}
 		l.greet(newConn(&stranger{in: bytes.NewReader(data)}, time.Minute))
 		if len(l.arrive) > 0 {
 			t.Fatal("a rank without the key was taken")

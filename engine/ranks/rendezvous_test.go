@@ -49,16 +49,16 @@ func TestRendezvous(t *testing.T) {
 		"beyond":     {m: member(2), here: "rank 0 (a, process 1) has the ranks 1 to 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := Listen("127.0.0.1:0", options("key"))
+			self := member(0)
+			self.Host, self.PID = "a", 1
+			l, err := Listen("127.0.0.1:0", options("key"), self)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
 			remote := make(chan error, 1)
 			go func() { remote <- joins(l.Addr().String(), options("key"), c.m, c.digest) }()
-			self := member(0)
-			self.Host, self.PID = "a", 1
-			err = l.Gather(context.Background(), self, Decided{[]byte("decided"), []byte("ticket")}, func(int) (string, error) { return "plan 1", nil })
+			err = l.Gather(context.Background(), Decided{[]byte("decided"), []byte("ticket")}, func(int) (string, error) { return "plan 1", nil })
 			theirs := <-remote
 			if c.here == "" {
 				if err != nil || theirs != nil {
@@ -81,21 +81,21 @@ func TestRendezvous(t *testing.T) {
 
 // TestTwice: a second rank of the same number ends the group, and one that comes when all are there is refused.
 func TestTwice(t *testing.T) {
-	l, err := Listen("127.0.0.1:0", options("key"))
+	three := func(rank int) Member { m := member(rank); m.World = 3; return m }
+	l, err := Listen("127.0.0.1:0", options("key"), three(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	three := func(rank int) Member { m := member(rank); m.World = 3; return m }
 	for range 2 {
 		go func() { _ = joins(l.Addr().String(), options("key"), three(1), "plan") }()
 	}
-	err = l.Gather(context.Background(), three(0), Decided{}, nil)
+	err = l.Gather(context.Background(), Decided{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "rank 1 (b, process 7) is there too; give each rank a number of its own") {
 		t.Error(err)
 	}
 
-	if l, err = Listen("127.0.0.1:0", options("key")); err != nil {
+	if l, err = Listen("127.0.0.1:0", options("key"), member(0)); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
@@ -110,7 +110,7 @@ func TestTwice(t *testing.T) {
 		}
 		first <- f
 	}()
-	if err := l.Gather(context.Background(), member(0), Decided{}, func(int) (string, error) { return "plan", nil }); err != nil {
+	if err := l.Gather(context.Background(), Decided{}, func(int) (string, error) { return "plan", nil }); err != nil {
 		t.Fatal(err)
 	}
 	defer (<-first).Close()
@@ -124,14 +124,14 @@ func TestTwice(t *testing.T) {
 
 // TestStrangers: who does not know the key, or sends garbage, is refused and changes nothing.
 func TestStrangers(t *testing.T) {
-	l, err := Listen("127.0.0.1:0", options("key"))
+	l, err := Listen("127.0.0.1:0", options("key"), member(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	gathered := make(chan error, 1)
 	go func() {
-		gathered <- l.Gather(context.Background(), member(0), Decided{[]byte("decided"), []byte("ticket")}, func(int) (string, error) { return "plan", nil })
+		gathered <- l.Gather(context.Background(), Decided{[]byte("decided"), []byte("ticket")}, func(int) (string, error) { return "plan", nil })
 	}()
 	if _, _, err := Join(context.Background(), l.Addr().String(), options("another"), member(1)); err == nil || !strings.Contains(err.Error(), "its key is another; parallel.key or VAPP_RANKS_KEY must be the same on all hosts") {
 		t.Error(err)
@@ -163,7 +163,9 @@ func TestStrangers(t *testing.T) {
 func TestLate(t *testing.T) {
 	o := options("key")
 	o.Wait = 300 * time.Millisecond
-	l, err := Listen("127.0.0.1:0", o)
+	three := member(0)
+	three.World = 3
+	l, err := Listen("127.0.0.1:0", o, three)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,25 +176,23 @@ func TestLate(t *testing.T) {
 		_, _, _ = Join(context.Background(), address, options("another"), member(1))
 		close(refused)
 	}()
-	three := member(0)
-	three.World = 3
-	err = l.Gather(context.Background(), three, Decided{}, nil)
+	err = l.Gather(context.Background(), Decided{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "ranks 1, 2: not there after 300ms (parallel.wait); rank 0 (b) waits at "+address) {
 		t.Error(err)
 	}
 	<-refused
-	if _, err := Listen(address, Options{}); err == nil || !strings.Contains(err.Error(), "no key") {
+	if _, err := Listen(address, Options{}, three); err == nil || !strings.Contains(err.Error(), "rank 0 (b, process 7): the control channel has no key") {
 		t.Error(err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(taken.Addr().String(), o); err == nil || !strings.Contains(err.Error(), "is another rank 0 running here?") {
+	if _, err := Listen(taken.Addr().String(), o, three); err == nil || !strings.Contains(err.Error(), "is another rank 0 running here?") {
 		t.Error(err)
 	}
 	taken.Close()
-	if _, _, err := Join(context.Background(), taken.Addr().String(), o, member(1)); err == nil || !strings.Contains(err.Error(), "rank 0 does not answer at "+taken.Addr().String()+" after 300ms") {
+	if _, _, err := Join(context.Background(), taken.Addr().String(), o, member(1)); err == nil || !strings.Contains(err.Error(), "rank 1 (b, process 7): rank 0 does not answer at "+taken.Addr().String()+" after 300ms") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -206,7 +206,7 @@ func TestLate(t *testing.T) {
 func pair(t *testing.T, silence time.Duration) (*Leader, *Follower) {
 	t.Helper()
 	o := options("key")
-	l, err := Listen("127.0.0.1:0", o)
+	l, err := Listen("127.0.0.1:0", o, member(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func pair(t *testing.T, silence time.Duration) (*Leader, *Follower) {
 		got <- f
 	}()
 	l.o.Silence = silence
-	if err := l.Gather(context.Background(), member(0), Decided{}, func(int) (string, error) { return "plan", nil }); err != nil {
+	if err := l.Gather(context.Background(), Decided{}, func(int) (string, error) { return "plan", nil }); err != nil {
 		t.Fatal(err)
 	}
 	return l, <-got

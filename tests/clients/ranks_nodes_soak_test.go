@@ -73,7 +73,7 @@ func (n *nodes) cut(t *testing.T) {
 	}
 }
 
-// start runs `vapp up` on both nodes by mpirun, which runs on node 1. Its connections notice a dead peer within seconds.
+// start runs `vapp up` on both nodes by the example's mpirun.sh, which runs on node 1.
 func (n *nodes) start(t *testing.T, r *ranked) {
 	t.Helper()
 	agent, err := filepath.Abs("testdata/node.sh")
@@ -81,12 +81,15 @@ func (n *nodes) start(t *testing.T, r *ranked) {
 		t.Fatal(err)
 	}
 	net := strings.TrimSuffix(n.addresses[0], ".1") + ".0/24"
-	command := []string{"mpirun", "--allow-run-as-root", "-q", "--bind-to", "none", "-H", strings.Join(n.addresses[:], ","), "-n", "2"}
-	for _, v := range []string{"plm_rsh_agent " + agent, "oob_tcp_if_include " + net, "btl_tcp_if_include " + net,
-		"oob_tcp_keepalive_time 2", "oob_tcp_keepalive_intvl 1", "oob_tcp_keepalive_probes 3"} {
+	mpirun, err := filepath.Abs("../../examples/ranks/mpirun.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := []string{mpirun, "--allow-run-as-root", "-q", "--bind-to", "none", "-H", strings.Join(n.addresses[:], ","), "-n", "2"}
+	for _, v := range []string{"plm_rsh_agent " + agent, "oob_tcp_if_include " + net, "btl_tcp_if_include " + net} {
 		command = append(command, "--mca "+v)
 	}
-	command = append(command, vapp(t), "up", r.profile(), "--set", "serve.host=0.0.0.0", "--leader", n.addresses[0]+":29555")
+	command = append(command, vapp(t), "up", r.profile(), "--set", "serve.host=0.0.0.0")
 	r.start(t, "env", append(append(n.env, agent, n.addresses[0]), strings.Join(command, " "))...)
 	r.awaitURL(t)
 	r.url = strings.Replace(r.url, "127.0.0.1", n.client, 1)

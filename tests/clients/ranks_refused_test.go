@@ -61,7 +61,7 @@ func TestRanksRefused(t *testing.T) {
 		says string
 	}{
 		{"three ranks for two", func(t *testing.T, r *ranked) []string { return mpirun(3, vapp(t), "up", r.profile()) },
-			`Open MPI: there are 3 ranks and the profile has 2 .*start that many`},
+			`Open MPI: this is rank \d of 3 and the profile has 2 ranks .*start that many`},
 		{"another profile", func(t *testing.T, r *ranked) []string {
 			return mpirun(1, vapp(t), "up", r.profile(), ":", "-n", "1", vapp(t), "up", other(t, r))
 		}, `rank 1 \(` + host + `, process \d+\): the profile is .* there and .* on rank 0 \(` + host + `\): give all ranks the same profile`},
