@@ -1,7 +1,7 @@
 # vapp. `make` prints the targets; `make up` and `make test` are all a newcomer needs.
 
 PROFILE  ?= profiles/smollm2.cue
-FUZZTIME ?= 8s
+FUZZTIME ?= 4s
 # Packages whose goroutines meet: what the race detector watches.
 RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/... ./tools/...
 # Breaks the code in small ways and sees whether a test fails.
@@ -63,9 +63,8 @@ gpu-check: gpu-bundle ## everything that needs a GPU, in nine minutes: OUT/repor
 emulated-driver: ## the CUDA driver without a GPU: VAPP_LIBCUDA=$PWD/.cache/emulation/libcuda.so runs a binary on it
 	@go test -count=1 -run TestDriver -v ./kernels/cuda/cudatest | grep libcuda
 
-test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; there the whole suite of backends and the bundle of gpu-check
+test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; there ranks and the bundle of gpu-check
 	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|cuda_ranks|help|up)$$' ./cmd/vapp
-	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 30m -run TestSuite ./engine/backend/cuda
 	$(CUDA_GO) test -tags cuda -count=1 -timeout 10m -run TestGoldenRanksCUDA ./engine/models
 	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
 
@@ -93,7 +92,7 @@ lint: native vet fmt headers ## go vet, gofmt, the C headers, and staticcheck wh
 race: native ## the race detector on the packages whose goroutines meet
 	go test -race -timeout 30m $(RACE)
 
-fuzz: native ## fuzz every target for FUZZTIME (8s)
+fuzz: native ## fuzz every target for FUZZTIME (4s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 clients: build model openmpi ## the clients that people have (Go, Python, Node) and 64 streams against the real server
@@ -109,13 +108,15 @@ browser: build model ## the page at / and those of vapp plan --html in headless 
 screenshots: ## pictures of the page at / with a scripted model, in OUT (.cache/screenshots)
 	@SCREENSHOTS=$(abspath $(or $(OUT),.cache/screenshots)) scripts/browser.sh go test -tags browser -count=1 -run TestScreenshots ./appliance/page
 
-ci: openmpi test headers test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
+ci: openmpi test headers test-cuda cross clients browser race fuzz ## what continuous integration runs, in under an hour
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
 
 soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
-	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy' -v ./engine
+	@$(MAKE) cross-all
+	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy|TestRanks' -v ./engine
+	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run TestSuite ./engine/backend/cuda
 	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run 'TestGoldenCUDA|TestGoldenRanksCUDA' -v ./engine/models
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
 	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda

@@ -98,13 +98,16 @@ func follow(address string, rank int, p ranks.Places, c engine.Config) error {
 }
 
 // TestRanks runs families on two tensor parallel ranks, in two stages, and both, in the ways of axes: each way gives the tokens of
-// the plain one on the same ranks, and stages give those of one rank.
+// the plain one on the same ranks, and stages give those of one rank. make soak runs all of twinFamilies.
 func TestRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	names := twinFamilies
-	if racing {
+	names := []string{"tiny-qwen3", "tiny-gpt-oss", "tiny-qwen35"}
+	switch {
+	case longSoak:
+		names = twinFamilies
+	case racing:
 		names = names[:1] // the goroutines are the same in all
 	}
 	for _, name := range names {

@@ -109,6 +109,9 @@ func runBound(t *testing.T, r goldenRun, name string, limit bound) [][]float32 {
 		unit, sigma = " σ", g.Spread()
 	}
 	tally, rows := RunGolden(t, r, g, path)
+	if len(rows) == 0 && r.Pipe > 1 {
+		return nil // this process has another stage than the last
+	}
 	t.Logf("chunks of %v: max |Δ| %.2g%s, rms %.2g%s, %d of %d rows flipped, at gaps up to %.2g%s", r.Chunks,
 		float64(tally.Max)/sigma, unit, tally.RMS()/sigma, unit, tally.Flips, tally.Rows, float64(tally.FlippedGap)/sigma, unit)
 	if err := tally.Within(limit(name, r.KV).Times(sigma)); err != nil {

@@ -1,12 +1,12 @@
-"""Writes a GGUF file in bf16 of the shape of Llama-3.2-1B, with random weights.
+"""Writes a GGUF file of the shape of Llama-3.2-1B, with random weights in bf16 or Q8_0.
 
-    python llama1b.py OUT
+    python llama1b.py OUT [q8_0]
 
 The shape, the rotary scaling and the number of tokens are those of the published
 config.json. The vocabulary is synthetic: the 256 bytes, then words of a space and one to
 four letters, each a chain of merges from the left, so that any sequence of words survives
-decoding and encoding unchanged. Weights are normal with deviation 0.02: every
-layer adds about one to the residual stream, and logits stay within a few units.
+decoding and encoding unchanged. Weights have a deviation of 0.02, in bf16 from a normal and in Q8_0
+from a uniform distribution: every layer adds about one to the residual stream, and logits stay within a few units.
 """
 
 import itertools
@@ -74,6 +74,21 @@ def bf16(rng, rows, cols):
     return (bits >> 16).astype(np.uint16).view(np.uint8)
 
 
+def q8_0(rng, rows, cols):
+    """Random weights as the bytes of Q8_0: blocks of a scale in f16 and 32 integers from -127 to 127."""
+    blocks = np.empty((rows, cols // 32, 34), dtype=np.uint8)
+    blocks[:, :, :2] = np.float16(DEVIATION * math.sqrt(12) / 254).reshape(1).view(np.uint8)
+    blocks[:, :, 2:] = rng.integers(-127, 128, (rows, cols // 32, 32), dtype=np.int8).view(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
+# Of each form: bytes in a row of 32 weights, GGUF's names, and what makes the weights.
+FORMS = {
+    "bf16": (64, gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16, bf16),
+    "q8_0": (34, gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0, q8_0),
+}
+
+
 def shapes():
     """Every matrix by name: rows (outputs), columns (inputs)."""
     yield "token_embd.weight", VOCAB, HIDDEN
@@ -88,7 +103,7 @@ def shapes():
         yield at + "ffn_down.weight", HIDDEN, FFN
 
 
-def describe(w):
+def describe(w, file_type):
     w.add_name("Llama-3.2-1B with random weights")
     w.add_context_length(CONTEXT)
     w.add_embedding_length(HIDDEN)
@@ -102,7 +117,7 @@ def describe(w):
     w.add_rope_freq_base(THETA)
     w.add_layer_norm_rms_eps(1e-5)
     w.add_vocab_size(VOCAB)
-    w.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    w.add_file_type(file_type)
     tokens, types, merges = vocabulary()
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("llama-bpe")
@@ -115,10 +130,11 @@ def describe(w):
     w.add_chat_template(TEMPLATE)
 
 
-def main(out):
+def main(out, form="bf16"):
+    size, tensor_type, file_type, weights = FORMS[form]
     rng, ones = np.random.default_rng(SEED), np.ones(HIDDEN, dtype=np.float32)
     w = gguf.GGUFWriter(out, "llama")
-    describe(w)
+    describe(w, file_type)
     w.add_tensor("rope_freqs.weight", rope_factors())
     w.add_tensor("output_norm.weight", ones)
     for layer in range(LAYERS):
@@ -126,7 +142,8 @@ def main(out):
         w.add_tensor(f"blk.{layer}.ffn_norm.weight", ones)
     # The matrices are generated again when written, so that only one is in memory at a time.
     for name, rows, cols in shapes():
-        w.add_tensor_info(name, (rows, 2 * cols), np.dtype(np.uint8), 2 * rows * cols, gguf.GGMLQuantizationType.BF16)
+        row = cols // 32 * size
+        w.add_tensor_info(name, (rows, row), np.dtype(np.uint8), rows * row, tensor_type)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_ti_data_to_file()
@@ -134,9 +151,9 @@ def main(out):
     for tensor in itertools.islice(list(w.tensors[0].values()), first):
         w.write_tensor_data(tensor.tensor)
     for _, rows, cols in shapes():
-        w.write_tensor_data(bf16(rng, rows, cols))
+        w.write_tensor_data(weights(rng, rows, cols))
     w.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
