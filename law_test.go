@@ -185,13 +185,18 @@ var rules = map[string]rule{
 		modules: []string{"github.com/swaggest/jsonschema-go", "github.com/swaggest/openapi-go"}, not: functions,
 	},
 	"appliance/api": {
-		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/responses"},
+		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/drift", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
 	},
 	"appliance/responses": {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
 	"appliance/page":      {},
 	// The file of measured rates in the user's cache folder.
-	"appliance/ratefile":    {parts: []string{"engine/backend", "engine/speed"}, not: noHTTP},
+	"appliance/ratefile": {parts: []string{"engine/backend", "engine/speed"}, not: noHTTP},
+	// What is declared, in force, planned and measured: values only.
+	"appliance/drift": {not: map[string]string{"os": "its callers read", "net": "its callers read", "net/http": "HTTP belongs to appliance/api"}},
+	// The commit of a work tree, without git.
+	"appliance/githead":     {not: noHTTP},
+	"appliance/auditlog":    {not: noHTTP},
 	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
 	"appliance/hub":         {parts: []string{"filekind"}, modules: []string{"golang.org/x/sys"}},
 	"appliance/hub/hubtest": {},
@@ -231,6 +236,7 @@ var rules = map[string]rule{
 	"tools/bench/offline":  {parts: []string{"tools/bench/workload", "tools/bench/report", "engine", "engine/sample", "engine/tokenizer"}, not: noHTTP},
 	"tools/bench":          {parts: []string{"tools/bench/workload", "tools/bench/report", "tools/sse", "engine/checkpoint", "engine/tokenizer"}},
 	"tools/sse":            {not: value},
+	"tools/serverstatus":   {parts: []string{"appliance/drift", "tools/console"}, not: map[string]string{"net/http": "tools/console has the client"}},
 	"tools/console":        {parts: []string{"tools/sse", "nearest"}, modules: []string{"github.com/reeflective/readline", "golang.org/x/term"}},
 	"tools/bench/enginebench": {
 		parts: []string{"schema", "appliance", "appliance/plan", "engine", "engine/backend", "engine/checkpoint", "engine/sample"}, not: noHTTP,

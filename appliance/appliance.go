@@ -12,13 +12,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"vapp.dev/appliance/api"
+	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/page"
@@ -75,7 +75,16 @@ type Appliance struct {
 	planned   planStatus                   // of the plan, for the page
 	ledger    []plan.Line                  // planned and actual bytes; set before the phase is Ready
 
-	audit    audit
+	audit      audit
+	auditLog   *auditlog.Log // nil: none
+	declared   atomic.Pointer[declared]
+	planDigest string
+	compared   time.Time          // when ledger was made
+	deviceOwn  int64              // bytes of the device that this server took, if the device says it
+	process    func() (use, bool) // what this process takes; tests replace it
+	using      sync.Mutex         // guards closed, and is held while the device is asked for its memory
+	closed     bool               // the engine is closed or will be
+
 	reloader *reloader
 	kick     chan string     // a trigger for the reload goroutine
 	hard     context.Context // cancelled by Abort
@@ -101,7 +110,7 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1), manager: manager}
+	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1), manager: manager, process: processUse}
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
 	if err := a.begin(); err != nil {
@@ -136,10 +145,15 @@ func (a *Appliance) begin() error {
 		}()
 	}
 	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
+	if a.planDigest, err = p.digest(0); err != nil {
+		return err
+	}
+	a.declare(p.Profile, a.reloader.now())
+	a.auditLog = a.openAudit(p.Profile)
 	a.server = api.New(api.Config{
 		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, BodyBytes: p.Plan.BodyBytes,
 		Responses: a.responses,
-		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus),
+		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus), Drift: http.HandlerFunc(a.serveDrift),
 		Why:     a.why,
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
@@ -148,6 +162,7 @@ func (a *Appliance) begin() error {
 		return err
 	}
 	a.apply(l)
+	a.metrics.WatchDrift(a.driftKinds, a.lostEntries)
 	if target, machine := p.OffTarget(); target != "" {
 		a.log.Info("this machine is not the profile's target", "target", target, "machine", machine)
 	}
@@ -176,7 +191,9 @@ func (a *Appliance) Abort(why error) { a.abort(why) }
 // running ones up to serve.drainTimeout, and returns nil when all have completed. Its
 // steps: answer HTTP (503 with the phase), watch the profile (reload.go), load the model
 // (load.go), wait for ctx, Abort or a failure of listener or engine, drain.
-func (a *Appliance) Run(ctx context.Context) error {
+func (a *Appliance) Run(ctx context.Context) (ended error) {
+	defer func() { a.noteStop(ended) }()
+	a.note(auditlog.Entry{Event: auditlog.Start, Outcome: "loading", After: a.state()})
 	hard := a.hard
 	defer a.abort(nil)
 	abandoned := false // a load that did not stop may still read the model
@@ -218,7 +235,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-hard.Done():
 	case err := <-failed:
-		return errors.Join(fmt.Errorf("serve: %w", err), a.engine.Close())
+		return errors.Join(fmt.Errorf("serve: %w", err), a.closeEngine())
 	case <-a.engine.Done():
 		return a.fail(hard, server)
 	}
@@ -243,12 +260,13 @@ func (a *Appliance) fail(hard context.Context, server *http.Server) error {
 		}
 	}
 	_ = server.Shutdown(grace)
-	return errors.Join(a.engine.Err(), a.engine.Close(), server.Close())
+	return errors.Join(a.engine.Err(), a.closeEngine(), server.Close())
 }
 
 // drain waits for the running requests and closes the server. hard ends the wait.
 func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	a.phase.set(Draining)
+	a.note(auditlog.Entry{Event: auditlog.Drain, Outcome: "draining", After: a.state()})
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
 	running := a.engine.Stats()
 	a.report("STOPPING=1", fmt.Sprintf("STATUS=draining: %d requests running, %d waiting, at most %s", running.Running, running.Waiting, limit))
@@ -264,7 +282,7 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 		err = server.Shutdown(soft)
 	}
 	left := a.engine.Stats()
-	closed := errors.Join(a.engine.Close(), server.Close())
+	closed := errors.Join(a.closeEngine(), server.Close())
 	switch {
 	case hard.Err() != nil:
 		return context.Cause(hard)
@@ -275,17 +293,4 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	}
 	a.log.Info("drained")
 	return closed
-}
-
-// reasonOf returns the system's reason in a network error, without address and verb.
-func reasonOf(err error) error {
-	var op *net.OpError
-	var sys *os.SyscallError
-	switch {
-	case errors.As(err, &sys):
-		return sys.Err
-	case errors.As(err, &op):
-		return op.Err
-	}
-	return err
 }

@@ -131,7 +131,7 @@ func (r *reloader) expect(waits schema.Changes) (known bool) {
 		}
 		return true
 	}
-	w := &Waiting{Since: r.now()}
+	w := &Waiting{Since: r.now(), Restart: true}
 	for _, c := range waits {
 		w.Changes = append(w.Changes, c.String())
 	}

@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -41,12 +42,18 @@ type audit struct {
 	mu   sync.Mutex
 	list []Reload
 	wait *Waiting
+
+	stale  map[string]time.Time // copy of reloader.stale, which is guarded for a whole reading
+	failed map[string]failure   // the last error of each part, as in reloader.reported
+	hash   string               // of the profile in force
+	since  time.Time            // when it became that
 }
 
 // Waiting holds the changes of the newest profile that are not in effect, for
 // GET /admin/reloads and GET /admin/status.
 type Waiting struct {
 	Since   time.Time `json:"since"`
+	Restart bool      `json:"restart"` // false: the changes take effect when the running requests have ended
 	Changes []string  `json:"changes"`
 	Plan    string    `json:"plan_diff,omitempty"`
 	Error   string    `json:"error,omitempty"` // with which a restart would fail
@@ -77,4 +84,47 @@ func (a *audit) waiting() *Waiting {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.wait
+}
+
+// setStale stores since when each part differs from what is in force.
+func (a *audit) setStale(stale map[string]time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stale = maps.Clone(stale)
+}
+
+// failure is the last error of a part of the profile that cannot be used.
+type failure struct {
+	text  string
+	since time.Time // of the first error in a row
+}
+
+// setFailed stores the last error of each part.
+func (a *audit) setFailed(errors map[string]string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := map[string]failure{}
+	for part, text := range errors {
+		next[part] = failure{text, at}
+		if was, known := a.failed[part]; known {
+			next[part] = failure{text, was.since}
+		}
+	}
+	a.failed = next
+}
+
+// setInForce stores the hash of the profile in force.
+func (a *audit) setInForce(hash string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hash != hash {
+		a.hash, a.since = hash, at
+	}
+}
+
+// inForce returns the hash of the profile in force, and since when it is.
+func (a *audit) inForce() (hash string, since time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hash, a.since
 }

@@ -201,7 +201,7 @@ func TestPathsNeedAKey(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	routes := []string{
-		"/v1/models", "/v1/models/toy", "/admin/status", "/admin/reloads", "/", "/readyz", "/livez", "/version", "/load", "/metrics",
+		"/v1/models", "/v1/models/toy", "/admin/status", "/admin/reloads", "/admin/drift", "/", "/readyz", "/livez", "/version", "/load", "/metrics",
 		"/docs", "/redoc", "/openapi.json", "/v1/responses/x", "/nothing",
 	}
 	ask := func(path, key string) string {
@@ -237,7 +237,7 @@ func TestPathsNeedAKey(t *testing.T) {
 	hidden("with keys")
 	for path, want := range map[string]string{
 		"/v1/models": `"root":"` + s.model + `"`, "/v1/models/toy": `"root":"` + s.model + `"`, "/admin/status": `"model":"` + s.model + `"`,
-		"/admin/reloads": `"profile":"` + s.profile + `"`,
+		"/admin/reloads": `"profile":"` + s.profile + `"`, "/admin/drift": `"file":"` + s.profile + `"`,
 	} {
 		if text := ask(path, "k"); !strings.Contains(text, want) {
 			t.Errorf("%s with a key lacks %s: %s", path, want, text)
@@ -249,7 +249,7 @@ func TestPathsNeedAKey(t *testing.T) {
 	s.edit(t, "rename", "")
 	s.latest(t, Applied)
 	hidden("without keys")
-	for path, want := range map[string]string{"/v1/models": `"root":"toy"`, "/admin/status": `"model":"toy"`, "/admin/reloads": `"profile":"p.cue"`} {
+	for path, want := range map[string]string{"/v1/models": `"root":"toy"`, "/admin/status": `"model":"toy"`, "/admin/reloads": `"profile":"p.cue"`, "/admin/drift": `"file":"p.cue"`} {
 		if text := ask(path, ""); !strings.Contains(text, want) {
 			t.Errorf("%s without keys lacks %s: %s", path, want, text)
 		}

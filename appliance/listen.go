@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,4 +142,17 @@ func (a *Appliance) scheme() string {
 		return "https"
 	}
 	return "http"
+}
+
+// reasonOf returns the system's reason in a network error, without address and verb.
+func reasonOf(err error) error {
+	var op *net.OpError
+	var sys *os.SyscallError
+	switch {
+	case errors.As(err, &sys):
+		return sys.Err
+	case errors.As(err, &op):
+		return op.Err
+	}
+	return err
 }

@@ -196,6 +196,7 @@ func (l *live) keyed() bool { return l.api.Guarded || len(l.api.Keys) > 0 }
 
 // publish makes l effective for new requests and connections.
 func (a *Appliance) publish(l *live) {
+	a.audit.setInForce(l.profile.Hash(), a.reloader.now())
 	l.api.Hosts.Loopback = a.loopback()
 	a.warnOpen(a.live.Swap(l), l)
 	a.server.SetSettings(l.api)
@@ -208,6 +209,9 @@ func (a *Appliance) apply(l *live) {
 	a.publish(l)
 	if r := l.profile.Serve.Responses; r != nil && a.responses != nil {
 		a.responses.SetLimits(responseLimits(r))
+	}
+	if c := l.profile.Log.Audit; c != nil && a.auditLog != nil {
+		a.auditLog.SetLimits(auditLimits(c))
 	}
 	target := l.profile.Scheduler.ITLTarget.Time()
 	a.metrics.SetITLTarget(target)

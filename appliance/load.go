@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/plan"
@@ -53,6 +54,7 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	a.metrics.Watch(eng.Stats)
 	a.service.Store(s)
 	a.phase.set(Ready)
+	a.note(auditlog.Entry{Event: auditlog.Ready, Outcome: "ready", After: a.state()})
 	a.report("READY=1", "STATUS=ready: "+a.url())
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
 	if a.cfg.OnReady != nil {

@@ -20,6 +20,7 @@ func (r *reloader) record(o Reload) {
 	}
 	r.a.metrics.CountReload(o.Class, string(o.Outcome), o.At)
 	r.a.audit.add(o)
+	r.a.noteReload(o)
 	r.log(o)
 }
 
@@ -53,6 +54,7 @@ func (r *reloader) recordFailure(what string, o Reload) {
 	if o.Error == "" {
 		if r.reported[what] != "" {
 			delete(r.reported, what)
+			r.a.audit.setFailed(r.reported, r.now())
 			r.recovered = true
 		}
 		return
@@ -62,6 +64,7 @@ func (r *reloader) recordFailure(what string, o Reload) {
 		return
 	}
 	r.reported[what] = o.Error
+	r.a.audit.setFailed(r.reported, r.now())
 	r.failures = append(r.failures, what)
 	o.Outcome = Rejected
 	r.record(o)
@@ -75,6 +78,7 @@ func (r *reloader) setStale(what string, agree bool) {
 	} else if !since {
 		r.stale[what] = r.now()
 	}
+	r.a.audit.setStale(r.stale)
 	part, _, _ := strings.Cut(what, " ")
 	var first time.Time
 	for w, since := range r.stale {

@@ -43,7 +43,7 @@ func (w *Waiting) public() *Waiting {
 	if w == nil {
 		return nil
 	}
-	return &Waiting{w.Since, withoutFolders(w.Changes), api.WithoutFolders(w.Plan), api.WithoutFolders(w.Error)}
+	return &Waiting{w.Since, w.Restart, withoutFolders(w.Changes), api.WithoutFolders(w.Plan), api.WithoutFolders(w.Error)}
 }
 
 func withoutFolders(texts []string) []string {

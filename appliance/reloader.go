@@ -129,6 +129,9 @@ func (r *reloader) load() {
 		}
 	}
 	r.hashes, r.fresh = now, true
+	if r.reading.Err == nil {
+		r.a.declare(r.reading.Profile, r.now())
+	}
 	r.unread = failed != nil || schema.Passing(r.reading.Err)
 	if r.unread {
 		r.again = true

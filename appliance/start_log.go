@@ -55,6 +55,10 @@ func planAttrs(p *plan.Plan) []any {
 // compare logs and exports the planned and the allocated bytes of every arena: one line of
 // sums, and a line for each arena at level debug, or at level error if they differ.
 func (a *Appliance) compare() {
+	a.compared = a.reloader.now()
+	if _, before, now, ok := a.engine.Memory(); ok {
+		a.deviceOwn = before - now
+	}
 	a.ledger = a.prepared.Ledger().Compare(a.engine.Usage())
 	for _, c := range a.ledger {
 		a.metrics.SetActual(c.Item, c.Actual)

@@ -198,6 +198,14 @@ type Sampling struct {
 type Log struct {
 	Level  string `json:"level"`  // debug, info, warn, error
 	Format string `json:"format"` // text, json
+	Audit  *Audit `json:"audit,omitempty"`
+}
+
+// Audit mirrors #Audit.
+type Audit struct {
+	File    string `json:"file"`
+	MaxSize Bytes  `json:"maxSize"`
+	Keep    int    `json:"keep"`
 }
 
 // Reload mirrors #Reload.

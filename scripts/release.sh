@@ -127,7 +127,7 @@ mkdir -p "$STAGE/usr/bin" "$STAGE/usr/lib/systemd/system" "$STAGE/etc/vapp" "$do
 cp "$work/vapp" "$STAGE/usr/bin/vapp"
 cp packaging/systemd/vapp.service packaging/systemd/vapp.socket "$STAGE/usr/lib/systemd/system/"
 cp packaging/vapp.cue "$STAGE/etc/vapp/vapp.cue"
-cp README.md LICENSE packaging/copyright "$doc/"
+cp README.md LICENSE packaging/copyright packaging/prometheus/vapp.rules.yml "$doc/"
 cp "$out/vapp-$version.spdx.json" "$doc/vapp.spdx.json"
 "$work/vapp" completion bash >"$STAGE/usr/share/bash-completion/completions/vapp"
 "$work/vapp" completion zsh >"$STAGE/usr/share/zsh/vendor-completions/_vapp"

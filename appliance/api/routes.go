@@ -11,6 +11,7 @@ import (
 	"vapp.dev/appliance/api/anthropic"
 	"vapp.dev/appliance/api/openai"
 	"vapp.dev/appliance/api/openapi"
+	"vapp.dev/appliance/drift"
 )
 
 // statusRoute is the route that the page requests each second.
@@ -135,6 +136,10 @@ func (s *Server) ownRoutes() (list []route) {
 	if s.cfg.Reloads != nil {
 		list = append(list, route{"GET", "/admin/reloads", passKey(s.cfg.Reloads),
 			openapi.Operation{Tag: tag, Summary: "The outcome of each reload of the profile", Reply: []any{}}})
+	}
+	if s.cfg.Drift != nil {
+		list = append(list, route{"GET", "/admin/drift", passKey(s.cfg.Drift),
+			openapi.Operation{Tag: tag, Summary: "What is declared, in force, planned and measured, and where they differ", Reply: drift.Report{}}})
 	}
 	if s.cfg.Status != nil {
 		list = append(list, route{"GET", statusRoute, passKey(s.cfg.Status),

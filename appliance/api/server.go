@@ -36,6 +36,7 @@ type Config struct {
 	Metrics http.Handler // GET /metrics
 	Reloads http.Handler // GET /admin/reloads
 	Status  http.Handler // GET /admin/status, what Page shows
+	Drift   http.Handler // GET /admin/drift
 	Page    http.Handler // GET /
 	// Responses stores the responses of /v1/responses; nil: none are stored. Close
 	// the Server before the store.

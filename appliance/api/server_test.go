@@ -223,14 +223,14 @@ func TestObservationAndAccessLog(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	s := New(Config{
 		State: &state{}, Metrics: http.NotFoundHandler(), Reloads: http.NotFoundHandler(),
-		Status: http.NotFoundHandler(), Page: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
+		Status: http.NotFoundHandler(), Drift: http.NotFoundHandler(), Page: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
 	}, testSettings())
 	var got []string
 	for _, r := range s.Routes() {
 		got = append(got, strings.Join(r.Methods, ",")+" "+r.Path)
 	}
 	want := []string{
-		"GET /", "GET /admin/reloads", "GET /admin/status", "POST /classify", "POST /detokenize", "GET,HEAD /docs", "GET,HEAD /docs/oauth2-redirect", "GET /health", "POST /inference/v1/generate", "POST /invocations",
+		"GET /", "GET /admin/drift", "GET /admin/reloads", "GET /admin/status", "POST /classify", "POST /detokenize", "GET,HEAD /docs", "GET,HEAD /docs/oauth2-redirect", "GET /health", "POST /inference/v1/generate", "POST /invocations",
 		"POST /is_scaling_elastic_ep", "GET /livez", "GET /load",
 		"GET /metrics", "GET /metrics/", "GET,HEAD /openapi.json", "GET,POST /ping", "POST /pooling", "GET /readyz", "GET,HEAD /redoc", "POST /rerank", "POST /score", "POST /tokenize", "POST /v1/chat/completions",
 		"POST /v1/chat/completions/batch", "POST /v1/chat/completions/render", "POST /v1/completions", "POST /v1/completions/render",

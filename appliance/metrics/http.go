@@ -33,7 +33,7 @@ func newHTTPSeries(r prometheus.Registerer) *httpSeries {
 }
 
 // uncounted lists the routes that probes, scrapers and the page call.
-var uncounted = []string{"/metrics", "/metrics/", "/health", "/livez", "/readyz", "/load", "/ping", "/version", "/server_info", "/admin/status"}
+var uncounted = []string{"/metrics", "/metrics/", "/health", "/livez", "/readyz", "/load", "/ping", "/version", "/server_info", "/admin/status", "/admin/drift"}
 
 // methods lists the values of the label method. Others become "other", since clients can
 // send any method.

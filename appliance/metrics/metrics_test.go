@@ -75,6 +75,7 @@ func TestIdle(t *testing.T) {
 // aborted in the queue, a reload, and a ledger.
 func played(c Config) *Metrics {
 	m := New(c)
+	m.WatchDrift(func() map[string]bool { return map[string]bool{"rss": true, "keys": false} }, func() int64 { return 2 })
 	h := m.Hooks()
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }

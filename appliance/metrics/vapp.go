@@ -17,6 +17,7 @@ type vappSeries struct {
 	graphSteps   *prometheus.CounterVec
 	stale        *staleness
 	readFailures *prometheus.CounterVec
+	drift        *driftSeries
 }
 
 func newVappSeries(r prometheus.Registerer) *vappSeries {
@@ -33,6 +34,8 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 	s.graphSteps = f.counters("vapp_graph_steps_total", "Steps of a device that captures graphs, by how they ran (FULL, PIECEWISE, NONE) and why without one.", "runtime_mode", "reason")
 	s.stale = newStaleness()
 	r.MustRegister(s.stale)
+	s.drift = newDriftSeries()
+	r.MustRegister(s.drift)
 	s.readFailures = f.counters("vapp_profile_read_failures_total", "Times a file of the profile could not be read, retries included.", "part")
 	for _, p := range parts {
 		s.readFailures.WithLabelValues(p)

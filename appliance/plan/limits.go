@@ -47,11 +47,40 @@ func CheckLimits(limits []backend.ProcessLimit) error {
 	return nil
 }
 
+// threads returns how many threads the process has at most, as far as none of them blocks in the system.
+func (p *Plan) threads() int64 {
+	return int64(max(p.Options.Backend.Threads, p.Facts.Cores) + p.Facts.Cores + otherThreads)
+}
+
+// ProcessThreads returns the threads that the process of the plan may have.
+func (p *Plan) ProcessThreads() int64 {
+	if p.resolved.onGPU() {
+		return max(hostThreads, p.threads())
+	}
+	return p.threads()
+}
+
+// ProcessBytes returns the memory of the machine that a process with this ledger, that of the plan or of one of
+// its ranks, may take once the model is loaded: with a GPU the lines of basis Host, else those that count,
+// except what is held for others.
+func (p *Plan) ProcessBytes(l Ledger) int64 {
+	if p.resolved.onGPU() {
+		return l.HostTotal()
+	}
+	var n int64
+	for _, i := range l {
+		if i.Basis.counts() && i.Basis != Held {
+			n = add(n, i.Bytes)
+		}
+	}
+	return n
+}
+
 // CheckLimits compares the process limits in Facts with the memory that serving the plan takes:
 // the memory used when they were read, the ledger, the model's files while they are mapped, and
 // the stacks and allocators of threads. The error is a *LimitError.
 func (p *Plan) CheckLimits() error {
-	threads := int64(max(p.Options.Backend.Threads, p.Facts.Cores) + p.Facts.Cores + otherThreads)
+	threads := p.threads()
 	for _, l := range p.Facts.Limits {
 		ledger, each := int64(0), l.Stack
 		for _, i := range p.Ledger {

@@ -71,6 +71,7 @@ var flagValues = map[string]completer{
 	"--compat":        completeReleases,
 	"--explain":       completeItems,
 	"--config":        completeFiles("json"),
+	"--wait":          words("ready"),
 	"--memory":        words("16GiB", "32GiB", "64GiB", "128GiB"),
 	"--set":           completeFieldPath,
 	"--reasoning":     completeDialects(dialect.Reasonings),
@@ -93,7 +94,7 @@ var argumentValues = map[string]completer{
 	"up": first(completeSources), "run": first(completeSources), "plan": first(completeSources), "fit": first(completeSources),
 	"chat": first(completeSources), "doctor": first(completeSources), "pull": first(completeSources),
 	"bench engine": completeSources, "bench latency": first(completeSources), "bench throughput": first(completeSources),
-	"vet": completeFiles("cue"), "lock": completeFiles("cue"), "diff": completeFiles("cue"),
+	"audit": first(completeFiles("log")), "vet": completeFiles("cue"), "lock": completeFiles("cue"), "diff": completeFiles("cue"),
 	"dialect render": completeFiles("cue"), "models": first(completeCatalogue), "devices": first(completeDevices),
 	"init": first(completeFolders), "man": first(completeFolders),
 }

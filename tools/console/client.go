@@ -80,14 +80,9 @@ type Model struct {
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	ctx, stop := context.WithTimeout(ctx, modelsTimeout)
 	defer stop()
-	resp, err := c.send(ctx, http.MethodGet, "/v1/models", nil)
+	text, err := c.Get(ctx, "/v1/models")
 	if err != nil {
 		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return nil, c.lost(ctx, err)
 	}
 	var list struct{ Data []Model }
 	if err := json.Unmarshal(text, &list); err != nil {
@@ -97,6 +92,20 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 		return nil, fmt.Errorf("%s lists no model; give one as --model", c.URL())
 	}
 	return list.Data, nil
+}
+
+// Get returns the answer of a route of the server.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
+	resp, err := c.send(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return nil, c.lost(ctx, err)
+	}
+	return text, nil
 }
 
 // Piece is a part of a reply.
