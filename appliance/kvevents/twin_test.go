@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +22,11 @@ import (
 // served is a prefix cache whose changes are published.
 type served struct {
 	pool *kv.Pool
-	pub  *Publisher
+	pub  *Publisher // nil: changes are only counted
 	rng  *rand.Rand
 	kept []*kv.Table // of running sequences
+
+	batches int
 }
 
 func open(t testing.TB, c Config) *Publisher {
@@ -85,9 +91,17 @@ func (s *served) request(t testing.TB) {
 		s.pool.Seal(tab, tokens, len(tokens))
 	}
 	s.kept = append(s.kept, tab)
-	if list := s.pool.Changes(); len(list) > 0 {
-		s.pub.Changed(s.pool.Layout(), list)
+	list := s.pool.Changes()
+	if len(list) == 0 {
+		return
 	}
+	if s.batches++; s.pub == nil {
+		return
+	}
+	for len(s.pub.queue) > queueBatches/2 { // an engine would not be so fast
+		runtime.Gosched()
+	}
+	s.pub.Changed(s.pool.Layout(), list)
 }
 
 // subscribed waits until n peers have subscribed.
@@ -261,4 +275,48 @@ func TestTwin(t *testing.T) {
 		t.Errorf("%d batches were lost, %d replays: that tests too little", v.lost, v.replayed)
 	}
 	t.Logf("%d batches, %d lost, %d replays", v.next, v.lost, v.replayed)
+}
+
+// TestPython is TestTwin with a subscriber in Python. VAPP_PYTHON names a Python with pyzmq and msgpack.
+func TestPython(t *testing.T) {
+	python := os.Getenv("VAPP_PYTHON")
+	if python == "" {
+		t.Skip("not run: VAPP_PYTHON names no Python with pyzmq and msgpack")
+	}
+	p := open(t, Config{Topic: "kv@127.0.0.1@m", BufferSteps: 1000000})
+	s := newServed(t, p)
+	for range twinRequests / 2 {
+		s.request(t)
+	}
+	more := make(chan struct{})
+	go func() { // while the subscriber reads
+		defer close(more)
+		subscribed(p, 1)
+		for range twinRequests - twinRequests/2 {
+			s.request(t)
+		}
+	}()
+	port := func(at string) string { return "tcp://127.0.0.1" + at[strings.LastIndex(at, ":"):] }
+	total := newServed(t, nil) // makes the same requests
+	for range twinRequests {
+		total.request(t)
+	}
+	cmd := exec.Command(python, "testdata/subscriber.py", port(p.Addr()), port(p.ReplayAddr()), p.cfg.Topic, fmt.Sprint(total.batches))
+	var figures strings.Builder
+	cmd.Stderr = &figures
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, figures.String())
+	}
+	<-more
+	want := 0
+	s.pool.Contents(func(class int, h kv.Hash) {
+		if want++; !strings.Contains("\n"+string(out), fmt.Sprintf("\n%d %d\n", class, External(h))) {
+			t.Errorf("block %x of class %d is cached, and the subscriber does not know", h, class)
+		}
+	})
+	if n := strings.Count(string(out), "\n"); n != want || want == 0 {
+		t.Errorf("%d blocks are cached, the subscriber knows %d", want, n)
+	}
+	t.Log(figures.String())
 }

@@ -101,7 +101,7 @@ func TestChangesAtRandom(t *testing.T) {
 		s.pool.snapshotEvery = 8
 		s.pool.Record("0")
 		m, most := mirror{}, 0
-		for i := range 1000 {
+		for i := range 400 {
 			if err := s.step(); err != nil {
 				t.Fatal(err)
 			}
