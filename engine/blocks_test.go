@@ -18,7 +18,7 @@ import (
 func TestBlockHook(t *testing.T) {
 	for _, name := range []string{"", "tiny-qwen35", "tiny-llama4"} {
 		t.Run(name, func(t *testing.T) {
-			y, rounds, evicted := newToy(t), 12, 5
+			y, rounds, evicted := newToy(t), 5, 5
 			y.slabs, y.opts.MaxNumSeqs = least, 4
 			if name != "" { // of small pages, which are never too few
 				rounds, evicted = 3, 0
@@ -52,8 +52,8 @@ func TestBlockHook(t *testing.T) {
 				var open []*engine.Stream
 				for range 4 {
 					q := engine.Request{ID: fmt.Sprint(rng.Uint32()), Params: sample.Default(), Salt: string(rune('a' + rng.IntN(2)))}
-					q.Params.MaxTokens = 1 + rng.IntN(20)
-					q.Prompt = make([]int32, 1+rng.IntN(90))
+					q.Params.MaxTokens = 1 + rng.IntN(8)
+					q.Prompt = make([]int32, 1+rng.IntN(80))
 					for i := range q.Prompt {
 						q.Prompt[i] = 3 + int32(i/40*rng.IntN(2))
 					}
