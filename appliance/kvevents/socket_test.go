@@ -108,6 +108,7 @@ func TestBadPeers(t *testing.T) {
 	for what, bytes := range map[string]string{
 		"HTTP":             "GET / HTTP/1.1\r\nHost: a\r\n\r\n" + strings.Repeat("x", 100),
 		"a huge frame":     greeting("NULL", 3) + "\x06\x7f\xff\xff\xff\xff\xff\xff\xff",
+		"a long frame":     greeting("NULL", 3) + "\x06\x00\x00\x00\x00\x00\x00\x10\x01",
 		"unknown flags":    greeting("NULL", 3) + "\x80\x00",
 		"no READY":         greeting("NULL", 3) + "\x00\x01a",
 		"no socket type":   greeting("NULL", 3) + "\x04\x06\x05READY",
