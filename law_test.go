@@ -190,6 +190,8 @@ var rules = map[string]rule{
 	},
 	"appliance/responses": {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
 	"appliance/page":      {},
+	// KV events over ZeroMQ.
+	"appliance/kvevents": {parts: []string{"engine/kv"}, modules: []string{"github.com/vmihailenco/msgpack/v5"}, not: noHTTP},
 	// The file of measured rates in the user's cache folder.
 	"appliance/ratefile": {parts: []string{"engine/backend", "engine/speed"}, not: noHTTP},
 	// What is declared, in force, planned and measured: values only.

@@ -20,6 +20,7 @@ import (
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/page"
 	"vapp.dev/appliance/plan"
@@ -72,6 +73,7 @@ type Appliance struct {
 	engine    *engine.Engine               // set before the phase is Ready
 	adapters  *adapters                    // nil: no slots for LoRA adapters; set with engine
 	responses *responses.Store             // nil: responses are not stored
+	events    *kvevents.Publisher          // nil: KV events are not published
 	planned   planStatus                   // of the plan, for the page
 	ledger    []plan.Line                  // planned and actual bytes; set before the phase is Ready
 
@@ -144,6 +146,14 @@ func (a *Appliance) begin() error {
 			}
 		}()
 	}
+	if a.events, err = p.openEvents(a.log); err != nil {
+		return err
+	}
+	defer func() {
+		if a.listener == nil {
+			a.closeEvents()
+		}
+	}()
 	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
 	if a.planDigest, err = p.digest(0); err != nil {
 		return err
@@ -203,12 +213,14 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 		}
 	}()
 	defer a.closeResponses()
+	defer a.closeEvents()
 	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
 	server := a.newHTTP()
 	failed := make(chan error, 1)
 	go func() { failed <- a.serve(server) }()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
+	a.logEvents()
 	a.report("STATUS=loading " + schema.OneLine(a.prepared.Model.Source.Name))
 	background, stop := context.WithCancel(hard)
 	var tasks sync.WaitGroup

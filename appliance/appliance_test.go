@@ -83,11 +83,17 @@ func writeFile(t *testing.T, path, text string) {
 // called before it runs.
 func start(t *testing.T, more string, change ...func(*Appliance)) *server {
 	t.Helper()
+	return serve(t, toyModel(t), more, change...)
+}
+
+// toyModel writes the toy model and returns its folder.
+func toyModel(t *testing.T) string {
+	t.Helper()
 	toy := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, toy, more, change...)
+	return toy
 }
 
 // endless is the number of tokens of a stream that a test does not read to its end.

@@ -151,6 +151,7 @@ func endings(ids []int) []int32 {
 func (a *Appliance) hooks() engine.Hooks {
 	h := a.metrics.Hooks()
 	h.Cache = a.logCache
+	h.Blocks = a.blockHook(a.prepared.Profile)
 	h.ITLMissed = func(alone, target time.Duration) {
 		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.MinPrefillChunk))
 	}
@@ -174,7 +175,12 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 	p := a.prepared
 	o := p.Plan.Options
 	swap := p.Ledger().Bytes(backend.Swap.String())
+	var events func() metrics.KVEvents
+	if a.events != nil {
+		events = a.eventFigures
+	}
 	m := metrics.New(metrics.Config{
+		KVEvents:    events,
 		Model:       servedNames(p.Profile)[0],
 		MaxModelLen: o.MaxModelLen,
 		Version:     a.cfg.Version,

@@ -67,6 +67,14 @@ func (a *adapter) number() int32 {
 	return int32(a.slot + 1)
 }
 
+// named returns the adapter's name, "" for the model alone.
+func (a *adapter) named() string {
+	if a == nil {
+		return ""
+	}
+	return a.name
+}
+
 // salt returns the salt of the prefix cache for a request's salt: it differs between all loads of
 // adapters and from that of the model alone.
 func (a *adapter) salt(of string) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vapp.dev/engine/grammar"
+	"vapp.dev/engine/kv"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/sched"
 )
@@ -40,7 +41,7 @@ func newSeqs(r Request, a *adapter, states []sched.Grammar) []*sched.Seq {
 	for i := range out {
 		out[i] = sched.NewSeq(sched.Spec{
 			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
-			Priority: r.Priority, Salt: a.salt(r.Salt), Adapter: a.number(), PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pooling != NoPooling,
+			Priority: r.Priority, Salt: a.salt(r.Salt), Origin: kv.Origin{Adapter: a.named(), Salt: r.Salt}, Adapter: a.number(), PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pooling != NoPooling,
 		})
 	}
 	return out

@@ -93,6 +93,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
+	if b := c.Hooks.Blocks; b != nil {
+		pool.Record(b.Seed)
+	}
 	l := newLoop(e, run, pool, schedule, c.Hooks)
 	if c.now != nil {
 		l.now = c.now

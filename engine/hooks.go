@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"vapp.dev/engine/kv"
+)
 
 // Hooks are callbacks of the loop. A nil hook is skipped. Hooks must not block, since the loop
 // waits for them.
@@ -20,4 +24,15 @@ type Hooks struct {
 	// is called a second time when that has succeeded or failed. Other goroutines than the
 	// loop call it.
 	Cache func(CacheEvent)
+	// Blocks asks for the changes of the prefix cache; nil: they are not recorded.
+	Blocks *BlockHook
+}
+
+// BlockHook receives the changes of the prefix cache.
+type BlockHook struct {
+	Seed string // of kv.Pool.Record
+	// Changed is called after a step, or while there is none, with the changes since the last call:
+	// kv.Pool.Changes. l is the pool's layout, whose Specs the changes name. The slice is valid during
+	// the call, the tokens in it for ever.
+	Changed func(l kv.Layout, changes []kv.Change)
 }

@@ -65,7 +65,7 @@ type Stats struct {
 	Steps            int64
 }
 
-// publish stores the current state for Engine.Stats.
+// publish stores the current state for Engine.Stats, and reports the changes of the prefix cache.
 func (l *loop) publish() {
 	running, waiting := l.sched.Counts()
 	use := l.pool.Usage(0)
@@ -78,6 +78,11 @@ func (l *loop) publish() {
 		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVTokens: l.sched.Tokens(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
 		Preemptions: l.preemptions, Steps: l.steps,
 	})
+	if b := l.hooks.Blocks; b != nil {
+		if changes := l.pool.Changes(); len(changes) > 0 {
+			b.Changed(l.pool.Layout(), changes)
+		}
+	}
 }
 
 // published holds the last snapshot. It is copied, so that a step allocates nothing for it.

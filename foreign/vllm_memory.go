@@ -32,7 +32,7 @@ var vllmMemoryFlags = []Flag{
 	{"--kv-offloading-size", One, "", no + "prefixes are kept on the device alone"},
 	{"--kv-offloading-backend", One, "", no + "prefixes are kept on the device alone"},
 	{"--kv-transfer-config", Object, "", noTransfer},
-	{"--kv-events-config", Object, "", noTransfer},
+	{"--kv-events-config", Object, "serve.kvEvents", ""},
 	{"--ec-transfer-config", Object, "", noTransfer},
 	{"--ec-manager-config", Object, "", noTransfer},
 	{"--kv-connector", One, "", noTransfer},

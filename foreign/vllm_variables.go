@@ -6,6 +6,8 @@ var vllmVariables = []Variable{
 	{"VLLM_LOGGING_LEVEL", "log.level", ""},
 	{"VLLM_LOG_STATS_INTERVAL", "serve.statsInterval", ""},
 	{"VLLM_CPU_KVCACHE_SPACE", "memory.kvCache", ""},
+	{"PYTHONHASHSEED", "serve.kvEvents.hashSeed", ""},
+	{"VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", "", no + "hashes in KV events are numbers of 64 bits, vLLM's default"},
 	{"VLLM_USE_V1", "", no + "vapp has one engine"},
 	{"VLLM_ENABLE_V1_MULTIPROCESSING", "", oneEngine},
 	{"VLLM_WORKER_MULTIPROC_METHOD", "", oneEngine},

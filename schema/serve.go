@@ -19,6 +19,7 @@ type Serve struct {
 	Timeouts            Timeouts   `json:"timeouts"`
 	TLS                 *TLS       `json:"tls,omitempty"`
 	Responses           *Responses `json:"responses,omitempty"`
+	KVEvents            *KVEvents  `json:"kvEvents,omitempty"`
 	DrainTimeout        Duration   `json:"drainTimeout"`
 	CORS                CORS       `json:"cors"`
 	AllowedHosts        []string   `json:"allowedHosts"`
@@ -68,6 +69,16 @@ type Responses struct {
 	Store    string   `json:"store"` // a file
 	MaxAge   Duration `json:"maxAge"`
 	MaxBytes Bytes    `json:"maxBytes"`
+}
+
+// KVEvents mirrors #KVEvents. ReplayEndpoint "": none.
+type KVEvents struct {
+	Endpoint       string `json:"endpoint"`
+	ReplayEndpoint string `json:"replayEndpoint,omitempty"`
+	BufferSteps    int    `json:"bufferSteps"`
+	HWM            int    `json:"hwm"`
+	Topic          string `json:"topic"`
+	HashSeed       string `json:"hashSeed"`
 }
 
 // CORS mirrors #Cors.

@@ -27,6 +27,8 @@ type Config struct {
 	Compat      bool   // also export the names of older vLLM releases
 	Drafts      int    // draft tokens per sequence and step; 0: no series of speculative decoding
 	Cache       CacheConfig
+	// KVEvents returns the figures of KV events at each scrape; nil: there are none.
+	KVEvents func() KVEvents
 }
 
 // Metrics is a registry and its series. It is safe for concurrent use.
@@ -67,6 +69,9 @@ func New(c Config) *Metrics {
 		m.swap = newSwapSeries(labelled, m.snapshot, c.Compat)
 	}
 	m.registry.MustRegister(cacheInfo(c))
+	if c.KVEvents != nil {
+		m.registry.MustRegister(newKVEvents(c.KVEvents))
+	}
 	m.http = newHTTPSeries(m.registry)
 	m.vapp = newVappSeries(m.registry)
 	m.vapp.build.WithLabelValues(c.Version, runtime.Version()).Set(1)

@@ -65,6 +65,10 @@ func (w resolved) bodies() int64 {
 	return add(bodyBase, mul(bodyTimes, int64(w.in.Profile.Serve.Limits.MaxBodyBytes)))
 }
 
+// kvEventsHeap is what KV events may take: batches kept for replay, those that wait for
+// subscribers, and those on their way (appliance/kvevents).
+const kvEventsHeap = 160 << 20
+
 // Names of the ledger's lines that are not arenas.
 const (
 	textItem    = "text"
@@ -224,6 +228,10 @@ func (w resolved) runtime(o engine.Options, a *engine.Account) Item {
 		rule += fmt.Sprintf(" + %v × %s tokens in n-gram indexes", schema.Bytes(index/tokens), Group(tokens))
 	}
 	rule += fmt.Sprintf(" + bodies: %v + %d × %v", schema.Bytes(bodyBase), bodyTimes, w.in.Profile.Serve.Limits.MaxBodyBytes)
+	if w.in.Profile.Serve.KVEvents != nil {
+		heap = add(heap, kvEventsHeap)
+		rule += fmt.Sprintf(" + KV events: %v", schema.Bytes(kvEventsHeap))
+	}
 	rest := binaryPages + perThread*threads
 	return Item{Name: runtimeItem, Bytes: add(heap, rest), Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
 		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: rule},

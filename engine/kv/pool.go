@@ -27,6 +27,7 @@ type Pool struct {
 	need          []int    // scratch of Extend: pages to take
 	was           []int    // scratch of Extend: blocks before
 	buf           []byte   // scratch of hashing
+	changes       *changes // nil: changes of the prefix cache are not recorded
 }
 
 // class is the state of one class of page.
@@ -148,7 +149,7 @@ func (p *Pool) take(ci int) (int32, bool) {
 	if c.avail.head == none && !p.assignSlab(ci) {
 		if c.lru.head != none {
 			n := c.lru.head
-			p.uncache(c, n)
+			p.uncache(ci, n)
 			p.own(c, n)
 			return n, true
 		}
@@ -173,7 +174,7 @@ func (p *Pool) takeCompact(ci int) (int32, bool) {
 	}
 	for n := c.lru.head; n != none; n = c.links[n].next {
 		if !p.slabs[n/c.per].idle {
-			p.uncache(c, n)
+			p.uncache(ci, n)
 			p.own(c, n)
 			return n, true
 		}

@@ -178,6 +178,7 @@ func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 			if _, taken := c.byKey[key]; !taken {
 				c.byKey[key] = n
 				c.pages[n].hashed, c.pages[n].key = true, key
+				p.stored(t, i, part.sealed, n, tokens)
 			}
 		}
 	}

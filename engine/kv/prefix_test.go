@@ -144,7 +144,7 @@ func TestWindowMatch(t *testing.T) {
 	// With the window's block 4 evicted, 20 and 24 tokens do not match any more, but 16 and 28 do.
 	c := &p.classes[1]
 	page := c.byKey[tab.chain[0][4]]
-	p.uncache(c, page)
+	p.uncache(1, page)
 	p.own(c, page)
 	p.release(c, page)
 	for most, want := range map[int]int{22: 16, 26: 16, 30: 28, 33: 32} {

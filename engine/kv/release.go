@@ -41,13 +41,15 @@ func (p *Pool) release(c *class, n int32) {
 
 // uncache removes a cached page from the prefix cache. The page is in no list afterwards; the
 // caller allocates or frees it.
-func (p *Pool) uncache(c *class, n int32) {
+func (p *Pool) uncache(ci int, n int32) {
+	c := &p.classes[ci]
 	pg := &c.pages[n]
 	delete(c.byKey, pg.key)
 	pg.hashed = false
 	c.lru.remove(c.links, n)
 	c.cached--
 	p.slabs[n/c.per].cached--
+	p.removed(ci, n)
 }
 
 // updateLists moves slab si to the lists that match its counts.
@@ -96,10 +98,11 @@ func (p *Pool) releaseSlab(si int32) {
 
 // evictSlab evicts the cached pages of an idle slab and releases the slab.
 func (p *Pool) evictSlab(si int32) {
-	c := &p.classes[p.slabs[si].class]
+	ci := int(p.slabs[si].class)
+	c := &p.classes[ci]
 	for n := si * c.per; n < (si+1)*c.per; n++ {
 		if c.pages[n].hashed {
-			p.uncache(c, n)
+			p.uncache(ci, n)
 		}
 	}
 	if !p.slabs[si].avail {
@@ -112,15 +115,17 @@ func (p *Pool) evictSlab(si int32) {
 // EvictAll evicts every cached page. Owned pages can still be found. Afterwards all idle slabs
 // are free.
 func (p *Pool) EvictAll() {
+	from := p.recordedChanges()
 	for i := range p.classes {
 		c := &p.classes[i]
 		for c.lru.head != none {
 			n := c.lru.head
-			p.uncache(c, n)
+			p.uncache(i, n)
 			si := n / c.per
 			c.links[n].next = p.slabs[si].free
 			p.slabs[si].free = n
 			p.updateLists(si)
 		}
 	}
+	p.changes.cleared(from)
 }

@@ -123,7 +123,7 @@ func (p *Pool) takeSnapshotPage() (int32, bool) {
 	if n == none {
 		return none, false
 	}
-	p.uncache(c, n)
+	p.uncache(p.snapClass, n)
 	p.own(c, n)
 	return n, true
 }
@@ -184,6 +184,7 @@ func (p *Pool) sealSnapshots(t *Table, tokens []int32, done int) {
 		if _, taken := c.byKey[key]; !taken {
 			c.byKey[key] = s.page
 			c.pages[s.page].hashed, c.pages[s.page].key = true, key
+			p.stored(t, p.snapClass, s.n/c.spec.BlockSize-1, s.page, tokens)
 		}
 		p.release(c, s.page)
 	}

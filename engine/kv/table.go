@@ -10,6 +10,9 @@ type Table struct {
 	parts []part // per class
 	snaps snapshots
 	chain [][]Key // hashes of full blocks, for each group of block size
+	// With Pool.Record:
+	origin Origin
+	hashes [][]Hash // of full blocks, for each group
 }
 
 // part is the page table of one class.
@@ -38,6 +41,9 @@ func (p *Pool) Reserve(t *Table, tokens int) {
 	}
 	for g, size := range p.groups {
 		t.chain[g] = slices.Grow(t.chain[g], max(0, tokens/size-len(t.chain[g])))
+		if p.changes != nil {
+			p.changes.reserve(t, g, tokens/size)
+		}
 	}
 }
 

@@ -117,6 +117,7 @@ func (s *Scheduler) Add(q *Seq) error {
 	s.count++
 	q.arrival, q.state = s.count, waiting
 	q.table = s.pool.NewTable(q.spec.Salt)
+	q.table.SetOrigin(q.spec.Origin)
 	s.waiting = s.opts.Policy.insert(s.waiting, q)
 	return nil
 }

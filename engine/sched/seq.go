@@ -15,6 +15,7 @@ type Spec struct {
 	Priority int            // lower runs first, under Priority
 	Salt     string         // sequences of different salts share no cached prefixes
 	Adapter  int32          // 1 + the slot of the adapter; 0: none
+	Origin   kv.Origin      // names the blocks of the sequence to other programs
 	// PrefixOwner is the first choice of the same request, nil for that choice itself. With
 	// prefix caching a sequence waits until its PrefixOwner's prompt is computed and then
 	// shares its pages.

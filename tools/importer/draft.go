@@ -174,6 +174,7 @@ func (d *draft) finish() {
 	d.settleGraphs()
 	d.settleRope()
 	d.settleAdapters()
+	d.settleKVEvents()
 	if d.finishSpeculative(); len(d.problems) > 0 {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 var environs = map[string]func(d *draft, v variable, s setting){
 	"VLLM_API_KEY": keyVariable, "VLLM_LOGGING_LEVEL": logVariable, "VLLM_LOG_STATS_INTERVAL": statsVariable, "VLLM_CPU_KVCACHE_SPACE": cpuCacheVariable,
 	"VLLM_ALLOW_RUNTIME_LORA_UPDATING": runtimeAdapters,
+	"PYTHONHASHSEED":                   func(d *draft, _ variable, s setting) { d.fields["?hashSeed"] = field{by: s} },
 	"OLLAMA_HOST":                      func(d *draft, v variable, s setting) { address(d, s) },
 	"OLLAMA_NUM_PARALLEL":              func(d *draft, v variable, s setting) { positive("scheduler.maxNumSeqs")(d, s) },
 	"OLLAMA_CONTEXT_LENGTH":            func(d *draft, v variable, s setting) { context(d, s) },

@@ -68,7 +68,7 @@ var samples = map[string]string{
 	"--override-generation-config": `{"top_k": 3}`, "--task": "embed", "--runner": "pooling", "--convert": "classify", "--pooler-config": `{"pooling_type": "MEAN", "normalize": false}`, "--override-pooler-config": `{"pooling_type": "last"}`,
 	"--language-model-only": "true", "--limit-mm-per-prompt": `{"image": 1}`, "--tensor-parallel-size": "2", "--pipeline-parallel-size": "2",
 	"--gpu-memory-utilization": "0.5", "--kv-cache-memory-bytes": "1G", "--kv-cache-dtype": "fp8", "--swap-space": "4", "--block-size": "32",
-	"--max-loras": "2", "--max-lora-rank": "16", "--lora-modules": "sql=/a", "--max-num-seqs": "2", "--max-num-batched-tokens": "8k", "--scheduling-policy": "priority",
+	"--kv-events-config": `{"enable_kv_cache_events": true}`, "--max-loras": "2", "--max-lora-rank": "16", "--lora-modules": "sql=/a", "--max-num-seqs": "2", "--max-num-batched-tokens": "8k", "--scheduling-policy": "priority",
 	"--cudagraph-capture-sizes": "1", "--max-cudagraph-capture-size": "8", "--compilation-config": "0", "--optimization-level": "1",
 	"--speculative-config": `{"method": "ngram", "num_speculative_tokens": 2}`, "--device": "cpu", "--structured-outputs-config": `{"backend": "auto"}`,
 	"--show-hidden-metrics-for-version": "0.9", "--port": "1", "--allowed-origins": `["*"]`, "--allowed-methods": `["*"]`, "--allowed-headers": `["*"]`,

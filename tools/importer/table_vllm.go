@@ -33,6 +33,7 @@ var vllmConverters = map[string]converter{
 	"--max-loras":                           adapters("maxLoras"),
 	"--max-lora-rank":                       adapters("maxRank"),
 	"--lora-modules":                        adapters("modules"),
+	"--kv-events-config":                    kvEvents,
 	"--max-num-seqs":                        integer("scheduler.maxNumSeqs"),
 	"--max-num-batched-tokens":              integer("scheduler.maxNumBatchedTokens"),
 	"--enable-chunked-prefill":              yes("scheduler.chunkedPrefill"),

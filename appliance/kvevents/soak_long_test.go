@@ -1,0 +1,6 @@
+//go:build soak
+
+package kvevents
+
+// twinRequests is how many requests TestTwin makes.
+const twinRequests = 10000
