@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -12,17 +13,22 @@ import (
 	"vapp.dev/kernels"
 )
 
-// recorded is one format of testdata/gguf_blocks.json.
+// recorded is one format of testdata/gguf_blocks.json.gz.
 type recorded struct{ Blocks, Values, Input, Stored string }
 
 func readRecorded(t *testing.T) map[kernels.Format]recorded {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/gguf_blocks.json")
+	f, err := os.Open("testdata/gguf_blocks.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	raw, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var byName map[string]recorded
-	if err := json.Unmarshal(raw, &byName); err != nil {
+	if err := json.NewDecoder(raw).Decode(&byName); err != nil {
 		t.Fatal(err)
 	}
 	out := map[kernels.Format]recorded{}

@@ -2,7 +2,7 @@
 """Record what the gguf package makes of random blocks, for quant_test.go.
 
     pip install gguf==0.19.0 numpy==2.4.6
-    python gguf_blocks.py > gguf_blocks.json
+    python gguf_blocks.py | gzip -9n > gguf_blocks.json.gz
 
 For each format: "blocks" are stored bytes, "values" their float32 values. For
 the formats that quantize: "input" float32, "stored" what it is quantized to.
