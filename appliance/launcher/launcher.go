@@ -22,7 +22,7 @@ type Place struct {
 	Leader string
 	// Networks are those that the ranks may use, as CIDR or names of interfaces, separated by commas; "": any.
 	Networks string
-	By     string // who said so: "flags", "Open MPI", "Slurm", …
+	By       string // who said so: "flags", "Open MPI", "Slurm", …
 }
 
 // Flags are the flags of a command; a zero Nodes means that none was given.

@@ -32,9 +32,9 @@ type Leader struct {
 	o      Options
 	ln     net.Listener
 	self   Member
-	name   string  // self.String()
-	peers  []*peer // by rank; peers[0] is nil
-	arrive chan *peer // a rank that has proved the key
+	name   string        // self.String()
+	peers  []*peer       // by rank; peers[0] is nil
+	arrive chan *peer    // a rank that has proved the key
 	stop   chan struct{} // closed by the end of the group
 	agreed agreement
 
