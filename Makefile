@@ -122,7 +122,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test ./engine -count=1 -timeout 4h -run TestLongContext -long 131072
-	go test -tags clients -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients
+	go test -tags clients,soak -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients
 	go test -tags clients,soak -count=1 -timeout 4h -run TestBodies -v ./tests/clients
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100

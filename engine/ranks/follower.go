@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +50,10 @@ func Join(ctx context.Context, address string, o Options, self Member) (*Followe
 		if cause := context.Cause(wait); cause != nil && !errors.Is(cause, errLate) {
 			err = cause
 		}
-		return nil, Decided{}, fmt.Errorf("%s at rank 0 (%s): %w", self, address, err)
+		if !strings.HasPrefix(err.Error(), self.String()) { // rank 0's errors of the rendezvous begin so
+			err = fmt.Errorf("%s at rank 0 (%s): %w", self, address, err)
+		}
+		return nil, Decided{}, err
 	}
 	f.c.silence, f.c.limit = o.Silence, maxFrame
 	go f.c.stayAlive(f.stop)

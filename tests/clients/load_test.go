@@ -17,11 +17,8 @@ import (
 	"time"
 )
 
-// The number of requests, and of those at once.
-const (
-	total   = 300
-	streams = 64
-)
+// streams is the number of requests at once.
+const streams = 64
 
 // prompt returns prompt i of a mixed load, with a few to some hundred words.
 func prompt(i int) string {
@@ -190,7 +187,7 @@ func memoryOf(t *testing.T, pid int, line string) float64 {
 	return 0
 }
 
-// TestLoad checks that all of 300 requests over 64 streams are answered; that each reply is
+// TestLoad checks that all of the requests (300 with the tag soak) over 64 streams are answered; that each reply is
 // the same with pages for all sequences and with so few that sequences are preempted, and
 // one in six the same as when sent alone; that the process stays within its plan; and that
 // its memory does not grow in the second half.

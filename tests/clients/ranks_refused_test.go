@@ -68,10 +68,10 @@ func TestRanksRefused(t *testing.T) {
 		{"another key", func(t *testing.T, r *ranked) []string {
 			at := freeAddress(t)
 			return mpirun(1, "env", "VAPP_RANKS_KEY=a", vapp(t), "up", r.profile(), "--leader", at, ":", "-n", "1", "env", "VAPP_RANKS_KEY=b", vapp(t), "up", r.profile(), "--leader", at)
-		}, `rank 1 of 2 at rank 0 \(127.*: its key is another; parallel\.key or VAPP_RANKS_KEY must be the same`},
+		}, `rank 1 \(` + host + `, process \d+\) at rank 0 \(127.*: its key is another; parallel\.key or VAPP_RANKS_KEY must be the same`},
 		{"no key", func(t *testing.T, r *ranked) []string {
 			return mpirun(2, vapp(t), "up", r.profile(), "--leader", freeAddress(t))
-		}, `the control channel has no key; set parallel\.key or VAPP_RANKS_KEY`},
+		}, `rank [01] \(` + host + `, process \d+\): the control channel has no key; set parallel\.key or VAPP_RANKS_KEY`},
 		{"no library", func(t *testing.T, r *ranked) []string {
 			return mpirun(2, "env", "VAPP_LIBMPI=/nowhere/libmpi.so", vapp(t), "up", r.profile())
 		}, `rank [01] of 2 on ` + host + `: mpi: /nowhere/libmpi\.so: the loader cannot open it: .*install Open MPI`},
@@ -85,7 +85,7 @@ func TestRanksRefused(t *testing.T) {
 			}
 			t.Cleanup(func() { l.Close() })
 			return mpirun(2, "env", "VAPP_RANKS_KEY=a", vapp(t), "up", r.profile(), "--leader", l.Addr().String())
-		}, `rank 0 cannot listen on 127.*address already in use; is another rank 0 running here\? --leader names another port`},
+		}, `rank 0 \(` + host + `, process \d+\): it cannot listen on 127.*address already in use; is another rank 0 running here\? --leader names another port`},
 		{"a rank that does not come", func(t *testing.T, r *ranked) []string {
 			return mpirun(1, vapp(t), "up", r.profile(), ":", "-n", "1", "sleep", "60")
 		}, `rank 0 on ` + host + `: MPI_Init_thread waited 3s for the other 1 processes of the launcher`},

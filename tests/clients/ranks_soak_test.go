@@ -9,12 +9,6 @@ import (
 	"time"
 )
 
-// goneIn is the time after which nothing of a failed group is left.
-const goneIn = 10 * time.Second
-
-// allRefused says that TestRanksRefused runs all its cases.
-const allRefused = true
-
 // TestSoakRanksKilled is TestRanksKilled for every process, moment and signal.
 func TestSoakRanksKilled(t *testing.T) {
 	var kills []kill

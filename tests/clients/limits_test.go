@@ -10,3 +10,6 @@ const goneIn = 30 * time.Second
 
 // allRefused says that TestRanksRefused runs all its cases.
 const allRefused = false
+
+// total is the number of requests of TestLoad.
+const total = 150
