@@ -101,6 +101,7 @@ func (m *Metrics) snapshot() engine.Stats {
 type gauges struct {
 	stats                   func() engine.Stats
 	running, waiting, usage *prometheus.Desc
+	byReason, sleep         *prometheus.Desc
 }
 
 func newGauges(stats func() engine.Stats) *gauges {
@@ -109,6 +110,9 @@ func newGauges(stats func() engine.Stats) *gauges {
 		running: prometheus.NewDesc("vllm:num_requests_running", "Requests in the running batch.", nil, nil),
 		waiting: prometheus.NewDesc("vllm:num_requests_waiting", "Requests that wait for their first step.", nil, nil),
 		usage:   prometheus.NewDesc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1.", nil, nil),
+		byReason: prometheus.NewDesc("vllm:num_requests_waiting_by_reason",
+			"Requests that wait, by what for: capacity, for room in the batch or the KV cache; deferred, for a change of scheduler.policy.", []string{"reason"}, nil),
+		sleep: prometheus.NewDesc("vllm:engine_sleep_state", "1 for the state of the engine, which is always awake.", []string{"sleep_state"}, nil),
 	}
 }
 
@@ -117,6 +121,8 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- g.running
 	out <- g.waiting
 	out <- g.usage
+	out <- g.byReason
+	out <- g.sleep
 }
 
 // Collect implements prometheus.Collector.
@@ -125,6 +131,11 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(g.running, prometheus.GaugeValue, float64(s.Running))
 	out <- prometheus.MustNewConstMetric(g.waiting, prometheus.GaugeValue, float64(s.Waiting))
 	out <- prometheus.MustNewConstMetric(g.usage, prometheus.GaugeValue, s.KVUsed)
+	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Waiting-s.Deferred), "capacity")
+	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Deferred), "deferred")
+	for state, is := range map[string]float64{"awake": 1, "weights_offloaded": 0, "discard_all": 0} {
+		out <- prometheus.MustNewConstMetric(g.sleep, prometheus.GaugeValue, is, state)
+	}
 }
 
 // seconds returns a duration for a histogram. Negative durations count as 0.

@@ -97,7 +97,7 @@ func played(c Config) *Metrics {
 	}
 	h.Finished(engine.RequestStats{ID: "c", Finish: engine.FinishAbort, PromptTokens: 9, MaxTokens: 9, N: 1, Arrival: at(0), Queued: at(0), Finished: at(12000)})
 	m.Watch(func() engine.Stats {
-		return engine.Stats{Running: 2, Waiting: 3, KVPages: 2048, KVUsed: 0.25}
+		return engine.Stats{Running: 2, Waiting: 3, Deferred: 1, KVPages: 2048, KVUsed: 0.25}
 	})
 	m.SetPlan("weights", 1<<27)
 	m.SetActual("weights", 1<<27)

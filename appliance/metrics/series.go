@@ -35,6 +35,7 @@ func lengthBuckets(maxModelLen int) []float64 {
 type engineSeries struct {
 	promptTokens, cachedTokens         prometheus.Counter
 	localCompute, localHit             prometheus.Counter // prompt tokens by source
+	deviceHit                          prometheus.Counter // cached prompt tokens by tier
 	generationTokens                   prometheus.Counter
 	cacheQueries, cacheHits            prometheus.Counter
 	preemptions                        prometheus.Counter
@@ -82,6 +83,11 @@ func newEngineSeries(r prometheus.Registerer, maxModelLen int) *engineSeries {
 	s.localCompute = source.WithLabelValues("local_compute")
 	s.localHit = source.WithLabelValues("local_cache_hit")
 	source.WithLabelValues("external_kv_transfer")
+	tier := f.counters("vllm:prompt_tokens_cached_by_source_total", "Prompt tokens found in the prefix cache, by the tier that held them; all are of the KV arena, which is device.", "source")
+	s.deviceHit = tier.WithLabelValues("device")
+	for _, other := range []string{"host", "disk", "p2p", "external_unspecified"} {
+		tier.WithLabelValues(other)
+	}
 	success := f.counters("vllm:request_success_total", "Finished requests.", "finished_reason")
 	for _, reason := range finishReasons {
 		s.success[reason] = success.WithLabelValues(reason.String())
