@@ -21,8 +21,14 @@ func testConfig() Config {
 	}
 }
 
+// body returns the text of GET /metrics.
+func body(t testing.TB, m *Metrics) string {
+	text, _ := scrape(t, m, "")
+	return text
+}
+
 // scrape returns the body of GET /metrics.
-func scrape(t *testing.T, m *Metrics, accept string) (string, http.Header) {
+func scrape(t testing.TB, m *Metrics, accept string) (string, http.Header) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	if accept != "" {
@@ -101,6 +107,7 @@ func played(c Config) *Metrics {
 	})
 	m.SetPlan("weights", 1<<27)
 	m.SetActual("weights", 1<<27)
+	m.SetPlannedProcess(1 << 28)
 	m.CountReload("live", "applied", at(500))
 	return m
 }
