@@ -52,8 +52,8 @@ func (m *Metrics) Generated() int64 { return m.generated.Load() }
 func New(c Config) *Metrics {
 	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewGoCollector(),
+		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+		newAged(collectors.NewGoCollector()),
 	)
 	labelled := prometheus.WrapRegistererWith(prometheus.Labels{
 		"model_name": c.Model, "engine": strconv.Itoa(c.Engine),

@@ -272,7 +272,7 @@ func TestLengthBuckets(t *testing.T) {
 	}
 }
 
-func TestFloatBound(t *testing.T) {
+func TestAppendLine(t *testing.T) {
 	for in, want := range map[string]string{
 		`a_bucket{le="1"} 3`:                `a_bucket{le="1.0"} 3`,
 		`a_bucket{x="y",le="0.001"} 3`:      `a_bucket{x="y",le="0.001"} 3`,
@@ -287,7 +287,7 @@ func TestFloatBound(t *testing.T) {
 		`a_bucket{le="1`:                    `a_bucket{le="1`,
 		`a_bucket{x="y",le="16384"} 3 # {}`: `a_bucket{x="y",le="16384.0"} 3 # {}`,
 	} {
-		if got := string(floatBound([]byte(in))); got != want {
+		if got := string(appendLine(nil, []byte(in))); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", in, got, want)
 		}
 	}
