@@ -71,8 +71,11 @@ func isText(contentType string) bool {
 // the last `le="` is never part of another label's value.
 func appendLine(out, line []byte) []byte {
 	const label = `le="`
+	if name := bytes.IndexByte(line, '{'); name < 0 || !bytes.HasSuffix(line[:name], []byte("_bucket")) {
+		return append(out, line...)
+	}
 	at := bytes.LastIndex(line, []byte(label))
-	if at <= 0 || line[0] == '#' || line[at-1] != ',' && line[at-1] != '{' {
+	if at < 0 || line[at-1] != ',' && line[at-1] != '{' {
 		return append(out, line...)
 	}
 	at += len(label)
