@@ -55,15 +55,13 @@ func New(c Config) *Metrics {
 		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		newAged(collectors.NewGoCollector()),
 	)
-	labelled := prometheus.WrapRegistererWith(prometheus.Labels{
-		"model_name": c.Model, "engine": strconv.Itoa(c.Engine),
-	}, m.registry)
+	labelled := factory{m.registry, prometheus.Labels{"model_name": c.Model, "engine": strconv.Itoa(c.Engine)}}
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
 	m.engine.spec = newSpecSeries(labelled, c.Drafts)
-	gauges := newGauges(m.snapshot)
+	gauges := newGauges(labelled, m.snapshot)
 	labelled.MustRegister(gauges)
 	if c.Compat {
-		labelled.MustRegister(m.oldNames(gauges)...)
+		labelled.MustRegister(m.oldNames(labelled, gauges)...)
 	}
 	if c.Cache.SwapBytes > 0 {
 		m.swap = newSwapSeries(labelled, m.snapshot, c.Compat)
@@ -104,15 +102,15 @@ type gauges struct {
 	byReason, sleep         *prometheus.Desc
 }
 
-func newGauges(stats func() engine.Stats) *gauges {
+func newGauges(f factory, stats func() engine.Stats) *gauges {
 	return &gauges{
 		stats:   stats,
-		running: prometheus.NewDesc("vllm:num_requests_running", "Requests in the running batch.", nil, nil),
-		waiting: prometheus.NewDesc("vllm:num_requests_waiting", "Requests that wait for their first step.", nil, nil),
-		usage:   prometheus.NewDesc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1.", nil, nil),
-		byReason: prometheus.NewDesc("vllm:num_requests_waiting_by_reason",
-			"Requests that wait, by what for: capacity, for room in the batch or the KV cache; deferred, for a change of scheduler.policy.", []string{"reason"}, nil),
-		sleep: prometheus.NewDesc("vllm:engine_sleep_state", "1 for the state of the engine, which is always awake.", []string{"sleep_state"}, nil),
+		running: f.desc("vllm:num_requests_running", "Requests in the running batch."),
+		waiting: f.desc("vllm:num_requests_waiting", "Requests that wait for their first step."),
+		usage:   f.desc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1."),
+		byReason: f.desc("vllm:num_requests_waiting_by_reason",
+			"Requests that wait, by what for: capacity, for room in the batch or the KV cache; deferred, for a change of scheduler.policy.", "reason"),
+		sleep: f.desc("vllm:engine_sleep_state", "1 for the state of the engine, which is always awake.", "sleep_state"),
 	}
 }
 

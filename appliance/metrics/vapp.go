@@ -22,7 +22,7 @@ type vappSeries struct {
 }
 
 func newVappSeries(r prometheus.Registerer) *vappSeries {
-	f := factory{r}
+	f := factory{Registerer: r}
 	s := &vappSeries{
 		plan:       f.gauges("vapp_plan_bytes", "What the plan gives an item of the ledger.", "item"),
 		actual:     f.gauges("vapp_actual_bytes", "What an item of the ledger takes in this process.", "item"),
