@@ -187,7 +187,7 @@ func TestBoardsOfVLLM(t *testing.T) {
 			t.Errorf("%s selects nothing", expr)
 		}
 	}
-	if len(expressions) < 150 {
+	if len(expressions) < 120 {
 		t.Errorf("there are only %d expressions", len(expressions))
 	}
 	for prefix := range maps.Keys(notExported) {
