@@ -195,6 +195,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 	for _, i := range p.Ledger() {
 		m.SetPlan(i.Name, i.Bytes)
 	}
+	m.SetPlannedProcess(p.Plan.ProcessBytes(p.Ledger()))
 	m.InitReloads(
 		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural)},
 		[]string{string(Applied), string(Pending), string(Reported), string(Withdrawn), string(Rejected), string(Unchanged)},

@@ -64,6 +64,35 @@ func TestRequestsDuringPolicyChange(t *testing.T) {
 	}
 }
 
+// TestDeferredStats: Stats count a request that arrives while a policy change is pending as deferred, and no
+// longer when the change is in force.
+func TestDeferredStats(t *testing.T) {
+	var e *Engine
+	var got []Stats
+	opened, held := make(chan struct{}), make(chan *Stream, 1)
+	steps := 0
+	e = openSmall(t, Hooks{Step: func(StepStats) {
+		<-opened
+		switch steps++; steps {
+		case 1:
+			e.SetPolicy(sched.Priority)
+			held <- submitSmall(t, e, "held", 2, time.Time{})
+		case 2:
+			got = append(got, e.Stats())
+		}
+	}})
+	close(opened)
+	toEnd(t, submitSmall(t, e, "running", 4, time.Time{}))
+	toEnd(t, <-held)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, e.Stats())
+	if len(got) != 2 || got[0].Running != 1 || got[0].Waiting != 1 || got[0].Deferred != 1 || got[1].Waiting != 0 || got[1].Deferred != 0 {
+		t.Errorf("running and waiting %+v", got)
+	}
+}
+
 // openSmall opens a small Llama without overlap.
 func openSmall(t *testing.T, h Hooks) *Engine {
 	t.Helper()

@@ -55,6 +55,7 @@ type RequestStats struct {
 // Stats is a snapshot of the engine after its last step.
 type Stats struct {
 	Running, Waiting int
+	Deferred         int     // of Waiting, those that arrived while a policy change is pending
 	KVPages          int     // pages of the first class that the arena can hold
 	KVUsed           float64 // share of pages in use, 0..1
 	KVTokens         int64   // tokens of running sequences whose K and V are in the arena
@@ -74,7 +75,7 @@ func (l *loop) publish() {
 		swapped, swapUsed = l.swap.Tables(), l.swap.Share()
 	}
 	l.e.stats.set(Stats{
-		Running: running, Waiting: waiting + len(l.deferred),
+		Running: running, Waiting: waiting + len(l.deferred), Deferred: len(l.deferred),
 		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVTokens: l.sched.Tokens(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
 		Preemptions: l.preemptions, Steps: l.steps,
 	})

@@ -86,6 +86,9 @@ type (
 	scaling struct {
 		Scaling bool `json:"is_scaling_elastic_ep"`
 	}
+	sleeping struct {
+		Sleeping bool `json:"is_sleeping"`
+	}
 	unauthorized struct {
 		Error string `json:"error"`
 	}

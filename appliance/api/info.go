@@ -104,6 +104,10 @@ func (s *Server) notScaling(c echo.Context) error {
 	return answer(c, http.StatusOK, scaling{})
 }
 
+func (s *Server) notSleeping(c echo.Context) error {
+	return answer(c, http.StatusOK, sleeping{})
+}
+
 func answer(c echo.Context, status int, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -119,6 +119,7 @@ func (s *Server) infoRoutes() []route {
 		{"GET", "/version", s.version, openapi.Operation{Tag: tag, Summary: "The server's version", Reply: version{}, Open: true}},
 		{"GET", "/load", s.load, openapi.Operation{Tag: tag, Summary: "The number of requests in flight", Reply: load{}, Open: true}},
 		{"POST", "/is_scaling_elastic_ep", s.notScaling, openapi.Operation{Tag: tag, Summary: "Whether the number of replicas is changing: always false", Reply: scaling{}}},
+		{"GET", "/is_sleeping", s.notSleeping, openapi.Operation{Tag: tag, Summary: "Whether the engine sleeps: always false", Reply: sleeping{}}},
 	}
 	if s.cfg.Metrics != nil {
 		h := echo.WrapHandler(s.cfg.Metrics)

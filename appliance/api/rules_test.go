@@ -53,6 +53,8 @@ var rules = append([]rule{
 	{"2.4", "GET /v1/responses/resp_x", "response_id", "unknown: 404", "", "", "", "", 404, `"type":"invalid_request_error","param":"response_id"`, ""},
 	{"2.5", chatPath, "", "more than may wait: 503 with Retry-After", `{M}`, "", "overloaded", "", 503, `Retry-After: ¦"code":503`, ""},
 	{"2.5", "POST /is_scaling_elastic_ep", "", "never scaling", "", "", "", "", 200, `{"is_scaling_elastic_ep":false}`, ""},
+	{"2.5", "GET /is_sleeping", "", "never sleeping", "", "", "", "", 200, `{"is_sleeping":false}`, ""},
+	{"2.5", "GET /is_sleeping", "Authorization", "guarded as all", "", "", "key", "", 401, `Unauthorized`, ""},
 	{"2.6", chatPath, "usage", "counts prompt, completion and both", `{M}`, "", "", "", 200, `"usage":{"prompt_tokens":19,"total_tokens":26,"completion_tokens":7,"prompt_tokens_details":null}`, ""},
 	{"2.6", chatPath, "usage", "cached tokens if the server reports them", `{M}`, "", "cached details", "", 200, `"prompt_tokens_details":{"cached_tokens":4}`, ""},
 	{"2.6", chatPath, "usage", "is summed over choices", `{M,"n":2}`, "", "", "", 200, `"completion_tokens":14`, ""},

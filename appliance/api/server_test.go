@@ -231,7 +231,7 @@ func TestRoutes(t *testing.T) {
 	}
 	want := []string{
 		"GET /", "GET /admin/drift", "GET /admin/reloads", "GET /admin/status", "POST /classify", "POST /detokenize", "GET,HEAD /docs", "GET,HEAD /docs/oauth2-redirect", "GET /health", "POST /inference/v1/generate", "POST /invocations",
-		"POST /is_scaling_elastic_ep", "GET /livez", "GET /load",
+		"POST /is_scaling_elastic_ep", "GET /is_sleeping", "GET /livez", "GET /load",
 		"GET /metrics", "GET /metrics/", "GET,HEAD /openapi.json", "GET,POST /ping", "POST /pooling", "GET /readyz", "GET,HEAD /redoc", "POST /rerank", "POST /score", "POST /tokenize", "POST /v1/chat/completions",
 		"POST /v1/chat/completions/batch", "POST /v1/chat/completions/render", "POST /v1/completions", "POST /v1/completions/render",
 		"POST /v1/embeddings", "POST /v1/load_lora_adapter", "POST /v1/messages", "POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/*", "POST /v1/rerank",

@@ -4,19 +4,19 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // oldNames returns collectors that export series under their names in older vLLM
 // releases.
-func (m *Metrics) oldNames(g *gauges) []prometheus.Collector {
+func (m *Metrics) oldNames(f factory, g *gauges) []prometheus.Collector {
 	const cache = "Old name of a series of the prefix cache."
 	return []prometheus.Collector{
-		alias("vllm:gpu_cache_usage_perc", "Old name of vllm:kv_cache_usage_perc.", usageOnly{g}),
-		alias("vllm:time_per_output_token_seconds", "Old name of vllm:inter_token_latency_seconds.", m.engine.betweenTokens),
-		alias("vllm:gpu_prefix_cache_queries_total", cache, m.engine.cacheQueries),
-		alias("vllm:gpu_prefix_cache_hits_total", cache, m.engine.cacheHits),
+		alias(f, "vllm:gpu_cache_usage_perc", "Old name of vllm:kv_cache_usage_perc.", usageOnly{g}),
+		alias(f, "vllm:time_per_output_token_seconds", "Old name of vllm:inter_token_latency_seconds.", m.engine.betweenTokens),
+		alias(f, "vllm:gpu_prefix_cache_queries_total", cache, m.engine.cacheQueries),
+		alias(f, "vllm:gpu_prefix_cache_hits_total", cache, m.engine.cacheHits),
 	}
 }
 
 // alias returns a collector of of's single series under another name.
-func alias(name, help string, of prometheus.Collector) prometheus.Collector {
-	return &aliasCollector{prometheus.NewDesc(name, help, nil, nil), of}
+func alias(f factory, name, help string, of prometheus.Collector) prometheus.Collector {
+	return &aliasCollector{f.desc(name, help), of}
 }
 
 type aliasCollector struct {

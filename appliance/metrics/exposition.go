@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -18,79 +19,90 @@ func (m *Metrics) Handler() http.Handler {
 		ErrorHandling:      promhttp.HTTPErrorOnError,
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f := &floatBounds{ResponseWriter: w}
+		f := floats.Get().(*floatBounds)
+		f.ResponseWriter = w
 		expose.ServeHTTP(f, r)
 		f.end()
+		f.ResponseWriter = nil
+		floats.Put(f)
 	})
 }
 
+// floats holds the buffers of earlier scrapes.
+var floats = sync.Pool{New: func() any { return &floatBounds{} }}
+
 // floatBounds rewrites the le values of buckets in the form of Python's client, 1.0 for
-// 1, since queries and rules written for vLLM compare them as text.
+// 1, since queries and rules written for vLLM compare them as text. It keeps the body until end.
 type floatBounds struct {
 	http.ResponseWriter
-	line []byte // the current incomplete line
+	body, out []byte
 }
 
-// Write writes complete lines, and keeps the rest. It does not change formats other than
-// text.
+// Write keeps p.
 func (f *floatBounds) Write(p []byte) (int, error) {
-	if !isText(f.Header().Get("Content-Type")) {
-		return f.ResponseWriter.Write(p)
-	}
-	n := len(p)
-	var out []byte
-	for {
-		line, rest, whole := bytes.Cut(p, []byte{'\n'})
-		f.line = append(f.line, line...)
-		if !whole {
-			break
-		}
-		out = append(append(out, floatBound(f.line)...), '\n')
-		f.line = f.line[:0]
-		p = rest
-	}
-	if len(out) == 0 {
-		return n, nil
-	}
-	if _, err := f.ResponseWriter.Write(out); err != nil {
-		return 0, err
-	}
-	return n, nil
+	f.body = append(f.body, p...)
+	return len(p), nil
 }
 
-// end writes the last line if it has no newline.
+// end writes the body at once. It does not change formats other than text.
 func (f *floatBounds) end() {
-	if len(f.line) > 0 {
-		_, _ = f.ResponseWriter.Write(floatBound(f.line))
+	f.out = f.out[:0]
+	if isText(f.Header().Get("Content-Type")) {
+		for rest := f.body; len(rest) > 0; {
+			n := bytes.IndexByte(rest, '\n') + 1
+			if n == 0 {
+				n = len(rest)
+			}
+			f.out = appendLine(f.out, rest[:n])
+			rest = rest[n:]
+		}
+	} else {
+		f.out = append(f.out, f.body...)
 	}
+	f.body = f.body[:0]
+	_, _ = f.ResponseWriter.Write(f.out)
 }
 
 func isText(contentType string) bool {
 	return strings.HasPrefix(contentType, "text/plain") || strings.HasPrefix(contentType, "application/openmetrics-text")
 }
 
-// floatBound rewrites one line. The encoder writes le as the last label, so that the last
-// `le="` is never part of another label's value.
-func floatBound(line []byte) []byte {
+// appendLine appends one line with its bound rewritten. The encoder writes le as the last label, so that
+// the last `le="` is never part of another label's value.
+func appendLine(out, line []byte) []byte {
 	const label = `le="`
+	if name := bytes.IndexByte(line, '{'); name < 0 || !bytes.HasSuffix(line[:name], []byte("_bucket")) {
+		return append(out, line...)
+	}
 	at := bytes.LastIndex(line, []byte(label))
-	if at <= 0 || line[0] == '#' || line[at-1] != ',' && line[at-1] != '{' {
-		return line
+	if at < 0 || line[at-1] != ',' && line[at-1] != '{' {
+		return append(out, line...)
 	}
 	at += len(label)
 	end := bytes.IndexByte(line[at:], '"')
 	if end < 0 {
-		return line
+		return append(out, line...)
 	}
-	bound := string(line[at : at+end])
-	v, err := strconv.ParseFloat(bound, 64)
-	if err != nil || bound == "+Inf" {
-		return line
+	return append(appendBound(append(out, line[:at]...), line[at:at+end]), line[at+end:]...)
+}
+
+// appendBound appends a bound as Python writes it.
+func appendBound(out, bound []byte) []byte {
+	switch {
+	case !bytes.ContainsAny(bound, "eEnN"): // neither an exponent nor infinite
+		out = append(out, bound...)
+	case string(bound) == "+Inf":
+		return append(out, bound...)
+	default:
+		v, err := strconv.ParseFloat(string(bound), 64)
+		if err != nil {
+			return append(out, bound...)
+		}
+		bound = strconv.AppendFloat(nil, v, 'f', -1, 64)
+		out = append(out, bound...)
 	}
-	text := strconv.FormatFloat(v, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
+	if bytes.IndexByte(bound, '.') < 0 {
+		out = append(out, ".0"...)
 	}
-	out := append([]byte{}, line[:at]...)
-	return append(append(out, text...), line[at+end:]...)
+	return out
 }

@@ -37,6 +37,7 @@ func (e *engineSeries) step(s engine.StepStats) {
 	add(e.promptTokens, s.PromptTokens+s.CacheHits)
 	add(e.localCompute, s.PromptTokens)
 	add(e.localHit, s.CacheHits)
+	add(e.deviceHit, s.CacheHits)
 	add(e.cachedTokens, s.CacheHits)
 	add(e.generationTokens, s.GenerationTokens)
 	add(e.cacheQueries, s.CacheQueries)

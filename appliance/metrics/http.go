@@ -22,7 +22,7 @@ var (
 )
 
 func newHTTPSeries(r prometheus.Registerer) *httpSeries {
-	f := factory{r}
+	f := factory{Registerer: r}
 	return &httpSeries{
 		requests:     f.counters("http_requests_total", "Requests by method, status class and route.", "method", "status", "handler"),
 		sizeIn:       f.summaries("http_request_size_bytes", "Bytes of request bodies, by route.", "handler"),

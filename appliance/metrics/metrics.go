@@ -52,18 +52,16 @@ func (m *Metrics) Generated() int64 { return m.generated.Load() }
 func New(c Config) *Metrics {
 	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewGoCollector(),
+		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+		newAged(collectors.NewGoCollector()),
 	)
-	labelled := prometheus.WrapRegistererWith(prometheus.Labels{
-		"model_name": c.Model, "engine": strconv.Itoa(c.Engine),
-	}, m.registry)
+	labelled := factory{m.registry, prometheus.Labels{"model_name": c.Model, "engine": strconv.Itoa(c.Engine)}}
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
 	m.engine.spec = newSpecSeries(labelled, c.Drafts)
-	gauges := newGauges(m.snapshot)
+	gauges := newGauges(labelled, m.snapshot)
 	labelled.MustRegister(gauges)
 	if c.Compat {
-		labelled.MustRegister(m.oldNames(gauges)...)
+		labelled.MustRegister(m.oldNames(labelled, gauges)...)
 	}
 	if c.Cache.SwapBytes > 0 {
 		m.swap = newSwapSeries(labelled, m.snapshot, c.Compat)
@@ -101,14 +99,18 @@ func (m *Metrics) snapshot() engine.Stats {
 type gauges struct {
 	stats                   func() engine.Stats
 	running, waiting, usage *prometheus.Desc
+	byReason, sleep         *prometheus.Desc
 }
 
-func newGauges(stats func() engine.Stats) *gauges {
+func newGauges(f factory, stats func() engine.Stats) *gauges {
 	return &gauges{
 		stats:   stats,
-		running: prometheus.NewDesc("vllm:num_requests_running", "Requests in the running batch.", nil, nil),
-		waiting: prometheus.NewDesc("vllm:num_requests_waiting", "Requests that wait for their first step.", nil, nil),
-		usage:   prometheus.NewDesc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1.", nil, nil),
+		running: f.desc("vllm:num_requests_running", "Requests in the running batch."),
+		waiting: f.desc("vllm:num_requests_waiting", "Requests that wait for their first step."),
+		usage:   f.desc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1."),
+		byReason: f.desc("vllm:num_requests_waiting_by_reason",
+			"Requests that wait, by what for: capacity, for room in the batch or the KV cache; deferred, for a change of scheduler.policy.", "reason"),
+		sleep: f.desc("vllm:engine_sleep_state", "1 for the state of the engine, which is always awake.", "sleep_state"),
 	}
 }
 
@@ -117,6 +119,8 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	out <- g.running
 	out <- g.waiting
 	out <- g.usage
+	out <- g.byReason
+	out <- g.sleep
 }
 
 // Collect implements prometheus.Collector.
@@ -125,6 +129,11 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(g.running, prometheus.GaugeValue, float64(s.Running))
 	out <- prometheus.MustNewConstMetric(g.waiting, prometheus.GaugeValue, float64(s.Waiting))
 	out <- prometheus.MustNewConstMetric(g.usage, prometheus.GaugeValue, s.KVUsed)
+	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Waiting-s.Deferred), "capacity")
+	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Deferred), "deferred")
+	for state, is := range map[string]float64{"awake": 1, "weights_offloaded": 0, "discard_all": 0} {
+		out <- prometheus.MustNewConstMetric(g.sleep, prometheus.GaugeValue, is, state)
+	}
 }
 
 // seconds returns a duration for a histogram. Negative durations count as 0.

@@ -21,8 +21,14 @@ func testConfig() Config {
 	}
 }
 
+// body returns the text of GET /metrics.
+func body(t testing.TB, m *Metrics) string {
+	text, _ := scrape(t, m, "")
+	return text
+}
+
 // scrape returns the body of GET /metrics.
-func scrape(t *testing.T, m *Metrics, accept string) (string, http.Header) {
+func scrape(t testing.TB, m *Metrics, accept string) (string, http.Header) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	if accept != "" {
@@ -76,7 +82,18 @@ func TestIdle(t *testing.T) {
 func played(c Config) *Metrics {
 	m := New(c)
 	m.WatchDrift(func() map[string]bool { return map[string]bool{"rss": true, "keys": false} }, func() int64 { return 2 })
-	h := m.Hooks()
+	play(m, m.Hooks())
+	m.Watch(func() engine.Stats {
+		return engine.Stats{Running: 2, Waiting: 3, Deferred: 1, KVPages: 2048, KVUsed: 0.25}
+	})
+	m.SetPlan("weights", 1<<27)
+	m.SetActual("weights", 1<<27)
+	m.SetPlannedProcess(1 << 28)
+	return m
+}
+
+// play reports the steps, requests and the reload of played.
+func play(m *Metrics, h engine.Hooks) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
 	h.Step(engine.StepStats{
@@ -96,13 +113,7 @@ func played(c Config) *Metrics {
 		})
 	}
 	h.Finished(engine.RequestStats{ID: "c", Finish: engine.FinishAbort, PromptTokens: 9, MaxTokens: 9, N: 1, Arrival: at(0), Queued: at(0), Finished: at(12000)})
-	m.Watch(func() engine.Stats {
-		return engine.Stats{Running: 2, Waiting: 3, KVPages: 2048, KVUsed: 0.25}
-	})
-	m.SetPlan("weights", 1<<27)
-	m.SetActual("weights", 1<<27)
 	m.CountReload("live", "applied", at(500))
-	return m
 }
 
 // TestPlayed checks every value of played against the golden.
@@ -261,7 +272,7 @@ func TestLengthBuckets(t *testing.T) {
 	}
 }
 
-func TestFloatBound(t *testing.T) {
+func TestAppendLine(t *testing.T) {
 	for in, want := range map[string]string{
 		`a_bucket{le="1"} 3`:                `a_bucket{le="1.0"} 3`,
 		`a_bucket{x="y",le="0.001"} 3`:      `a_bucket{x="y",le="0.001"} 3`,
@@ -276,7 +287,7 @@ func TestFloatBound(t *testing.T) {
 		`a_bucket{le="1`:                    `a_bucket{le="1`,
 		`a_bucket{x="y",le="16384"} 3 # {}`: `a_bucket{x="y",le="16384.0"} 3 # {}`,
 	} {
-		if got := string(floatBound([]byte(in))); got != want {
+		if got := string(appendLine(nil, []byte(in))); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", in, got, want)
 		}
 	}

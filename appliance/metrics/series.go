@@ -30,11 +30,11 @@ func lengthBuckets(maxModelLen int) []float64 {
 	return out
 }
 
-// engineSeries are the series that the hooks update. The registerer adds the labels
-// model_name and engine.
+// engineSeries are the series that the hooks update, with the labels model_name and engine.
 type engineSeries struct {
 	promptTokens, cachedTokens         prometheus.Counter
 	localCompute, localHit             prometheus.Counter // prompt tokens by source
+	deviceHit                          prometheus.Counter // cached prompt tokens by tier
 	generationTokens                   prometheus.Counter
 	cacheQueries, cacheHits            prometheus.Counter
 	preemptions                        prometheus.Counter
@@ -51,8 +51,7 @@ type engineSeries struct {
 // finishReasons lists the values of the label finished_reason.
 var finishReasons = []engine.Finish{engine.FinishStop, engine.FinishLength, engine.FinishAbort, engine.FinishError}
 
-func newEngineSeries(r prometheus.Registerer, maxModelLen int) *engineSeries {
-	f := factory{r}
+func newEngineSeries(f factory, maxModelLen int) *engineSeries {
 	length := lengthBuckets(maxModelLen)
 	s := &engineSeries{
 		promptTokens:     f.counter("vllm:prompt_tokens_total", "Prompt tokens processed, those found in the prefix cache included."),
@@ -82,6 +81,11 @@ func newEngineSeries(r prometheus.Registerer, maxModelLen int) *engineSeries {
 	s.localCompute = source.WithLabelValues("local_compute")
 	s.localHit = source.WithLabelValues("local_cache_hit")
 	source.WithLabelValues("external_kv_transfer")
+	tier := f.counters("vllm:prompt_tokens_cached_by_source_total", "Prompt tokens found in the prefix cache, by the tier that held them; all are of the KV arena, which is device.", "source")
+	s.deviceHit = tier.WithLabelValues("device")
+	for _, other := range []string{"host", "disk", "p2p", "external_unspecified"} {
+		tier.WithLabelValues(other)
+	}
 	success := f.counters("vllm:request_success_total", "Finished requests.", "finished_reason")
 	for _, reason := range finishReasons {
 		s.success[reason] = success.WithLabelValues(reason.String())
@@ -89,35 +93,44 @@ func newEngineSeries(r prometheus.Registerer, maxModelLen int) *engineSeries {
 	return s
 }
 
-// factory creates and registers series.
-type factory struct{ prometheus.Registerer }
+// factory creates and registers series, each with labels. Wrapping the registerer would add the
+// labels too, but anew at each scrape.
+type factory struct {
+	prometheus.Registerer
+	labels prometheus.Labels
+}
+
+// desc returns a description with the factory's labels.
+func (f factory) desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, f.labels)
+}
 
 func (f factory) counter(name, help string) prometheus.Counter {
-	return register(f, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+	return register(f, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels}))
 }
 
 func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return register(f, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+	return register(f, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels}, labels))
 }
 
 func (f factory) gauge(name, help string) prometheus.Gauge {
-	return register(f, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+	return register(f, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: f.labels}))
 }
 
 func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return register(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+	return register(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: f.labels}, labels))
 }
 
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return register(f, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}))
+	return register(f, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets}))
 }
 
 func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return register(f, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+	return register(f, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets}, labels))
 }
 
 func (f factory) summaries(name, help string, labels ...string) *prometheus.SummaryVec {
-	return register(f, prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help}, labels))
+	return register(f, prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help, ConstLabels: f.labels}, labels))
 }
 
 // register registers c and returns it.

@@ -18,11 +18,10 @@ type specSeries struct {
 
 // newSpecSeries returns the series for up to n draft tokens per sequence and step; nil for
 // 0.
-func newSpecSeries(r prometheus.Registerer, n int) *specSeries {
+func newSpecSeries(f factory, n int) *specSeries {
 	if n == 0 {
 		return nil
 	}
-	f := factory{r}
 	s := &specSeries{
 		drafts:   f.counter("vllm:spec_decode_num_drafts_total", "Times that proposed tokens of a request were verified."),
 		proposed: f.counter("vllm:spec_decode_num_draft_tokens_total", "Proposed tokens that were verified."),

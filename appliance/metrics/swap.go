@@ -15,20 +15,19 @@ type swapSeries struct {
 	reqsOld, useOld *prometheus.Desc // nil without Compat
 }
 
-func newSwapSeries(r prometheus.Registerer, stats func() engine.Stats, old bool) *swapSeries {
-	f := factory{r}
+func newSwapSeries(f factory, stats func() engine.Stats, old bool) *swapSeries {
 	s := &swapSeries{
 		stats:   stats,
-		swapped: prometheus.NewDesc("vapp_num_requests_swapped", "Requests that wait with their KV pages in swap space.", nil, nil),
-		usage:   prometheus.NewDesc("vapp_swap_usage_perc", "Used share of swap space, 0 to 1.", nil, nil),
+		swapped: f.desc("vapp_num_requests_swapped", "Requests that wait with their KV pages in swap space."),
+		usage:   f.desc("vapp_swap_usage_perc", "Used share of swap space, 0 to 1."),
 		out:     f.counter("vapp_swap_out_total", "Preempted requests whose KV pages went to swap space."),
 		back:    f.counter("vapp_swap_in_total", "Requests whose KV pages came back from swap space."),
 	}
 	if old {
-		s.reqsOld = prometheus.NewDesc("vllm:num_requests_swapped", "Old name of vapp_num_requests_swapped.", nil, nil)
-		s.useOld = prometheus.NewDesc("vllm:cpu_cache_usage_perc", "Old name of vapp_swap_usage_perc.", nil, nil)
+		s.reqsOld = f.desc("vllm:num_requests_swapped", "Old name of vapp_num_requests_swapped.")
+		s.useOld = f.desc("vllm:cpu_cache_usage_perc", "Old name of vapp_swap_usage_perc.")
 	}
-	r.MustRegister(s)
+	f.MustRegister(s)
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 // vappSeries are the series that vLLM does not have.
 type vappSeries struct {
 	plan, actual *prometheus.GaugeVec
+	process      prometheus.Gauge
 	reloads      *prometheus.CounterVec
 	lastReload   prometheus.Gauge
 	build        *prometheus.GaugeVec
@@ -21,10 +22,11 @@ type vappSeries struct {
 }
 
 func newVappSeries(r prometheus.Registerer) *vappSeries {
-	f := factory{r}
+	f := factory{Registerer: r}
 	s := &vappSeries{
 		plan:       f.gauges("vapp_plan_bytes", "What the plan gives an item of the ledger.", "item"),
 		actual:     f.gauges("vapp_actual_bytes", "What an item of the ledger takes in this process.", "item"),
+		process:    f.gauge("vapp_plan_process_bytes", "What the plan gives this process in the machine's memory; process_resident_memory_bytes is what it takes."),
 		reloads:    f.counters("vapp_reload_total", "Outcomes of reading the profile again, by the class of the change and what became of it.", "class", "outcome"),
 		lastReload: f.gauge("vapp_last_reload_timestamp_seconds", "When the profile was last read again; 0: never."),
 		build:      f.gauges("vapp_build_info", "The version of vapp and of the Go that built it.", "version", "goversion"),
@@ -52,6 +54,9 @@ func (m *Metrics) SetPlan(item string, bytes int64) {
 func (m *Metrics) SetActual(item string, bytes int64) {
 	m.vapp.actual.WithLabelValues(item).Set(float64(bytes))
 }
+
+// SetPlannedProcess sets the bytes that the plan gives this process in the machine's memory.
+func (m *Metrics) SetPlannedProcess(bytes int64) { m.vapp.process.Set(float64(bytes)) }
 
 // SetITLTarget sets the target of inter-token latency; 0: none.
 func (m *Metrics) SetITLTarget(d time.Duration) { m.vapp.itlTarget.Set(d.Seconds()) }
