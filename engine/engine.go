@@ -89,7 +89,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	e := &Engine{opts: c.Options, dev: dev, all: all, in: newInbox(), done: make(chan struct{}), kv: c.Account.Pool, vocab: r.Step.Vocab, width: r.Step.OutputCols}
 	e.queue.Store(int64(c.Options.MaxQueue))
-	slabs := c.Account.Slabs(r.Arenas[backend.KV])
+	slabs, swap := c.slabs()
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
@@ -100,8 +100,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if c.now != nil {
 		l.now = c.now
 	}
-	if n := c.Account.Slabs(r.Arenas[backend.Swap]); n > 0 {
-		l.swap = kv.NewPool(e.kv, n, false)
+	if swap > 0 {
+		l.swap = kv.NewPool(e.kv, swap, false)
 		l.sched.SetSwap(l.swap)
 	}
 	e.adapters.open(c.Model)

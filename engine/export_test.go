@@ -32,3 +32,6 @@ func (e *Engine) CachedBlocks() map[int]map[kv.Hash]bool {
 
 // Invariants reports whether the loop verifies its state after every step.
 const Invariants = invariants
+
+// Slabs returns the slabs of the KV arena and of swap space that Open uses.
+func (c Config) Slabs() (pages, swap int) { return c.slabs() }

@@ -40,6 +40,17 @@ func (a *Account) whole() backend.Reservation {
 	return r
 }
 
+// slabs returns the slabs of the KV arena and of swap space. One rank uses all of an arena, which its backend has rounded up. The
+// slabs of ranks differ in size, so that what is rounded up holds more of them on one rank than on another: several
+// ranks use those that the options give all of them.
+func (c Config) slabs() (pages, swap int) {
+	a := c.Account
+	if c.Ranks != nil {
+		return a.Slabs(c.Options.KVBytes), a.Slabs(c.Options.SwapBytes)
+	}
+	return a.Slabs(a.Reservation.Arenas[backend.KV]), a.Slabs(a.Reservation.Arenas[backend.Swap])
+}
+
 // shape returns the shape of this rank's step buffers.
 func (a *Account) shape() ranks.Shape {
 	return ranks.ShapeOf(a.Reservation.Step, a.ClassOf, len(a.Whole))

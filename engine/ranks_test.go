@@ -163,7 +163,9 @@ func TestStagesPreempted(t *testing.T) {
 		e := y.open(t)
 		var streams []*engine.Stream
 		for i := range 12 {
-			s, err := e.Submit(context.Background(), request(i))
+			q := request(i)
+			q.Params.MaxTokens = 60 // so long that the first one runs when the last one comes
+			s, err := e.Submit(context.Background(), q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,5 +253,23 @@ func TestRanksAdapters(t *testing.T) {
 				t.Errorf("%d×%d, request %d: %v, on one rank %v", p.Tensor, p.Pipeline, i, got, want[i])
 			}
 		}
+	}
+}
+
+// TestRanksSlabs: rank 0 uses no slab that only its own arena has, because its backend has rounded it up.
+func TestRanksSlabs(t *testing.T) {
+	y := newToy(t)
+	y.world, y.slabs, y.opts.SwapBytes = ranks.Places{Tensor: 1, Pipeline: 2}, 10, 64<<20
+	c := y.rank(t, 0, local.New(1, 2)[0])
+	t.Cleanup(func() { c.Model.Close() })
+	a := c.Account
+	a.Reservation.Arenas[backend.KV] += 2 * a.KV.SlabBytes
+	a.Reservation.Arenas[backend.Swap] += 3 * a.KV.SlabBytes
+	if pages, swap := c.Slabs(); pages != 12 || swap != 67 {
+		t.Errorf("one rank uses %d and %d slabs of 12 and 67", pages, swap)
+	}
+	c.Ranks = &engine.Ranks{}
+	if pages, swap := c.Slabs(); pages != 10 || swap != 64 {
+		t.Errorf("rank 0 uses %d and %d slabs, the others have 10 and 64", pages, swap)
 	}
 }
