@@ -307,6 +307,9 @@ func (p *Prepared) bind(r *plan.RankPlan) error {
 
 // digest returns the digest of a rank's plan.
 func (p *Prepared) digest(rank int) (string, error) {
+	if rank == 0 && p.rank != nil {
+		return p.rank.Digest(), nil
+	}
 	r, err := p.Plan.RankPlan(rank)
 	if err != nil {
 		return "", err
