@@ -19,11 +19,9 @@ import (
 
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/auditlog"
-	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/page"
-	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/responses"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
@@ -58,7 +56,7 @@ type Appliance struct {
 	cfg      Config
 	log      *slog.Logger
 	level    *slog.LevelVar
-	prepared *Prepared // the profile and plan of the engine
+	first    *Prepared // of the engine that is loaded first
 	metrics  *metrics.Metrics
 	server   *api.Server
 	phase    phase
@@ -69,23 +67,17 @@ type Appliance struct {
 	// live holds everything that can change without a new engine. It is replaced as a
 	// whole.
 	live      atomic.Pointer[live]
-	service   atomic.Pointer[chat.Service] // nil until the model is loaded
-	engine    *engine.Engine               // set before the phase is Ready
-	adapters  *adapters                    // nil: no slots for LoRA adapters; set with engine
-	responses *responses.Store             // nil: responses are not stored
-	events    *kvevents.Publisher          // nil: KV events are not published
-	planned   planStatus                   // of the plan, for the page
-	ledger    []plan.Line                  // planned and actual bytes; set before the phase is Ready
+	current   atomic.Pointer[served] // the newest engine that served; set before the phase is Ready
+	door      *door                  // lets requests in to it
+	dead      chan *served           // engines that have failed
+	responses *responses.Store       // nil: responses are not stored
+	events    *kvevents.Publisher    // nil: KV events are not published
 
-	audit      audit
-	auditLog   *auditlog.Log // nil: none
-	declared   atomic.Pointer[declared]
-	planDigest string
-	compared   time.Time          // when ledger was made
-	deviceOwn  int64              // bytes of the device that this server took, if the device says it
-	process    func() (use, bool) // what this process takes; tests replace it
-	using      sync.Mutex         // guards closed, and is held while the device is asked for its memory
-	closed     bool               // the engine is closed or will be
+	audit    audit
+	auditLog *auditlog.Log // nil: none
+	declared atomic.Pointer[declared]
+	process  func() (use, bool) // what this process takes; tests replace it
+	using    sync.Mutex         // guards served.closed, and is held while a device is asked for its memory
 
 	reloader *reloader
 	kick     chan string     // a trigger for the reload goroutine
@@ -112,7 +104,8 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1), manager: manager, process: processUse}
+	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan *served, 1), manager: manager, process: processUse}
+	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
 	if err := a.begin(); err != nil {
@@ -122,7 +115,7 @@ func New(c Config) (*Appliance, error) {
 }
 
 func (a *Appliance) begin() error {
-	p := a.prepared
+	p := a.first
 	if err := p.startable(); err != nil {
 		return err
 	}
@@ -154,10 +147,10 @@ func (a *Appliance) begin() error {
 			a.closeEvents()
 		}
 	}()
-	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
-	if a.planDigest, err = p.digest(0); err != nil {
+	if err := p.summarize(); err != nil {
 		return err
 	}
+	a.metrics = a.newMetrics()
 	a.declare(p.Profile, a.reloader.now())
 	a.auditLog = a.openAudit(p.Profile)
 	a.server = api.New(api.Config{
@@ -165,7 +158,7 @@ func (a *Appliance) begin() error {
 		Responses: a.responses,
 		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus), Drift: http.HandlerFunc(a.serveDrift),
 		Why:     a.why,
-		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
+		Load:    func() (float64, int) { e := a.engine().Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
 	}, l.api)
 	if err := a.listen(); err != nil {
@@ -209,19 +202,19 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	abandoned := false // a load that did not stop may still read the model
 	defer func() {
 		if !abandoned {
-			a.prepared.Close()
+			a.prepared().Close()
 		}
 	}()
 	defer a.closeResponses()
 	defer a.closeEvents()
-	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
+	debug.SetMemoryLimit(a.first.Plan.GoMemoryLimit)
 	server := a.newHTTP()
 	failed := make(chan error, 1)
 	go func() { failed <- a.serve(server) }()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	a.logEvents()
-	a.report("STATUS=loading " + schema.OneLine(a.prepared.Model.Source.Name))
+	a.report("STATUS=loading " + schema.OneLine(a.first.Model.Source.Name))
 	background, stop := context.WithCancel(hard)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -247,8 +240,8 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	case <-ctx.Done():
 	case <-hard.Done():
 	case err := <-failed:
-		return errors.Join(fmt.Errorf("serve: %w", err), a.closeEngine())
-	case <-a.engine.Done():
+		return errors.Join(fmt.Errorf("serve: %w", err), a.closeServed(a.serving()))
+	case <-a.dead:
 		return a.fail(hard, server)
 	}
 	return a.drain(hard, server)
@@ -272,7 +265,8 @@ func (a *Appliance) fail(hard context.Context, server *http.Server) error {
 		}
 	}
 	_ = server.Shutdown(grace)
-	return errors.Join(a.engine.Err(), a.closeEngine(), server.Close())
+	s := a.serving()
+	return errors.Join(s.engine.Err(), a.closeServed(s), server.Close())
 }
 
 // drain waits for the running requests and closes the server. hard ends the wait.
@@ -280,26 +274,27 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	a.phase.set(Draining)
 	a.note(auditlog.Entry{Event: auditlog.Drain, Outcome: "draining", After: a.state()})
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
-	running := a.engine.Stats()
+	eng := a.engine()
+	running := eng.Stats()
 	a.report("STOPPING=1", fmt.Sprintf("STATUS=draining: %d requests running, %d waiting, at most %s", running.Running, running.Waiting, limit))
 	a.log.Info("draining", "running", running.Running, "waiting", running.Waiting, "timeout", limit.String())
 	soft, stop := context.WithTimeout(hard, limit)
 	defer stop()
-	err := a.engine.Drain(soft)
-	if errors.Is(a.engine.Err(), engine.ErrDead) {
+	err := eng.Drain(soft)
+	if errors.Is(eng.Err(), engine.ErrDead) {
 		return a.fail(hard, server)
 	}
 	if err == nil {
 		// Let the handlers write the last tokens.
 		err = server.Shutdown(soft)
 	}
-	left := a.engine.Stats()
-	closed := errors.Join(a.closeEngine(), server.Close())
+	left := eng.Stats()
+	closed := errors.Join(a.closeServed(a.serving()), server.Close())
 	switch {
 	case hard.Err() != nil:
 		return context.Cause(hard)
-	case errors.Is(a.engine.Err(), engine.ErrDead):
-		return errors.Join(a.engine.Err(), closed)
+	case errors.Is(eng.Err(), engine.ErrDead):
+		return errors.Join(eng.Err(), closed)
 	case err != nil:
 		return errors.Join(fmt.Errorf("drain: requests that had not ended after %s were aborted: %d; serve.drainTimeout is the limit", limit, left.Running+left.Waiting), closed)
 	}

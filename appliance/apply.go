@@ -78,12 +78,13 @@ func (r *reloader) admit(running, newest *schema.Profile) error {
 
 // applyLive applies next completely or, if a field is rejected, not at all.
 func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
-	l, err := r.a.newLive(next, r.a.prepared.Model)
+	l, err := r.a.newLive(next, r.a.prepared().Model)
 	if err == nil {
 		err = plan.Refuse(next)
 	}
-	if err == nil && r.a.adapters != nil {
-		err = r.a.adapters.change(r.a.hard, old.profile, next)
+	serving := r.a.serving()
+	if err == nil && serving.adapters != nil {
+		err = serving.adapters.change(r.a.hard, old.profile, next)
 	}
 	changes := schema.Diff(old.profile, next)
 	r.setStale("profile of live fields", err == nil)
@@ -97,7 +98,7 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 		r.setStale(metrics.PartKeys+" of the text", true)
 		r.refreshAccess()
 	}
-	l = l.with(r.access)
+	l = l.with(r.access).of(serving)
 	var lines []string
 	var policy *schema.Change
 	for _, c := range changes {
@@ -159,7 +160,7 @@ func (r *reloader) report(newest *schema.Profile, known bool) {
 	o := Reload{Class: string(schema.Structural), Outcome: Reported, Changes: w.Changes}
 	next, err := PrepareProfile(newest, r.a.cfg.Machine)
 	if err == nil {
-		w.Plan = plan.Diff(r.a.prepared.Plan, next.Plan).String()
+		w.Plan = plan.Diff(r.a.prepared().Plan, next.Plan).String()
 		err = errors.Join(next.Refuse(), next.Close())
 	}
 	if o.Plan = w.Plan; err != nil {
@@ -200,7 +201,8 @@ func (r *reloader) setPolicy(c schema.Change, to string) {
 	}
 	d := &drain{change: c.String(), trigger: r.trigger, since: r.now()}
 	r.drain, r.recorded = d, true
-	states, engine := r.a.engine.SetPolicy(policy), r.a.engine
+	engine := r.a.engine()
+	states := engine.SetPolicy(policy)
 	go func() {
 		for {
 			select {

@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -37,10 +38,11 @@ func (p *phase) get() Phase   { return Phase(p.now.Load()) }
 // now returns the phase. After a fatal error of the engine it is Failed, and why is the
 // error.
 func (a *Appliance) now() (p Phase, why error) {
-	if p = a.phase.get(); p == Loading { // there is no engine yet
+	e := a.engine()
+	if p = a.phase.get(); p == Loading || e == nil {
 		return p, nil
 	}
-	if err := a.engine.Err(); errors.Is(err, engine.ErrDead) {
+	if err := e.Err(); errors.Is(err, engine.ErrDead) {
 		return Failed, err
 	}
 	return p, nil
@@ -67,7 +69,24 @@ func (a *Appliance) Service() *chat.Service {
 	if p, _ := a.now(); p != Ready {
 		return nil
 	}
-	return a.service.Load()
+	return a.serving().service
+}
+
+// Enter implements api.State.
+func (a *Appliance) Enter(ctx context.Context) (*chat.Service, func(), error) {
+	if p, _ := a.now(); p == Failed || p == Draining {
+		return nil, nil, a.notReady()
+	}
+	s, err := a.door.enter(ctx)
+	if err != nil {
+		return nil, nil, chat.AsError(err)
+	}
+	return s.service, func() { a.door.leave(s) }, nil
+}
+
+// notReady returns the error of a request that comes while no engine serves.
+func (a *Appliance) notReady() error {
+	return chat.Errorf(chat.Unavailable, "", "The server is not ready: %s.", a.Phase())
 }
 
 // serveReloads handles GET /admin/reloads.

@@ -34,7 +34,7 @@ func (a *Appliance) logEvents() {
 	if a.events == nil {
 		return
 	}
-	k := a.prepared.Profile.Serve.KVEvents
+	k := a.prepared().Profile.Serve.KVEvents
 	args := []any{"endpoint", k.Endpoint, "topic", k.Topic}
 	for key, at := range map[string]string{"address": a.events.Addr(), "replay": a.events.ReplayAddr()} {
 		if at != "" {

@@ -9,14 +9,11 @@ import (
 
 	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/chat"
-	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
-	"vapp.dev/engine/backend"
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/tokenizer"
-	"vapp.dev/schema"
 )
 
 // EngineConfig returns the configuration with which OpenEngine opens the planned engine.
@@ -31,29 +28,15 @@ func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) 
 // and makes the server ready.
 func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) error {
 	start := time.Now()
-	p := a.prepared
-	if err := a.showPlan(); err != nil {
+	p := a.first
+	if err := a.showPlan(p); err != nil {
 		return err
 	}
-	eng, t, err := p.open(ctx, a.hooks(), progress)
+	s, err := a.openServed(ctx, p, progress)
 	if err != nil {
 		return err
 	}
-	a.engine = eng
-	a.compare()
-	if a.adapters = p.adapters(eng, a.log); a.adapters != nil {
-		if err := a.adapters.change(ctx, nil, p.Profile); err != nil {
-			return errors.Join(err, eng.Close())
-		}
-		a.metrics.WatchAdapters(a.adapters.use, time.Now)
-	}
-	s := p.service(eng, a.adapters, t, a.cfg.Sandbox)
-	if err := ctx.Err(); err != nil {
-		return errors.Join(err, eng.Close())
-	}
-	a.metrics.Watch(eng.Stats)
-	a.service.Store(s)
-	a.phase.set(Ready)
+	a.reloader.admitFirst(s)
 	a.note(auditlog.Entry{Event: auditlog.Ready, Outcome: "ready", After: a.state()})
 	a.report("READY=1", "STATUS=ready: "+a.url())
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
@@ -148,10 +131,10 @@ func endings(ids []int) []int32 {
 // hooks returns the hooks of the metrics, and hooks that log packed-cache events, a missed
 // target of inter-token latency, and steps without a CUDA graph. The latter two log in
 // a goroutine, since they are called by the engine's loop.
-func (a *Appliance) hooks() engine.Hooks {
-	h := a.metrics.Hooks()
+func (a *Appliance) hooks(p *Prepared) engine.Hooks {
+	h := a.metrics.Hooks(a.metricsConfig(p))
 	h.Cache = a.logCache
-	h.Blocks = a.blockHook(a.prepared.Profile)
+	h.Blocks = a.blockHook(p.Profile)
 	h.ITLMissed = func(alone, target time.Duration) {
 		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.MinPrefillChunk))
 	}
@@ -169,38 +152,6 @@ func round(d time.Duration) time.Duration {
 		}
 	}
 	return d
-}
-
-func (a *Appliance) newMetrics() *metrics.Metrics {
-	p := a.prepared
-	o := p.Plan.Options
-	swap := p.Ledger().Bytes(backend.Swap.String())
-	var events func() metrics.KVEvents
-	if a.events != nil {
-		events = a.eventFigures
-	}
-	m := metrics.New(metrics.Config{
-		KVEvents:    events,
-		Model:       servedNames(p.Profile)[0],
-		MaxModelLen: o.MaxModelLen,
-		Version:     a.cfg.Version,
-		Compat:      p.Profile.Serve.MetricsCompat,
-		Drafts:      o.Drafts,
-		Cache: metrics.CacheConfig{
-			BlockSize: o.BlockSize, Pages: p.Plan.Capacity.Classes[0].Pages, Dtype: p.Profile.Memory.KVCacheDtype, PrefixCaching: o.PrefixCaching,
-			Utilization: p.Profile.Memory.Utilization, Bytes: int64(p.Profile.Memory.KVCache),
-			SwapBytes: swap, SwapPages: p.swapPages(swap),
-		},
-	})
-	for _, i := range p.Ledger() {
-		m.SetPlan(i.Name, i.Bytes)
-	}
-	m.SetPlannedProcess(p.Plan.ProcessBytes(p.Ledger()))
-	m.InitReloads(
-		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural)},
-		[]string{string(Applied), string(Pending), string(Reported), string(Withdrawn), string(Rejected), string(Unchanged)},
-	)
-	return m
 }
 
 // statistics logs the periodic statistics line.

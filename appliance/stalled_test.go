@@ -77,7 +77,7 @@ func TestStalledClient(t *testing.T) {
 		return s.metric(t, "vllm:request_success_total", `finished_reason="length"`) == stalledChoices
 	})
 	// The request is counted as finished before its pages are free.
-	s.eventually(t, "an unread reply has no pages", func() bool { return s.engine.Stats().KVUsed == 0 })
+	s.eventually(t, "an unread reply has no pages", func() bool { return s.engine().Stats().KVUsed == 0 })
 	if finish, err := s.stream(20, nil); err != nil || finish != "length" {
 		t.Errorf("another client: %q, %v", finish, err)
 	}
@@ -109,6 +109,6 @@ func TestStalledForGood(t *testing.T) {
 	s.stall(t)
 	s.eventually(t, "it is dropped", func() bool {
 		_, load := s.get(t, "/load")
-		return load == `{"server_load":0}` && s.engine.Stats().Running == 0 && s.metric(t, "vllm:request_success_total", "") == stalledChoices
+		return load == `{"server_load":0}` && s.engine().Stats().Running == 0 && s.metric(t, "vllm:request_success_total", "") == stalledChoices
 	})
 }

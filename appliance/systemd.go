@@ -90,7 +90,7 @@ func (s systemd) notify(lines ...string) error {
 
 // listen opens a.listener: the socket of systemd, else serve.host and serve.port.
 func (a *Appliance) listen() (err error) {
-	p := a.prepared.Profile
+	p := a.prepared().Profile
 	at := net.JoinHostPort(p.Serve.Host, fmt.Sprint(p.Serve.Port))
 	if a.listener, err = a.manager.listener(firstSocket); err != nil {
 		return err

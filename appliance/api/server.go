@@ -6,6 +6,7 @@
 package api
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -26,6 +27,9 @@ type State interface {
 	Phase() string
 	// Service returns what answers requests; nil while no model is loaded.
 	Service() *chat.Service
+	// Enter returns the Service for one request. It may wait for it while the engine is replaced. The
+	// Service stays usable until leave is called, which is called once. The error is a *chat.Error.
+	Enter(context.Context) (svc *chat.Service, leave func(), err error)
 }
 
 // Config holds what a Server depends on. A nil handler has no route, a nil function

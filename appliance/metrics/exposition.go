@@ -13,7 +13,7 @@ import (
 // Handler returns the handler of GET /metrics, which writes the text format or, if the
 // client accepts it, OpenMetrics.
 func (m *Metrics) Handler() http.Handler {
-	expose := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+	expose := promhttp.HandlerFor(m.gatherer(), promhttp.HandlerOpts{
 		EnableOpenMetrics:  true,
 		DisableCompression: true, // floatBounds must read the text
 		ErrorHandling:      promhttp.HTTPErrorOnError,

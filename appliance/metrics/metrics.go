@@ -9,6 +9,7 @@ package metrics
 import (
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,11 +36,18 @@ type Config struct {
 type Metrics struct {
 	cfg      Config
 	registry *prometheus.Registry
-	stats    atomic.Pointer[func() engine.Stats]
+	engines  engines
+	model    atomic.Pointer[string] // label model_name, of the newest engine
+	info     *cacheInfo
 	engine   *engineSeries
 	http     *httpSeries
 	vapp     *vappSeries
-	swap     *swapSeries // nil without swap space
+	labelled factory // of the series with the labels model_name and engine
+
+	mu       sync.Mutex // guards what follows: series that appear with the first engine that has them
+	spec     *specSeries
+	swap     *swapSeries
+	loras    *adapterInfo
 	interval interval
 
 	generated atomic.Int64 // tokens
@@ -55,18 +63,19 @@ func New(c Config) *Metrics {
 		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		newAged(collectors.NewGoCollector()),
 	)
-	labelled := factory{m.registry, prometheus.Labels{"model_name": c.Model, "engine": strconv.Itoa(c.Engine)}}
+	labelled := factory{m.registry, prometheus.Labels{modelLabel: c.Model, "engine": strconv.Itoa(c.Engine)}}
+	m.labelled = labelled
+	m.model.Store(&c.Model)
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
-	m.engine.spec = newSpecSeries(labelled, c.Drafts)
 	gauges := newGauges(labelled, m.snapshot)
 	labelled.MustRegister(gauges)
 	if c.Compat {
 		labelled.MustRegister(m.oldNames(labelled, gauges)...)
 	}
-	if c.Cache.SwapBytes > 0 {
-		m.swap = newSwapSeries(labelled, m.snapshot, c.Compat)
-	}
-	m.registry.MustRegister(cacheInfo(c))
+	m.specFor(c.Drafts)
+	m.swapFor(c.Cache.SwapBytes)
+	m.info = newCacheInfo(c)
+	m.registry.MustRegister(m.info)
 	if c.KVEvents != nil {
 		m.registry.MustRegister(newKVEvents(c.KVEvents))
 	}
@@ -74,24 +83,6 @@ func New(c Config) *Metrics {
 	m.vapp = newVappSeries(m.registry)
 	m.vapp.build.WithLabelValues(c.Version, runtime.Version()).Set(1)
 	return m
-}
-
-// Watch sets the source of the gauges. stats is called at each scrape and for each
-// statistics line, and must be cheap. Before the first call, and after Watch(nil), the
-// gauges show an idle engine.
-func (m *Metrics) Watch(stats func() engine.Stats) {
-	if stats == nil {
-		m.stats.Store(nil)
-		return
-	}
-	m.stats.Store(&stats)
-}
-
-func (m *Metrics) snapshot() engine.Stats {
-	if f := m.stats.Load(); f != nil {
-		return (*f)()
-	}
-	return engine.Stats{}
 }
 
 // gauges collects its values from one snapshot of the engine, so that a scrape is

@@ -45,6 +45,12 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 	return s
 }
 
+// ResetLedger removes the items of the ledger, before those of another engine are set.
+func (m *Metrics) ResetLedger() {
+	m.vapp.plan.Reset()
+	m.vapp.actual.Reset()
+}
+
 // SetPlan sets the planned bytes of an item of the ledger.
 func (m *Metrics) SetPlan(item string, bytes int64) {
 	m.vapp.plan.WithLabelValues(item).Set(float64(bytes))

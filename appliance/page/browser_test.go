@@ -181,6 +181,8 @@ type ready struct{ svc *chat.Service }
 func (ready) Phase() string            { return "ready" }
 func (r ready) Service() *chat.Service { return r.svc }
 
+func (r ready) Enter(context.Context) (*chat.Service, func(), error) { return r.svc, func() {}, nil }
+
 // fixed is the reply of GET /admin/status.
 const fixed = `{"phase":"ready","models":["test","also"],"plan":{"model":"org/model","backend":"cpu","device":"a machine","total_bytes":1000,
 "segments":[{"name":"weights","bytes":600,"what":"weights"},{"name":"KV cache","bytes":400,"what":"kv"}],"lengths":[{"tokens":4096,"sequences":7,"running":5}]},
