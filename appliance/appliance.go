@@ -69,9 +69,13 @@ type Appliance struct {
 	live      atomic.Pointer[live]
 	current   atomic.Pointer[served] // the newest engine that served; set before the phase is Ready
 	door      *door                  // lets requests in to it
-	dead      chan *served           // engines that have failed
+	dead      chan error             // an engine that serves has failed, or none can be opened
 	responses *responses.Store       // nil: responses are not stored
 	events    *kvevents.Publisher    // nil: KV events are not published
+	swaps     swaps
+
+	publishing sync.Mutex // guards publisher
+	publisher  *served    // whose KV events are published
 
 	audit    audit
 	auditLog *auditlog.Log // nil: none
@@ -104,7 +108,7 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan *served, 1), manager: manager, process: processUse}
+	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse}
 	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
@@ -165,6 +169,7 @@ func (a *Appliance) begin() error {
 		return err
 	}
 	a.apply(l)
+	a.metrics.WatchQueue(a.door.queue)
 	a.metrics.WatchDrift(a.driftKinds, a.lostEntries)
 	if target, machine := p.OffTarget(); target != "" {
 		a.log.Info("this machine is not the profile's target", "target", target, "machine", machine)
@@ -215,6 +220,7 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	a.logEvents()
 	a.report("STATUS=loading " + schema.OneLine(a.first.Model.Source.Name))
+	a.swaps.start(ctx, hard)
 	background, stop := context.WithCancel(hard)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -224,7 +230,14 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	defer stopLoading()
 	defer context.AfterFunc(hard, stopLoading)()
 	var err error
-	if abandoned, err = a.runLoad(loading); err != nil {
+	if abandoned, err = a.watchLoad(loading, func(progress func(engine.Progress)) error {
+		return a.load(loading, func(p engine.Progress) {
+			if a.cfg.Progress != nil {
+				a.cfg.Progress(p)
+			}
+			progress(p)
+		})
+	}); err != nil {
 		server.Close()
 		if ctx.Err() != nil && hard.Err() == nil {
 			a.log.Info("stopped while loading")
@@ -240,10 +253,13 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	case <-ctx.Done():
 	case <-hard.Done():
 	case err := <-failed:
+		abandoned = !a.swaps.end(endLoad)
 		return errors.Join(fmt.Errorf("serve: %w", err), a.closeServed(a.serving()))
-	case <-a.dead:
-		return a.fail(hard, server)
+	case err := <-a.dead:
+		abandoned = !a.swaps.end(endLoad)
+		return errors.Join(err, a.fail(hard, server))
 	}
+	abandoned = !a.swaps.stopOpening(endLoad)
 	return a.drain(hard, server)
 }
 
@@ -272,6 +288,7 @@ func (a *Appliance) fail(hard context.Context, server *http.Server) error {
 // drain waits for the running requests and closes the server. hard ends the wait.
 func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	a.phase.set(Draining)
+	a.door.close(a.notReady)
 	a.note(auditlog.Entry{Event: auditlog.Drain, Outcome: "draining", After: a.state()})
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
 	eng := a.engine()

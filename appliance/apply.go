@@ -31,7 +31,7 @@ func (r *reloader) apply() {
 	waits := schema.Diff(next, newest)
 	known := r.expect(waits)
 	r.applyLive(old, next, newest)
-	r.report(newest, known)
+	r.structural(newest, known)
 }
 
 func classOf(cs schema.Changes) string {
@@ -144,30 +144,6 @@ func (r *reloader) expect(waits schema.Changes) (known bool) {
 	}
 	r.waiting = w
 	return false
-}
-
-// report plans the newest profile and records what a restart would change.
-func (r *reloader) report(newest *schema.Profile, known bool) {
-	defer r.show()
-	if r.withdrawn != nil { // after applyLive, so that live fields are in effect at this record
-		r.record(Reload{Class: string(schema.Structural), Outcome: Withdrawn, Changes: r.withdrawn})
-		r.withdrawn = nil
-	}
-	if known {
-		return
-	}
-	w := r.waiting
-	o := Reload{Class: string(schema.Structural), Outcome: Reported, Changes: w.Changes}
-	next, err := PrepareProfile(newest, r.a.cfg.Machine)
-	if err == nil {
-		w.Plan = plan.Diff(r.a.prepared().Plan, next.Plan).String()
-		err = errors.Join(next.Refuse(), next.Close())
-	}
-	if o.Plan = w.Plan; err != nil {
-		o.Outcome, o.Error = Rejected, err.Error()
-		w.Error = o.Error
-	}
-	r.record(o)
 }
 
 // show updates the pending changes of GET /admin/reloads and the page.

@@ -151,12 +151,22 @@ func (d *door) emptied(s *served) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := make(chan struct{})
-	if s.inside == 0 {
+	switch {
+	case s.inside == 0:
 		close(c)
-	} else {
+	case s.empty != nil:
+		return s.empty
+	default:
 		s.empty = c
 	}
 	return c
+}
+
+// count returns the number of requests inside s.
+func (d *door) count(s *served) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return s.inside
 }
 
 // queue returns the number of requests that wait, and copies of the counts.

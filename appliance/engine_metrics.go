@@ -33,7 +33,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 	a.metrics = metrics.New(a.metricsConfig(a.first))
 	a.showLedger(a.first)
 	a.metrics.InitReloads(
-		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural)},
+		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural), string(schema.Restart)},
 		[]string{string(Applied), string(Pending), string(Reported), string(Withdrawn), string(Rejected), string(Unchanged)},
 	)
 	return a.metrics

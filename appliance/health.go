@@ -20,13 +20,14 @@ type Phase int32
 const (
 	Loading Phase = iota
 	Ready
+	Reloading // no engine serves, since one is replaced
 	Draining
 	Failed
 )
 
 // String returns the phase in the form of /readyz and 503 replies.
 func (p Phase) String() string {
-	return [...]string{"loading", "ready", "draining", "failed"}[p]
+	return [...]string{"loading", "ready", "reloading", "draining", "failed"}[p]
 }
 
 // phase holds the Phase.
@@ -34,6 +35,19 @@ type phase struct{ now atomic.Int32 }
 
 func (p *phase) set(to Phase) { p.now.Store(int32(to)) }
 func (p *phase) get() Phase   { return Phase(p.now.Load()) }
+
+// reload sets Reloading unless the server drains.
+func (p *phase) reload() { p.now.CompareAndSwap(int32(Ready), int32(Reloading)) }
+
+// becomeReady sets Ready unless the server drains.
+func (p *phase) becomeReady() {
+	for {
+		was := p.now.Load()
+		if Phase(was) == Draining || p.now.CompareAndSwap(was, int32(Ready)) {
+			return
+		}
+	}
+}
 
 // now returns the phase. After a fatal error of the engine it is Failed, and why is the
 // error.

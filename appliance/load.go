@@ -11,6 +11,7 @@ import (
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/tokenizer"
@@ -32,7 +33,7 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	if err := a.showPlan(p); err != nil {
 		return err
 	}
-	s, err := a.openServed(ctx, p, progress)
+	s, err := a.openServed(ctx, p, nil, progress)
 	if err != nil {
 		return err
 	}
@@ -46,8 +47,8 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	return a.showUse()
 }
 
-// open loads weights and tokenizer at the same time.
-func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engine.Progress)) (*engine.Engine, *tokenizer.Tokenizer, error) {
+// open loads weights and tokenizer at the same time. With w the weights are those.
+func (p *Prepared) open(ctx context.Context, h engine.Hooks, w backend.PackedWeights, progress func(engine.Progress)) (*engine.Engine, *tokenizer.Tokenizer, error) {
 	type loaded struct {
 		t   *tokenizer.Tokenizer
 		err error
@@ -57,7 +58,9 @@ func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engin
 		t, err := loadTokenizer(p.Model)
 		tok <- loaded{t, err}
 	}()
-	eng, err := p.OpenEngine(ctx, p.EngineConfig(h, progress))
+	c := p.EngineConfig(h, progress)
+	c.Weights = w
+	eng, err := p.OpenEngine(ctx, c)
 	got := <-tok
 	if err == nil && got.err != nil {
 		err = errors.Join(got.err, eng.Close())
@@ -131,10 +134,10 @@ func endings(ids []int) []int32 {
 // hooks returns the hooks of the metrics, and hooks that log packed-cache events, a missed
 // target of inter-token latency, and steps without a CUDA graph. The latter two log in
 // a goroutine, since they are called by the engine's loop.
-func (a *Appliance) hooks(p *Prepared) engine.Hooks {
-	h := a.metrics.Hooks(a.metricsConfig(p))
+func (a *Appliance) hooks(s *served) engine.Hooks {
+	h := s.whenCounted(a.metrics.Hooks(a.metricsConfig(s.prepared)))
 	h.Cache = a.logCache
-	h.Blocks = a.blockHook(p.Profile)
+	h.Blocks = a.blockHook(s)
 	h.ITLMissed = func(alone, target time.Duration) {
 		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.MinPrefillChunk))
 	}

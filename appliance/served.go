@@ -1,13 +1,17 @@
 package appliance
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/sample"
 )
 
 // served is an open engine with all that belongs to it. A structural reload replaces one by another; two may be
@@ -32,13 +36,15 @@ type served struct {
 	closed bool // guarded by Appliance.using: the engine is closed or will be
 }
 
-// admit makes s the engine of new requests.
+// admit makes s the engine of new requests, with the settings l.
 func (a *Appliance) admit(s *served, l *live) {
 	a.showEngine(s)
 	a.watchEngine(s)
+	a.publishFrom(s)
+	s.counted.Store(true)
 	a.door.open(s, func() {
 		a.current.Store(s)
-		a.phase.set(Ready)
+		a.phase.becomeReady()
 		a.apply(l.of(s))
 	})
 }
@@ -63,13 +69,14 @@ func (a *Appliance) showEngine(s *served) {
 	}
 }
 
-// openServed opens the engine of p. The metrics do not show it yet.
-func (a *Appliance) openServed(ctx context.Context, p *Prepared, progress func(engine.Progress)) (*served, error) {
-	eng, t, err := p.open(ctx, a.hooks(p), progress)
+// openServed opens the engine of p, with the weights w if that is not nil. The metrics do not show it yet.
+func (a *Appliance) openServed(ctx context.Context, p *Prepared, w backend.PackedWeights, progress func(engine.Progress)) (*served, error) {
+	s := &served{prepared: p}
+	eng, t, err := p.open(ctx, a.hooks(s), w, progress)
 	if err != nil {
 		return nil, err
 	}
-	s := &served{prepared: p, engine: eng}
+	s.engine = eng
 	a.compare(s)
 	if s.adapters = p.adapters(eng, a.log); s.adapters != nil {
 		if err := s.adapters.change(ctx, nil, p.Profile); err != nil {
@@ -81,6 +88,54 @@ func (a *Appliance) openServed(ctx context.Context, p *Prepared, progress func(e
 		return nil, errors.Join(err, eng.Close())
 	}
 	return s, nil
+}
+
+// whenCounted returns the hooks of the metrics, which do nothing until s serves: the request that tries an engine
+// is no client's.
+func (s *served) whenCounted(h engine.Hooks) engine.Hooks {
+	step, finished := h.Step, h.Finished
+	h.Step = func(r engine.StepStats) {
+		if s.counted.Load() {
+			step(r)
+		}
+	}
+	h.Finished = func(r engine.RequestStats) {
+		if s.counted.Load() {
+			finished(r)
+		}
+	}
+	return h
+}
+
+// try lets the engine compute a token, or one pooled row.
+func (s *served) try(ctx context.Context) error {
+	r := engine.Request{ID: "first-token", Prompt: []int32{0}, Params: sample.Default()}
+	r.Params.Temperature, r.Params.MaxTokens = 0, 1
+	if s.prepared.Model.Pooling != nil {
+		r.Pooling = engine.PoolingLast
+	}
+	streams, err := s.engine.Submit(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer streams[0].Cancel()
+	for {
+		events, err := streams[0].Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			switch {
+			case e.Err != nil:
+				return e.Err
+			case e.Token >= 0 || e.Pooled != nil:
+				return nil
+			}
+		}
+		if len(events) == 0 {
+			return cmp.Or(s.engine.Err(), errors.New("the engine ended its first request without a token"))
+		}
+	}
 }
 
 // serving returns the engine that new requests are for, or the last one; nil until the first is loaded.
@@ -115,15 +170,25 @@ func (a *Appliance) closeServed(s *served) error {
 	return err
 }
 
-// watchEngine reports on a.dead that the engine has ended, unless it was closed.
+// watchEngine reports on a.dead that the engine has failed while it served.
 func (a *Appliance) watchEngine(s *served) {
 	go func() {
 		<-s.engine.Done()
-		if errors.Is(s.engine.Err(), engine.ErrDead) {
-			select {
-			case a.dead <- s:
-			default:
-			}
+		err := s.engine.Err()
+		switch {
+		case !errors.Is(err, engine.ErrDead):
+		case a.serving() != s:
+			a.log.Error("the replaced engine failed while its last requests ran", "error", err)
+		default:
+			a.fatal(nil) // Run adds the engine's error
 		}
 	}()
+}
+
+// fatal ends Run with an error, once.
+func (a *Appliance) fatal(err error) {
+	select {
+	case a.dead <- err:
+	default:
+	}
 }

@@ -142,7 +142,7 @@ func TestSlowBodyEndedFirst(t *testing.T) {
 	s := testServer(&chattest.Model{}, testSettings()) // bodies of 1 MiB
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()
-	raw := s.bodies.large.raw
+	raw := s.bodies.Load().large.raw
 	slow := dial(t, srv)
 	slow.head("/v1/chat/completions", 1<<20)
 	slow.send(strings.Repeat(" ", firstBytes+1))
@@ -249,7 +249,7 @@ func TestBudgetReturns(t *testing.T) {
 			r := httptest.NewRequest("POST", path, io.MultiReader(strings.NewReader(body))) // of no known length
 			r.Header.Set("Content-Type", "application/json")
 			s.Handler().ServeHTTP(httptest.NewRecorder(), r)
-			for _, b := range []*budget{s.bodies.small.raw, s.bodies.small.decoded, s.bodies.large.raw, s.bodies.large.decoded} {
+			for _, b := range []*budget{s.bodies.Load().small.raw, s.bodies.Load().small.decoded, s.bodies.Load().large.raw, s.bodies.Load().large.decoded} {
 				if b.used != 0 || len(b.readers) != 0 || len(b.queue) != 0 || s.InFlight() != 0 {
 					t.Fatalf("%s %.40s: %d bytes are used, %d bodies read, %d wait, %d open", path, body, b.used, len(b.readers), len(b.queue), s.InFlight())
 				}

@@ -43,7 +43,7 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		closeUnread(c, counted)
 		defer func() {
 			reservationOf(c).release()
-			s.bodies.settle()
+			s.bodies.Load().settle()
 		}()
 		if err := next(c); err != nil {
 			s.fail(err, c)

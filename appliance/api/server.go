@@ -79,7 +79,7 @@ type Server struct {
 	completions completionRate
 	untraced    sync.Once // the warning that trace headers are ignored
 	tasks       *background
-	bodies      *bodies
+	bodies      atomic.Pointer[bodies]
 	drains      drains
 }
 
@@ -97,7 +97,8 @@ func New(c Config, s Settings) *Server {
 	if c.BodyBytes == 0 {
 		c.BodyBytes = BodyBudget(s.MaxBodyBytes)
 	}
-	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground(), bodies: newBodies(c.BodyBytes), drains: newDrains()}
+	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground(), drains: newDrains()}
+	out.SetBodyBytes(c.BodyBytes)
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
 	out.echo.Use(out.watch, out.recoverPanics, out.hosts, out.cors, out.guard, out.limitKeys)
@@ -108,6 +109,9 @@ func New(c Config, s Settings) *Server {
 // SetSettings replaces all settings at once, for requests that begin afterwards.
 // Only one goroutine may call it.
 func (s *Server) SetSettings(n Settings) { s.settings.Store(newLive(n, s.settings.Load())) }
+
+// SetBodyBytes replaces the memory budget for request bodies. Bodies that are being read keep their part of the old one.
+func (s *Server) SetBodyBytes(n int64) { s.bodies.Store(newBodies(n)) }
 
 // Handler returns the HTTP handler of all routes.
 func (s *Server) Handler() http.Handler { return s.echo }
