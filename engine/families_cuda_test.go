@@ -152,12 +152,6 @@ func smallModel(t *testing.T, name string) (toy, *enginetest.Golden) {
 	return smallRun(checkpointOf(name)), recorded(t, name)
 }
 
-func smallRun(dir string) toy {
-	return toy{dir: dir, slabs: 16, opts: engine.Options{
-		MaxModelLen: 64, MaxNumSeqs: 4, MaxNumBatchedTokens: 32, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true, Overlap: true,
-	}}
-}
-
 // promptsOf returns parts of a recorded run: short ones, and ones longer than windows, blocks and
 // chunks.
 func promptsOf(g *enginetest.Golden) [][]int32 {

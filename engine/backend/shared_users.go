@@ -1,0 +1,161 @@
+package backend
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// weightsIDs is the last WeightsInfo.ID.
+var weightsIDs atomic.Uint64
+
+// SharedWeights counts the users of weights, for a backend: devices and references. The memory is the backend's.
+type SharedWeights struct {
+	id   uint64
+	of   WeightsOf
+	free func() error // called once, by the last user
+
+	mu               sync.Mutex
+	devices, holders int
+	host             int64
+	moving           bool // Offload runs
+	gone             *WeightsError
+}
+
+// NewSharedWeights counts the users of a Device's weights, which is the first one. free frees the memory.
+func NewSharedWeights(of WeightsOf, free func() error) *SharedWeights {
+	return &SharedWeights{id: weightsIDs.Add(1), of: of, free: free, devices: 1}
+}
+
+// Info implements PackedWeights and Sharer.
+func (s *SharedWeights) Info() WeightsInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := WeightsInfo{ID: s.id, Backend: s.of.Backend, Device: s.of.Device, Layout: s.of.Layout, Devices: s.devices, Holders: s.holders, Adapters: s.of.adapters()}
+	if s.gone == nil {
+		i.Bytes, i.Host = s.of.Bytes, s.host
+	}
+	return i
+}
+
+// Join counts a Device with the weights want as a user, if it can use these.
+func (s *SharedWeights) Join(want WeightsOf) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return s.gone
+	}
+	if err := s.of.serves(&want); err != nil {
+		return err
+	}
+	switch {
+	case s.moving:
+		return &WeightsError{Kind: WeightsInUse, Have: "are being copied to host memory"}
+	case s.devices > 0 && s.of.adapters():
+		return &WeightsError{Kind: WeightsInUse, Have: "have slots of adapters, which one engine at a time can fill"}
+	}
+	s.devices++
+	return nil
+}
+
+// Leave ends the use by a Device.
+func (s *SharedWeights) Leave() error { return s.drop(&s.devices) }
+
+// Hold returns a new reference.
+func (s *SharedWeights) Hold() (*WeightsHolder, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return nil, s.gone
+	}
+	s.holders++
+	return &WeightsHolder{of: s}, nil
+}
+
+// drop ends one use, and frees the memory if it was the last one.
+func (s *SharedWeights) drop(count *int) error {
+	s.mu.Lock()
+	*count--
+	last := s.devices+s.holders == 0 && s.gone == nil
+	if last {
+		s.gone = &WeightsError{Kind: WeightsClosed}
+	}
+	s.mu.Unlock()
+	if last {
+		return s.free()
+	}
+	return nil
+}
+
+// Lose says that the memory is unusable, because its device failed with err; nothing frees it any more. It returns
+// false if that, or the last Close, came before.
+func (s *SharedWeights) Lose(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return false
+	}
+	s.gone = &WeightsError{Kind: WeightsLost, Err: err}
+	return true
+}
+
+// Restored says that the weights are in the device's memory again.
+func (s *SharedWeights) Restored() {
+	s.mu.Lock()
+	s.host = 0
+	s.mu.Unlock()
+}
+
+// Offload calls move, which returns the bytes of host memory that it took, while no Device uses the weights.
+func (s *SharedWeights) Offload(move func() (int64, error)) error {
+	s.mu.Lock()
+	switch {
+	case s.gone != nil:
+		defer s.mu.Unlock()
+		return s.gone
+	case s.moving || s.devices > 0:
+		defer s.mu.Unlock()
+		return &WeightsError{Kind: WeightsInUse, Have: fmt.Sprintf("have %d engines that use them, so they cannot be moved to host memory", s.devices)}
+	}
+	s.moving = true
+	s.holders++ // also if the caller's reference is closed meanwhile
+	s.mu.Unlock()
+	n, err := move()
+	s.mu.Lock()
+	if s.moving = false; err == nil {
+		s.host = n
+	}
+	s.mu.Unlock()
+	if drop := s.drop(&s.holders); err == nil {
+		err = drop
+	}
+	return err
+}
+
+// WeightsHolder is a reference to weights. A backend's PackedWeights embed it.
+type WeightsHolder struct {
+	of     *SharedWeights
+	closed atomic.Bool
+}
+
+// Info implements PackedWeights.
+func (h *WeightsHolder) Info() WeightsInfo { return h.of.Info() }
+
+// Bytes implements PackedWeights.
+func (h *WeightsHolder) Bytes() int64 { return h.Info().Bytes }
+
+// Open returns a *WeightsError if the reference is closed.
+func (h *WeightsHolder) Open() error {
+	if h.closed.Load() {
+		return &WeightsError{Kind: WeightsClosed}
+	}
+	return nil
+}
+
+// Close implements PackedWeights.
+func (h *WeightsHolder) Close() error {
+	if h.closed.Swap(true) {
+		return nil
+	}
+	return h.of.drop(&h.of.holders)
+}
