@@ -22,6 +22,7 @@ import (
 	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/page"
+	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/responses"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
@@ -73,6 +74,7 @@ type Appliance struct {
 	responses *responses.Store       // nil: responses are not stored
 	events    *kvevents.Publisher    // nil: KV events are not published
 	swaps     swaps
+	decide    func(old *served, next *Prepared) (plan.Transition, error) // transition; tests replace it
 
 	publishing sync.Mutex // guards publisher
 	publisher  *served    // whose KV events are published
@@ -108,7 +110,7 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse}
+	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse, decide: transition}
 	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)

@@ -26,7 +26,8 @@ type served struct {
 	deviceOwn int64       // bytes of the device that the engine took, if the device says it
 	// estimates are the measured bytes of what the plan only estimates, by item.
 	estimates map[string]int64
-	unwatch   func() // ends that the metrics show the engine; nil: they do not yet
+	unwatch   func()      // ends that the metrics show the engine; nil: they do not yet
+	counted   atomic.Bool // its steps and requests are those of clients
 
 	// Guarded by the door.
 	inside int           // requests

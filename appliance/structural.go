@@ -73,7 +73,7 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	if err := next.Model.Loadable(); err != nil {
 		return next.Profile.Reject("model.source", "%v", err)
 	}
-	way, err := r.a.transition(old, next)
+	way, err := r.a.decide(old, next)
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 var errRestart = errors.New("these fields belong to the process, not to the engine: they take effect with a restart")
 
 // transition decides how the engine of next takes the place of old.
-func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, error) {
-	return plan.Change(plan.ChangeInputs{})
+func transition(old *served, next *Prepared) (plan.Transition, error) {
+	return plan.NewTransition(plan.ChangeInputs{})
 }
 
 // swapped makes a new engine serve, if err is nil, and records the outcome. It returns an error if the settings of the
