@@ -20,6 +20,8 @@ type Serve struct {
 	TLS                 *TLS       `json:"tls,omitempty"`
 	Responses           *Responses `json:"responses,omitempty"`
 	KVEvents            *KVEvents  `json:"kvEvents,omitempty"`
+	Idle                *Idle      `json:"idle,omitempty"`
+	Sleep               bool       `json:"sleep"`
 	DrainTimeout        Duration   `json:"drainTimeout"`
 	CORS                CORS       `json:"cors"`
 	AllowedHosts        []string   `json:"allowedHosts"`
@@ -80,6 +82,18 @@ type KVEvents struct {
 	Topic          string `json:"topic"`
 	HashSeed       string `json:"hashSeed"`
 }
+
+// Idle mirrors #Idle. Unload 0: only for another model.
+type Idle struct {
+	Unload Duration `json:"unload"`
+	Load   string   `json:"load"` // OnStart or OnRequest
+}
+
+// Values of Idle.Load.
+const (
+	OnStart   = "start"
+	OnRequest = "onRequest"
+)
 
 // CORS mirrors #Cors.
 type CORS struct {
