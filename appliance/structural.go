@@ -66,23 +66,21 @@ func (r *reloader) prepareNext(newest *schema.Profile, mode string) (*Prepared, 
 // beginSwap starts to replace the engine by that of next. Changes that need a restart stay pending.
 func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	old := r.a.serving()
-	changes := schema.Diff(old.prepared.Profile, next.Profile)
+	changes := schema.Diff(r.a.prepared().Profile, next.Profile)
 	if changes.Class() != schema.Structural {
 		return errRestart
 	}
 	if err := next.Model.Loadable(); err != nil {
 		return next.Profile.Reject("model.source", "%v", err)
 	}
+	if rest := r.a.resting.Load(); rest != nil {
+		return r.whileResting(rest, next, structuralLines(changes))
+	}
 	way, err := r.a.decide(old, next)
 	if err != nil {
 		return err
 	}
-	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, trigger: r.trigger, diff: r.waiting.Plan}
-	for _, c := range changes {
-		if c.Class == schema.Structural {
-			s.changes = append(s.changes, c.String())
-		}
-	}
+	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, trigger: r.trigger, diff: r.waiting.Plan, changes: structuralLines(changes)}
 	if !r.a.swaps.run(s.run) {
 		return errors.New("the server is ending")
 	}
@@ -90,6 +88,16 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	r.waiting.Restart, r.waiting.Way = false, string(way.Way)
 	r.a.log.Info("profile reload: the engine is replaced", "way", way.Way, "why", way.Why, "changes", s.changes, "plan", s.diff)
 	return nil
+}
+
+// structuralLines returns the lines of the structural changes.
+func structuralLines(changes schema.Changes) (out []string) {
+	for _, c := range changes {
+		if c.Class == schema.Structural {
+			out = append(out, c.String())
+		}
+	}
+	return out
 }
 
 // errRestart is why changes cannot be made by replacing the engine.

@@ -228,3 +228,9 @@ func (a always) Open(f backend.Facts, s backend.Settings, r backend.Reservation)
 	}
 	return a.Opener.Open(f, s, r)
 }
+
+func newFlag(set bool) *atomic.Bool {
+	f := &atomic.Bool{}
+	f.Store(set)
+	return f
+}
