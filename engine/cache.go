@@ -17,8 +17,9 @@ type CacheEvent struct {
 	Err     error // why the file could not be written
 }
 
-// digest returns a hash of all files that the weights are packed from, with their times.
-func (m *Model) digest() ([32]byte, error) { return m.hash((*checkpoint.Checkpoint).Fingerprint) }
+// Fingerprint returns a hash of all files that the weights are packed from, with their times: those of the model and of its draft
+// model. It reads both ends of each tensor.
+func (m *Model) Fingerprint() ([32]byte, error) { return m.hash((*checkpoint.Checkpoint).Fingerprint) }
 
 // Contents returns a hash that is equal for copies of the model, and of its draft model, on other machines. It reads both ends of
 // each tensor.
@@ -41,7 +42,7 @@ func (m *Model) hash(of func(*checkpoint.Checkpoint) ([32]byte, error)) ([32]byt
 func (c Config) open(ctx context.Context) (backend.Device, error) {
 	s := c.Options.Backend
 	var err error
-	if s.Cache.Key, err = c.Model.digest(); err != nil {
+	if s.Cache.Key, err = c.Model.Fingerprint(); err != nil {
 		return nil, err
 	}
 	s.Weights = c.Weights

@@ -31,7 +31,7 @@ func NewSharedWeights(of WeightsOf, free func() error) *SharedWeights {
 func (s *SharedWeights) Info() WeightsInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := WeightsInfo{ID: s.id, Backend: s.of.Backend, Device: s.of.Device, Layout: s.of.Layout, Devices: s.devices, Holders: s.holders, Adapters: s.of.adapters()}
+	i := WeightsInfo{ID: s.id, Backend: s.of.Backend, Device: s.of.Device, Layout: s.of.Layout, Source: s.of.Source, Devices: s.devices, Holders: s.holders, Adapters: s.of.Adapters()}
 	if s.gone == nil {
 		i.Bytes, i.Host = s.of.Bytes, s.host
 	}
@@ -45,13 +45,13 @@ func (s *SharedWeights) Join(want WeightsOf) error {
 	if s.gone != nil {
 		return s.gone
 	}
-	if err := s.of.serves(&want); err != nil {
+	if err := s.of.Serves(&want); err != nil {
 		return err
 	}
 	switch {
 	case s.moving:
 		return &WeightsError{Kind: WeightsInUse, Have: "are being copied to host memory"}
-	case s.devices > 0 && s.of.adapters():
+	case s.devices > 0 && s.of.Adapters():
 		return &WeightsError{Kind: WeightsInUse, Have: "have slots of adapters, which one engine at a time can fill"}
 	}
 	s.devices++

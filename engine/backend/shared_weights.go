@@ -43,13 +43,14 @@ type OffloadUse struct {
 type WeightsInfo struct {
 	ID       uint64 // differs between all weights of the process; never 0
 	Backend  string
-	Device   string // "": the host
-	Layout   string // how they are packed: "avx512", "sm_90a"
-	Bytes    int64  // their size; 0: freed
-	Host     int64  // bytes of host memory that they were offloaded to; 0: they are where Pack wrote them
-	Devices  int    // that use them now
-	Holders  int    // references of ShareWeights that are not closed
-	Adapters bool   // they have slots of adapters, so that one Device at a time can use them
+	Device   string   // "": the host
+	Layout   string   // how they are packed: "avx512", "sm_90a"
+	Source   [32]byte // Cache.Key of the Device that packed them
+	Bytes    int64    // their size; 0: freed
+	Host     int64    // bytes of host memory that they were offloaded to; 0: they are where Pack wrote them
+	Devices  int      // that use them now
+	Holders  int      // references of ShareWeights that are not closed
+	Adapters bool     // they have slots of adapters, so that one Device at a time can use them
 }
 
 // WeightsKind is why a Device cannot use weights.
@@ -111,8 +112,9 @@ func (r *Reservation) OfWeights(backend, device, layout string, source [32]byte)
 	return WeightsOf{backend, device, layout, source, r.Weights, r.Packed, r.Arenas[Weights]}
 }
 
-// adapters reports whether there are weights that Pack is not called for.
-func (w *WeightsOf) adapters() bool {
+// Adapters reports whether there are slots of adapters, weights that Pack is not called for. One Device at a time can
+// use the weights then.
+func (w *WeightsOf) Adapters() bool {
 	for _, s := range w.Weights {
 		if s.Unloaded {
 			return true
@@ -121,8 +123,8 @@ func (w *WeightsOf) adapters() bool {
 	return false
 }
 
-// serves returns a *WeightsError unless a Device with the weights want can use w.
-func (w *WeightsOf) serves(want *WeightsOf) error {
+// Serves returns a *WeightsError unless a Device with the weights want can use w.
+func (w *WeightsOf) Serves(want *WeightsOf) error {
 	differ := func(kind WeightsKind, have, want string) error {
 		return &WeightsError{Kind: kind, Have: have, Want: want}
 	}

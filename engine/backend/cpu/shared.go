@@ -3,8 +3,6 @@
 package cpu
 
 import (
-	"fmt"
-
 	"vapp.dev/engine/backend"
 )
 
@@ -29,14 +27,7 @@ var _ backend.Sharer = (*device)(nil)
 
 // ofWeights returns what other devices must have in common with d to use its weights.
 func (d *device) ofWeights(s backend.Settings) backend.WeightsOf {
-	layout := d.layout.variant
-	if d.layout.int8 {
-		layout += " with int8 activations"
-	}
-	for _, n := range d.layout.nodes { // each node's memory has the panels that its threads take
-		layout += fmt.Sprintf(", %d threads on node %d", n.threads, n.ID)
-	}
-	return d.r.OfWeights(name, "", layout, s.Cache.Key)
+	return d.r.OfWeights(name, "", d.layout.Packing(), s.Cache.Key)
 }
 
 // useWeights takes the weights of the settings, or reads them from the file of packed weights. Else the arena stays

@@ -27,7 +27,7 @@ var _ backend.Sharer = (*device)(nil)
 // share makes the device's Weights arena one that others can use, or takes the one of the settings. Slots of
 // adapters are zero then.
 func (d *device) share(s backend.Settings) error {
-	of := d.r.OfWeights(name, "", "activations "+s.Activations, s.Cache.Key)
+	of := d.r.OfWeights(name, "", d.layout.Packing(), s.Cache.Key)
 	if s.Weights == nil {
 		m := &memory{bytes: d.arenas[backend.Weights]}
 		m.SharedWeights = backend.NewSharedWeights(of, func() error { m.bytes = nil; return nil })
