@@ -78,9 +78,9 @@ type Appliance struct {
 	responses *responses.Store       // nil: responses are not stored
 	events    *kvevents.Publisher    // nil: KV events are not published
 	swaps     swaps
-	resting   atomic.Pointer[rest]                                       // nil: an engine serves, or is loaded first
-	loading   solo                                                       // the load of a resting model
-	decide    func(old *served, next *Prepared) (plan.Transition, error) // transition; tests replace it
+	resting   atomic.Pointer[rest]                                                     // nil: an engine serves, or is loaded first
+	loading   solo                                                                     // the load of a resting model
+	decide    func(a *Appliance, old *served, next *Prepared) (plan.Transition, error) // transition; tests replace it
 
 	publishing sync.Mutex // guards publisher
 	publisher  *served    // whose KV events are published
@@ -116,7 +116,7 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse, decide: transition}
+	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse, decide: (*Appliance).transition}
 	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log, a.setFormat = newLog(c.Log, p.Profile.Log.Format, a.level)

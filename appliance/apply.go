@@ -2,7 +2,6 @@ package appliance
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -88,9 +87,9 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	if err == nil && changesAdapters {
 		err = serving.adapters.change(r.a.hard, old.profile, next)
 	}
-	var socket net.Listener
+	moved := false
 	if err == nil {
-		if socket, err = r.a.socket.move(old.profile, next); err != nil && changesAdapters {
+		if moved, err = r.a.socket.move(old.profile, next); err != nil && changesAdapters {
 			err = errors.Join(err, serving.adapters.change(r.a.hard, next, old.profile))
 		}
 	}
@@ -120,8 +119,7 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	if len(lines) == 0 && l.source != old.source {
 		lines = []string{"parsers.chatTemplate: the content of its file (live)"}
 	}
-	if socket != nil {
-		r.a.socket.replace(socket)
+	if moved {
 		r.a.log.Info("listening", "address", r.a.Addr().String())
 		r.a.report("STATUS=" + r.a.Phase() + ": " + r.a.url())
 	}

@@ -53,55 +53,51 @@ func (l *endpoint) addr() net.Addr {
 	return l.socket.Addr()
 }
 
-// replace serves a socket in place of the present one, which it closes.
-func (l *endpoint) replace(socket net.Listener) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := l.socket
-	l.socket = socket
-	if l.server != nil {
-		l.start(socket)
-	}
-	_ = old.Close() // it takes no connection any more, whatever the error
-}
-
-// move opens the socket of next, if it is another one than that of old; else it returns nil. Where the port stays, the
-// addresses can overlap: then the present socket is closed first, and opened again if that does not help.
-func (l *endpoint) move(old, next *schema.Profile) (net.Listener, error) {
+// move serves the address of next, if it is another one than that of old, and closes the present socket. Where the
+// port stays, the addresses can overlap: then the present socket is closed first, and opened again if that does not
+// help. moved is false if the address is the same.
+func (l *endpoint) move(old, next *schema.Profile) (moved bool, err error) {
 	a, b := old.Serve, next.Serve
 	if a.Host == b.Host && a.Port == b.Port {
-		return nil, nil
+		return false, nil
 	}
 	if l.fixed != "" {
 		field := "serve.port"
 		if a.Host != b.Host {
 			field = "serve.host"
 		}
-		return nil, next.Reject(field, "%s", l.fixed)
-	}
-	socket, err := listen(next)
-	if err == nil || a.Port != b.Port || !inUse(next) {
-		return socket, err
+		return false, next.Reject(field, "%s", l.fixed)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.socket
-	l.socket = nil // its end is no failure
-	_ = now.Close()
-	socket, err = listen(next)
-	if err == nil {
-		l.socket = now
-		return socket, nil
+	was := l.socket
+	socket, err := listen(next)
+	if err != nil && a.Port == b.Port && inUse(next) {
+		_ = was.Close()
+		if socket, err = listen(next); err != nil {
+			back, failed := net.Listen("tcp", was.Addr().String())
+			if failed != nil {
+				l.failed <- errors.Join(err, listenError(old, failed))
+				return false, err
+			}
+			l.serveNew(back)
+			return false, err
+		}
 	}
-	back, failed := net.Listen("tcp", now.Addr().String())
-	if failed != nil {
-		l.socket = now
-		l.failed <- errors.Join(err, listenError(old, failed))
-		return nil, err
+	if err != nil {
+		return false, err
 	}
-	l.socket = back
-	l.start(back)
-	return nil, err
+	l.serveNew(socket)
+	_ = was.Close() // it takes no connection any more, whatever the error
+	return true, nil
+}
+
+// serveNew serves a socket in place of the present one, whose end is then no failure.
+func (l *endpoint) serveNew(socket net.Listener) {
+	l.socket = socket
+	if l.server != nil {
+		l.start(socket)
+	}
 }
 
 // inUse reports whether the address of a profile is in use.

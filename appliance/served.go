@@ -22,9 +22,10 @@ type served struct {
 	engine    *engine.Engine
 	adapters  *adapters // nil: no slots for LoRA adapters
 	service   *chat.Service
-	ledger    []plan.Line // planned and allocated bytes
-	compared  time.Time   // when ledger was made
-	deviceOwn int64       // bytes of the device that the engine took, if the device says it
+	ledger    []plan.Line   // planned and allocated bytes
+	compared  time.Time     // when ledger was made
+	took      time.Duration // of the load
+	deviceOwn int64         // bytes of the device that the engine took, if the device says it
 	// estimates are the measured bytes of what the plan only estimates, by item.
 	estimates map[string]int64
 	unwatch   func()      // ends that the metrics show the engine; nil: they do not yet
@@ -73,12 +74,12 @@ func (a *Appliance) showEngine(s *served) {
 
 // openServed opens the engine of p, with the LoRA adapters of a profile, and with the weights w if that is not nil. The metrics do not show it yet.
 func (a *Appliance) openServed(ctx context.Context, p *Prepared, of *schema.Profile, w backend.PackedWeights, progress func(engine.Progress)) (*served, error) {
-	s := &served{prepared: p}
+	s, begun := &served{prepared: p}, time.Now()
 	eng, t, err := p.open(ctx, a.hooks(s), w, progress)
 	if err != nil {
 		return nil, err
 	}
-	s.engine = eng
+	s.engine, s.took = eng, time.Since(begun)
 	a.compare(s)
 	if s.adapters = p.adapters(eng, a.log); s.adapters != nil {
 		if err := s.adapters.change(ctx, nil, of); err != nil {

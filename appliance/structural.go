@@ -76,7 +76,7 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	if rest := r.a.resting.Load(); rest != nil {
 		return r.whileResting(rest, next, structuralLines(changes))
 	}
-	way, err := r.a.decide(old, next)
+	way, err := r.a.decide(r.a, old, next)
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,20 @@ func structuralLines(changes schema.Changes) (out []string) {
 var errRestart = errors.New("these fields belong to the process, not to the engine: they take effect with a restart")
 
 // transition decides how the engine of next takes the place of old.
-func transition(old *served, next *Prepared) (plan.Transition, error) {
-	return plan.NewTransition(plan.ChangeInputs{})
+func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, error) {
+	running := a.live.Load().profile
+	in := plan.ChangeInputs{
+		Old: old.prepared.Plan, New: next.Plan, Mode: running.Reload.Structural,
+		DrainTimeout: time.Duration(running.Serve.DrainTimeout), Loaded: old.took, Running: true,
+	}
+	if i, ok := old.engine.WeightsInfo(); ok {
+		in.OldFiles = i.Source
+	}
+	var err error
+	if in.NewFiles, err = next.Model.Fingerprint(); err != nil {
+		return plan.Transition{}, err
+	}
+	return plan.NewTransition(in)
 }
 
 // swapped makes a new engine serve, if err is nil, and records the outcome. It returns an error if the settings of the

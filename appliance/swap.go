@@ -150,7 +150,7 @@ func (s *swap) run(opening, lasting context.Context, opened func()) {
 // beside opens the new engine while the old one serves.
 func (s *swap) beside(opening, lasting context.Context, opened func()) {
 	a := s.a
-	debug.SetMemoryLimit(s.old.prepared.Plan.GoMemoryLimit + s.next.Plan.GoMemoryLimit)
+	debug.SetMemoryLimit(s.way.GoMemoryLimit)
 	fresh, err := s.openKeeping(opening)
 	opened()
 	if err != nil {

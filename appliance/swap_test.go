@@ -21,7 +21,7 @@ import (
 // byWay makes every structural change take one way.
 func byWay(way plan.Transition) func(*Appliance) {
 	return func(a *Appliance) {
-		a.decide = func(*served, *Prepared) (plan.Transition, error) { return way, nil }
+		a.decide = func(*Appliance, *served, *Prepared) (plan.Transition, error) { return way, nil }
 	}
 }
 
