@@ -12,9 +12,11 @@ import (
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/local"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/models"
+	"vapp.dev/engine/ranks"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels"
 )
@@ -241,6 +243,17 @@ func TestRebuildRefused(t *testing.T) {
 	refusedWeights(t, y.reopen(t, elsewhere{}), backend.WeightsOfBackend)
 	if i := w.Info(); i.Devices != 1 || i.Holders != 1 {
 		t.Errorf("refused engines use the weights: %+v", i)
+	}
+	grouped := y
+	grouped.opts.Backend.Group = local.New(1, 1)[0]
+	if err := grouped.reopen(t, w); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "several ranks") {
+		t.Errorf("in a group: %v", err)
+	}
+	ranked := *newToy(t)
+	ranked.world = ranks.Places{Tensor: 2, Pipeline: 1}
+	ranked.opts.PrefixCaching = false
+	if _, err := ranked.open(t).Weights(); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "several ranks") {
+		t.Errorf("of a group: %v", err)
 	}
 	y.on = deaf{ref.Opener{}}
 	if err := y.reopen(t, w); !errors.Is(err, backend.ErrUnsupported) {
