@@ -10,6 +10,13 @@ import (
 	"vapp.dev/engine/backend"
 )
 
+// SetCopyBytes sets the size of the pieces that weights move in, for a test.
+func SetCopyBytes(t testing.TB, n int64) {
+	before := copyBytes
+	copyBytes = n
+	t.Cleanup(func() { copyBytes = before })
+}
+
 // WeightBytes returns a copy of weights that are on the device; nil if it fails.
 func WeightBytes(w backend.PackedWeights) []byte {
 	m := w.(weights).of

@@ -118,7 +118,8 @@ func (m *memory) undo(err error, free func() error) error {
 }
 
 // copyBytes is how much is copied before it is waited for, so that the limit of the wait is not one for all weights.
-const copyBytes = 256 << 20
+// Tests change it.
+var copyBytes int64 = 256 << 20
 
 // copy copies the weights from the host to address at, or from there to the host.
 func (m *memory) copy(h *hostCopy, at driver.Address, back bool) error {

@@ -5,6 +5,7 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,7 @@ func counted(t *testing.T, when string, n, pinned int64) {
 // TestOffload: weights go to pinned memory, or to plain memory where none can be pinned, and come back bit for bit.
 // The device has the memory back meanwhile; the last Close leaves nothing.
 func TestOffload(t *testing.T) {
+	cuda.SetCopyBytes(t, 10_000)
 	for _, pinned := range []bool{true, false} {
 		w, want, next := asleep(t)
 		awake := driver.Counted("taken")
@@ -95,6 +97,62 @@ func TestOffload(t *testing.T) {
 			t.Error(err)
 		}
 		counted(t, "at the end", 0, 0)
+	}
+}
+
+// TestBesideMemory: beside the first engine, the second one needs memory for all but the weights. What each says it
+// took is its plan.
+func TestBesideMemory(t *testing.T) {
+	c, err := configured(t, func(o *engine.Options) { o.Backend.Graphs = backend.Graphs{} })()
+	if err != nil {
+		t.Fatal(err)
+	}
+	emulate(t, "reset")
+	defer emulate(t, "reset")
+	took := func(e *engine.Engine) int64 {
+		total, before, now, ok := e.Memory()
+		if !ok || total == 0 {
+			t.Error("the device does not say how much memory is free")
+		}
+		return before - now
+	}
+	a, err := engine.Open(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	w, err := a.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var plan int64
+	for arena, n := range c.Account.Reservation.Arenas {
+		if backend.Arena(arena) != backend.Swap {
+			plan += n
+		}
+	}
+	if n := took(a); n != plan {
+		t.Errorf("the first engine took %d bytes, of %d", n, plan)
+	}
+	_, _, free, _ := a.Memory()
+	emulate(t, fmt.Sprint("held=", free-(plan-w.Bytes()))) // by another process
+	c.Weights = w
+	b, err := engine.Open(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if n := took(b); n != plan {
+		t.Errorf("the second engine took %d bytes, of %d", n, plan)
+	}
+	c.Weights = nil
+	var short *driver.MemoryError
+	if e, err := engine.Open(context.Background(), c); !errors.As(err, &short) {
+		if err == nil {
+			e.Close()
+		}
+		t.Errorf("with weights of its own: %v", err)
 	}
 }
 
