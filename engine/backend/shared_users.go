@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -115,7 +114,7 @@ func (s *SharedWeights) Offload(move func() (int64, error)) error {
 		return s.gone
 	case s.moving || s.devices > 0:
 		defer s.mu.Unlock()
-		return &WeightsError{Kind: WeightsInUse, Have: fmt.Sprintf("have %d engines that use them, so they cannot be moved to host memory", s.devices)}
+		return &WeightsError{Kind: WeightsInUse, Have: "cannot be moved to host memory while an engine uses them"}
 	}
 	s.moving = true
 	s.holders++ // also if the caller's reference is closed meanwhile
