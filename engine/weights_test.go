@@ -221,7 +221,7 @@ func rebuildAdapters(t *testing.T, on backend.Opener, s backend.Settings) {
 	}
 }
 
-// TestRebuildRefused: weights of other files, of another layout, of another backend, and a group of ranks.
+// TestRebuildRefused: weights of other files, of another layout, and a group of ranks.
 func TestRebuildRefused(t *testing.T) {
 	y := *newToy(t)
 	a := y.open(t)
@@ -240,7 +240,6 @@ func TestRebuildRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusedWeights(t, y.reopen(t, w), backend.WeightsSource)
-	refusedWeights(t, y.reopen(t, elsewhere{}), backend.WeightsOfBackend)
 	if i := w.Info(); i.Devices != 1 || i.Holders != 1 {
 		t.Errorf("refused engines use the weights: %+v", i)
 	}
@@ -260,11 +259,6 @@ func TestRebuildRefused(t *testing.T) {
 		t.Errorf("of a backend that does not share: %v", err)
 	}
 }
-
-// elsewhere are weights of another backend.
-type elsewhere struct{ backend.PackedWeights }
-
-func (elsewhere) Info() backend.WeightsInfo { return backend.WeightsInfo{ID: 1, Backend: "elsewhere"} }
 
 // deaf is a backend that does not know Settings.Weights.
 type deaf struct{ backend.Opener }

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -142,6 +143,29 @@ func (h *WeightsHolder) Info() WeightsInfo { return h.of.Info() }
 
 // Bytes implements PackedWeights.
 func (h *WeightsHolder) Bytes() int64 { return h.Info().Bytes }
+
+// JoinWeights counts a Device with the weights of as a user of the settings' weights, a backend's own type W.
+func JoinWeights[W interface {
+	PackedWeights
+	Join(WeightsOf) error
+}](s Settings, of WeightsOf) (W, error) {
+	w, ok := s.Weights.(W)
+	switch {
+	case s.Group != nil:
+		return w, fmt.Errorf("weights of another device: %w: the model has several ranks", ErrUnsupported)
+	case !ok:
+		return w, &WeightsError{Kind: WeightsOfBackend, Have: s.Weights.Info().Backend, Want: of.Backend}
+	}
+	return w, w.Join(of)
+}
+
+// Join is SharedWeights.Join, if the reference is open.
+func (h *WeightsHolder) Join(of WeightsOf) error {
+	if err := h.Open(); err != nil {
+		return err
+	}
+	return h.of.Join(of)
+}
 
 // Open returns a *WeightsError if the reference is closed.
 func (h *WeightsHolder) Open() error {

@@ -52,26 +52,12 @@ func (d *device) joinWeights(s backend.Settings) error {
 	if s.Weights == nil {
 		return nil
 	}
-	if d.layout.group != nil {
-		return severalRanks("weights of another device")
-	}
-	w, ok := s.Weights.(weights)
-	if !ok {
-		return &backend.WeightsError{Kind: backend.WeightsOfBackend, Have: s.Weights.Info().Backend, Want: name}
-	}
-	if err := w.Open(); err != nil {
-		return err
-	}
-	if err := w.of.Join(d.ofWeights(s)); err != nil {
+	w, err := backend.JoinWeights[weights](s, d.ofWeights(s))
+	if err != nil {
 		return err
 	}
 	d.shared, d.joined = w.of, true
 	return nil
-}
-
-// severalRanks refuses something for a device in a group.
-func severalRanks(what string) error {
-	return fmt.Errorf("%s: %w: the model has several ranks", what, backend.ErrUnsupported)
 }
 
 // openWeights begins to count the users of the device's own arena, or copies that of the settings from the host.
@@ -92,7 +78,7 @@ func (d *device) openWeights(s backend.Settings) (err error) {
 // ShareWeights implements backend.Sharer.
 func (d *device) ShareWeights() (backend.PackedWeights, error) {
 	if d.layout.group != nil {
-		return nil, fmt.Errorf("backend %s: %w", name, severalRanks("sharing weights"))
+		return nil, backend.Unsupported(name, "sharing weights", "the model has several ranks")
 	}
 	h, err := d.shared.Hold()
 	if err != nil {

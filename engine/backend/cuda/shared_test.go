@@ -156,69 +156,64 @@ func TestBesideMemory(t *testing.T) {
 	}
 }
 
-// TestFailingOffload: where a move fails, weights stay where they were, unless the device has failed.
-func TestFailingOffload(t *testing.T) {
+// TestFailingMove: where weights cannot be moved, they stay where they were, for the next engine, unless the device has
+// failed.
+func TestFailingMove(t *testing.T) {
 	for _, c := range []struct {
-		fault string
-		lost  bool
-	}{{"cuMemcpyDtoHAsync:1:1", false}, {"cuMemFree:1:1", false}, {"cuMemcpyDtoHAsync:1:700", true}} {
+		fault      string
+		back, lost bool
+	}{
+		{"cuMemcpyDtoHAsync:1:1", false, false}, {"cuMemFree:1:1", false, false}, {"cuMemcpyDtoHAsync:1:700", false, true},
+		{"cuMemAlloc:5:2", true, false}, {"cuMemcpyHtoDAsync:1:1", true, false},
+	} {
 		w, want, next := asleep(t)
+		move := func() error {
+			_, err := w.(backend.Offloader).Offload()
+			return err
+		}
+		host := int64(0)
+		if c.back {
+			if err := move(); err != nil {
+				t.Fatal(err)
+			}
+			host = int64(len(want))
+			move = func() error {
+				e, err := next()
+				if err == nil {
+					e.Close()
+				}
+				return err
+			}
+		}
 		emulate(t, "fault="+c.fault)
-		if _, err := w.(backend.Offloader).Offload(); err == nil || !strings.Contains(err.Error(), "weights to host memory: device 0, emulated GPU: ") {
+		if err := move(); err == nil || !strings.Contains(err.Error(), "weights") || !strings.Contains(err.Error(), "device 0, emulated GPU: ") {
 			t.Errorf("%s: %v", c.fault, err)
 		}
 		emulate(t, "reset")
+		if i := w.Info(); i.Host != host || i.Devices != 0 || (i.Bytes == 0) != c.lost {
+			t.Errorf("%s: %+v", c.fault, i)
+		}
 		e, err := next()
 		var refused *backend.WeightsError
 		switch {
-		case !c.lost && err != nil:
-			t.Errorf("%s: %v", c.fault, err)
-		case !c.lost:
+		case c.lost:
+			if !errors.As(err, &refused) || refused.Kind != backend.WeightsLost {
+				t.Errorf("%s: %v", c.fault, err)
+			}
+		case err != nil:
+			t.Errorf("%s, then: %v", c.fault, err)
+		default:
 			if got := cuda.WeightBytes(w); !slices.Equal(got, want) {
 				t.Errorf("%s: other bits", c.fault)
 			}
 			if err := e.Close(); err != nil {
 				t.Error(err)
 			}
-		case !errors.As(err, &refused) || refused.Kind != backend.WeightsLost || w.Bytes() != 0:
-			t.Errorf("%s: %v, %d bytes", c.fault, err, w.Bytes())
 		}
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
 		counted(t, c.fault, 0, 0)
-	}
-}
-
-// TestFailingRestore: an Open that fails while weights come back leaves them on the host, for the next one.
-func TestFailingRestore(t *testing.T) {
-	for _, fault := range []string{"cuMemAlloc:5:2", "cuMemcpyHtoDAsync:1:1"} {
-		w, want, next := asleep(t)
-		if _, err := w.(backend.Offloader).Offload(); err != nil {
-			t.Fatal(err)
-		}
-		emulate(t, "fault="+fault)
-		if e, err := next(); err == nil {
-			e.Close()
-			t.Errorf("%s: it started", fault)
-		} else if !strings.Contains(err.Error(), "weights") {
-			t.Errorf("%s: %v: that is no failure of the weights", fault, err)
-		}
-		emulate(t, "reset")
-		if i := w.Info(); i.Host != int64(len(want)) || i.Devices != 0 {
-			t.Errorf("%s: %+v", fault, i)
-		}
-		e, err := next()
-		if err != nil {
-			t.Fatalf("%s, then: %v", fault, err)
-		}
-		if got := cuda.WeightBytes(w); !slices.Equal(got, want) {
-			t.Errorf("%s: other bits", fault)
-		}
-		if err := errors.Join(e.Close(), w.Close()); err != nil {
-			t.Error(err)
-		}
-		counted(t, fault, 0, 0)
 	}
 }
 
