@@ -116,10 +116,10 @@ func (p *Plan) arenas() int64 {
 	return n
 }
 
-// room returns what both engines take of the memory that New's ledger is of.
-func (in ChangeInputs) room(both Ledger, shared bool) Room {
+// footprint returns what both engines take of the memory that New's ledger is of.
+func (in ChangeInputs) footprint(both Ledger, shared bool) Footprint {
 	old, new := in.Old, in.New
-	r := Room{New: new.Ledger.taken(), Peak: both.Total(), Limit: new.Budget.Bytes, Rule: new.Budget.Rule}
+	r := Footprint{New: new.Ledger.taken(), Peak: both.Total(), Limit: new.Budget.Bytes, Rule: new.Budget.Rule}
 	resident := in.Resident
 	switch onGPU := new.resolved.onGPU(); {
 	case old.resolved.onGPU() == onGPU:
@@ -138,9 +138,9 @@ func (in ChangeInputs) room(both Ledger, shared bool) Room {
 	return r
 }
 
-// hostRoom returns what both engines take of the machine's memory if New's ledger is of a GPU.
-func (in ChangeInputs) hostRoom(both Ledger) *Room {
-	r := &Room{New: in.New.Ledger.HostTotal(), Old: in.Old.Ledger.HostTotal(), Peak: both.HostTotal(), Limit: in.Host.Total, Rule: "the machine's memory"}
+// hostFootprint returns what both engines take of the machine's memory if New's ledger is of a GPU.
+func (in ChangeInputs) hostFootprint(both Ledger) *Footprint {
+	r := &Footprint{New: in.New.Ledger.HostTotal(), Old: in.Old.Ledger.HostTotal(), Peak: both.HostTotal(), Limit: in.Host.Total, Rule: "the machine's memory"}
 	if !in.Old.resolved.onGPU() {
 		r.Old = in.Old.Ledger.taken()
 	}
@@ -151,7 +151,7 @@ func (in ChangeInputs) hostRoom(both Ledger) *Room {
 }
 
 // lower sets the limit to n bytes, what is free and what this process has, if that is less.
-func (r *Room) lower(n, free, resident int64) {
+func (r *Footprint) lower(n, free, resident int64) {
 	if r.Limit == 0 || n < r.Limit {
 		r.Limit, r.Rule = n, fmt.Sprintf("%s free now + %s of this process", Size(free), Size(resident))
 	}

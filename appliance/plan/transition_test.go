@@ -35,11 +35,12 @@ var transitionCases = []transitionCase{
 	{name: "a larger KV cache, both do not fit", old: fixed, new: "\tmemory: kvCache: \"6GiB\"\n"},
 	{name: "utilization gives each all the memory", old: "", new: "\tscheduler: maxNumSeqs: 128\n"},
 	{name: "asked to drain", old: fixed, new: fixed + "\tscheduler: maxNumSeqs: 128\n", in: func(c *plan.ChangeInputs) { c.Mode = "drain" }},
+	{name: "asked to report", old: fixed, new: fixed + "\tscheduler: maxNumSeqs: 128\n", in: func(c *plan.ChangeInputs) { c.Mode = "report" }},
 	{name: "the same LoRA slots", old: fixed + slots(2), new: fixed + slots(2) + "\tmaxModelLen: 1024\n"},
 	{name: "other LoRA slots", old: fixed + slots(2), new: fixed + slots(4)},
 	{name: "quantized at load", old: fixed, new: fixed + "\tquantization: \"fp8\"\n"},
 	{name: "quantized at load, asked to drain", old: fixed, new: fixed + "\tquantization: \"fp8\"\n",
-		in: func(c *plan.ChangeInputs) { c.Mode, c.Loaded = "drain", 8*time.Second }},
+		in: func(c *plan.ChangeInputs) { c.Mode, c.Loaded = "drain", schema.Duration(8*time.Second) }},
 	{name: "quantized at load, too little memory", memory: 3 << 30, old: fixed, new: fixed + "\tquantization: \"fp8\"\n"},
 	{name: "another variant", old: fixed, new: fixed + "\tcpu: variant: \"avx2\"\n"},
 	{name: "other activations", old: fixed, new: fixed + "\tcpu: activations: \"int8\"\n"},
@@ -104,7 +105,7 @@ func (c transitionCase) inputs(t *testing.T) plan.ChangeInputs {
 	if to == "" {
 		to = c.on
 	}
-	out := plan.ChangeInputs{Old: side(c.old, c.on), New: side(c.new, to), OldFiles: files, NewFiles: files, Mode: "swap", DrainTimeout: 30 * time.Second}
+	out := plan.ChangeInputs{Old: side(c.old, c.on), New: side(c.new, to), OldFiles: files, NewFiles: files, Mode: "swap", DrainTimeout: schema.Duration(30 * time.Second)}
 	if c.in != nil {
 		c.in(&out)
 	}
