@@ -102,7 +102,7 @@ func NewTransition(in ChangeInputs) (Transition, error) {
 	both := join(in.Old, in.New, t.KeepsWeights)
 	t.Footprint = in.footprint(both, t.KeepsWeights)
 	if in.New.resolved.onGPU() {
-		t.Host = in.hostFootprint(both)
+		t.Host = in.hostFootprint(both, t.KeepsWeights)
 	}
 	if err := in.alone(t); err != nil {
 		return Transition{}, err
@@ -183,14 +183,13 @@ func (in ChangeInputs) obstacle(t *Transition, oneAtATime bool) string {
 	case r.Limit == 0:
 		return fmt.Sprintf("the memory of %s is unknown, so that %s are not tried at once", in.New.Facts.Device, what)
 	case !r.fits():
-		s := fmt.Sprintf("%s do not fit at once: %s, %s missing", what, r.of(), Size(r.Peak-r.Limit))
+		where, hint := "", ""
 		if r == t.Host {
-			return s + " of the machine's memory"
+			where = " in the machine's memory"
+		} else if in.New.utilization > 0 {
+			hint = " (a fixed memory.kvCache leaves memory for both)"
 		}
-		if in.New.utilization > 0 {
-			s += " (a fixed memory.kvCache leaves memory for both)"
-		}
-		return s
+		return fmt.Sprintf("%s do not fit at once%s: %s, %s missing%s", what, where, r.of(), Size(r.Peak-r.Limit), hint)
 	}
 	if in.Running {
 		if err := in.New.checkLimits(0, t.Shared); err != nil {

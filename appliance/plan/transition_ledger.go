@@ -20,8 +20,8 @@ func join(old, new *Plan, shared bool) Ledger {
 		switch {
 		case name == mappedItem && shared:
 			continue // no file is read
-		case a.Basis == Held || b.Basis == Held || a.Basis == Apart || b.Basis == Apart:
-			if hasNew {
+		case a.Basis == Held || b.Basis == Held || a.Basis == Apart || b.Basis == Apart || name == mappedItem || name == stagingItem:
+			if hasNew { // the old engine has loaded its weights
 				out = append(out, b)
 			}
 		case !hasOld:
@@ -77,8 +77,8 @@ func elsewhere(p *Plan, onGPU bool) Ledger {
 		default:
 			i.Basis = Bound
 		}
-		if i.Name == childItem {
-			continue // the process has them once
+		if i.Name == childItem || i.Name == mappedItem || i.Name == stagingItem {
+			continue // the process has children once, and the old engine has loaded its weights
 		}
 		i.Name, i.Parts = "old "+i.Name, nil
 		out = append(out, i)
@@ -116,6 +116,15 @@ func (p *Plan) arenas() int64 {
 	return n
 }
 
+// resident returns what an engine of the plan has for certain. Backend ref takes its arenas from the Go heap, where only written
+// memory is resident.
+func (p *Plan) resident() int64 {
+	if p.Backend == "ref" {
+		return p.Ledger.Bytes(backend.Weights.String())
+	}
+	return p.arenas()
+}
+
 // footprint returns what both engines take of the memory that New's ledger is of.
 func (in ChangeInputs) footprint(both Ledger, shared bool) Footprint {
 	old, new := in.Old, in.New
@@ -124,7 +133,7 @@ func (in ChangeInputs) footprint(both Ledger, shared bool) Footprint {
 	switch onGPU := new.resolved.onGPU(); {
 	case old.resolved.onGPU() == onGPU:
 		if r.Old = old.Ledger.taken(); resident == 0 {
-			resident = old.arenas()
+			resident = old.resident()
 		}
 	case !onGPU:
 		r.Old = old.Ledger.HostTotal()
@@ -139,10 +148,13 @@ func (in ChangeInputs) footprint(both Ledger, shared bool) Footprint {
 }
 
 // hostFootprint returns what both engines take of the machine's memory if New's ledger is of a GPU.
-func (in ChangeInputs) hostFootprint(both Ledger) *Footprint {
+func (in ChangeInputs) hostFootprint(both Ledger, shared bool) *Footprint {
 	r := &Footprint{New: in.New.Ledger.HostTotal(), Old: in.Old.Ledger.HostTotal(), Peak: both.HostTotal(), Limit: in.Host.Total, Rule: "the machine's memory"}
 	if !in.Old.resolved.onGPU() {
 		r.Old = in.Old.Ledger.taken()
+	}
+	if shared {
+		r.New -= in.New.Ledger.Bytes(mappedItem)
 	}
 	if in.Host.Free > 0 {
 		r.lower(add(in.Host.Free, in.Host.Resident), in.Host.Free, in.Host.Resident)

@@ -24,7 +24,8 @@ type transitionCase struct {
 	on       string // backend cpu (""), or a GPU of the catalogue
 	memory   int64  // of the machine or the device; 0: 8 GiB; -1: unknown
 	old, new string // fields that are added to the profile
-	to       string // the new profile is on this GPU
+	to       string // the new profile is on this GPU, or on the "cpu"
+	files    bool   // the model is one of 2 layers with real files
 	in       func(*plan.ChangeInputs)
 }
 
@@ -61,7 +62,10 @@ var transitionCases = []transitionCase{
 		in: func(c *plan.ChangeInputs) {
 			c.Host = plan.HostMemory{Total: 64 << 30, Free: 100 << 20, Resident: 800 << 20}
 		}},
+	{name: "on a GPU, files that are mapped while they are loaded", on: "h100-80g", files: true, old: fixed, new: fixed + "\tmodel: dtype: \"float32\"\n",
+		in: func(c *plan.ChangeInputs) { c.Host = plan.HostMemory{Total: 64 << 30} }},
 	{name: "from the CPU to a GPU", old: fixed, new: fixed, to: "h100-80g", in: func(c *plan.ChangeInputs) { c.Host = plan.HostMemory{Total: 8 << 30} }},
+	{name: "from a GPU to the CPU", on: "h100-80g", old: fixed, new: fixed, to: "cpu"},
 	{name: "no prefix cache", old: fixed + "\tscheduler: prefixCaching: false\n", new: fixed},
 }
 
@@ -76,6 +80,9 @@ func besideFree(free int64) func(*plan.ChangeInputs) {
 func (c transitionCase) inputs(t *testing.T) plan.ChangeInputs {
 	t.Helper()
 	m := smol(t)
+	if c.files {
+		m = toy(t)
+	}
 	files, err := m.Fingerprint()
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +94,7 @@ func (c transitionCase) inputs(t *testing.T) plan.ChangeInputs {
 			f.TotalBytes = max(0, c.memory)
 		}
 		var op backend.Opener = cpu.Opener{}
-		if on != "" {
+		if on != "" && on != "cpu" {
 			d, err := devices.Find(on)
 			if err != nil {
 				t.Fatal(err)
@@ -170,9 +177,9 @@ func TestTransitionRefused(t *testing.T) {
 	if _, err := plan.NewTransition(c.inputs(t)); !errors.As(err, &short) || short.Free < 1<<30 {
 		t.Errorf("too large: %v", err)
 	}
-	c = transitionCase{old: fixed, new: "\tmemory: kvCache: \"2GiB\"\n", in: func(c *plan.ChangeInputs) {
-		besideFree(6 << 30)(c)
-		c.New.Facts.Limits = []backend.ProcessLimit{{Name: backend.DataSize, Limit: 2 << 30, Used: 2 << 30}}
+	c = transitionCase{old: fixed, new: fixed + "\tscheduler: maxNumSeqs: 128\n", in: func(c *plan.ChangeInputs) {
+		besideFree(6 << 30)(c) // the limit is between what the process has with and without weights that stay
+		c.New.Facts.Limits = []backend.ProcessLimit{{Name: backend.DataSize, Limit: 2560 << 20, Used: 2 << 30}}
 	}}
 	var limit *plan.LimitError
 	if _, err := plan.NewTransition(c.inputs(t)); !errors.As(err, &limit) {
