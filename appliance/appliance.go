@@ -48,22 +48,26 @@ type Config struct {
 	// of the loopback address, accepts this key only, and does not watch the profile. "":
 	// the profile decides.
 	PrivateKey string
+	// Residency decides when the model may be in memory if serve.idle unloads it; nil: at any time.
+	Residency Residency
 	// OnReady is called when the model is loaded; nil: not called.
 	OnReady func()
 }
 
 // Appliance is one server. New plans it, Run runs it.
 type Appliance struct {
-	cfg      Config
-	log      *slog.Logger
-	level    *slog.LevelVar
-	first    *Prepared // of the engine that is loaded first
-	metrics  *metrics.Metrics
-	server   *api.Server
-	phase    phase
-	handling atomic.Int64 // HTTP requests without a complete reply
-	listener net.Listener
-	manager  systemd
+	cfg   Config
+	log   *slog.Logger
+	level *slog.LevelVar
+	// setFormat sets the format of log.
+	setFormat func(string)
+	first     *Prepared // of the engine that is loaded first
+	metrics   *metrics.Metrics
+	server    *api.Server
+	phase     phase
+	handling  atomic.Int64 // HTTP requests without a complete reply
+	socket    endpoint
+	manager   systemd
 
 	// live holds everything that can change without a new engine. It is replaced as a
 	// whole.
@@ -74,7 +78,9 @@ type Appliance struct {
 	responses *responses.Store       // nil: responses are not stored
 	events    *kvevents.Publisher    // nil: KV events are not published
 	swaps     swaps
-	decide    func(old *served, next *Prepared) (plan.Transition, error) // transition; tests replace it
+	resting   atomic.Pointer[rest]                                                     // nil: an engine serves, or is loaded first
+	loading   solo                                                                     // the load of a resting model
+	decide    func(a *Appliance, old *served, next *Prepared) (plan.Transition, error) // transition; tests replace it
 
 	publishing sync.Mutex // guards publisher
 	publisher  *served    // whose KV events are published
@@ -110,10 +116,10 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse, decide: transition}
+	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse, decide: (*Appliance).transition}
 	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
-	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
+	a.log, a.setFormat = newLog(c.Log, p.Profile.Log.Format, a.level)
 	if err := a.begin(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -140,7 +146,7 @@ func (a *Appliance) begin() error {
 	}
 	if a.responses = store; store != nil {
 		defer func() {
-			if a.listener == nil {
+			if a.socket.socket == nil {
 				store.Close()
 			}
 		}()
@@ -149,7 +155,7 @@ func (a *Appliance) begin() error {
 		return err
 	}
 	defer func() {
-		if a.listener == nil {
+		if a.socket.socket == nil {
 			a.closeEvents()
 		}
 	}()
@@ -160,11 +166,11 @@ func (a *Appliance) begin() error {
 	a.declare(p.Profile, a.reloader.now())
 	a.auditLog = a.openAudit(p.Profile)
 	a.server = api.New(api.Config{
-		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, BodyBytes: p.Plan.BodyBytes,
+		State: a, Sleeper: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, BodyBytes: p.Plan.BodyBytes,
 		Responses: a.responses,
 		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus), Drift: http.HandlerFunc(a.serveDrift),
 		Why:     a.why,
-		Load:    func() (float64, int) { e := a.engine().Stats(); return e.KVUsed, e.Waiting },
+		Load:    func() (float64, int) { e := a.stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
 	}, l.api)
 	if err := a.listen(); err != nil {
@@ -180,7 +186,7 @@ func (a *Appliance) begin() error {
 }
 
 // Addr returns the listener's address.
-func (a *Appliance) Addr() net.Addr { return a.listener.Addr() }
+func (a *Appliance) Addr() net.Addr { return a.socket.addr() }
 
 // url returns the base URL of the API for a client on this machine.
 func (a *Appliance) url() string {
@@ -212,12 +218,12 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 			a.prepared().Close()
 		}
 	}()
+	defer a.closeResting()
 	defer a.closeResponses()
 	defer a.closeEvents()
 	debug.SetMemoryLimit(a.first.Plan.GoMemoryLimit)
 	server := a.newHTTP()
-	failed := make(chan error, 1)
-	go func() { failed <- a.serve(server) }()
+	failed := a.socket.serve(server)
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	a.logEvents()
@@ -251,12 +257,13 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 		a.Reload(TriggerFile)
 	}
 	tasks.Go(func() { a.statistics(background) })
+	tasks.Go(func() { a.watchIdle(background) })
 	select {
 	case <-ctx.Done():
 	case <-hard.Done():
 	case err := <-failed:
 		abandoned = !a.swaps.end(endLoad)
-		return errors.Join(fmt.Errorf("serve: %w", err), a.closeServed(a.serving()))
+		return errors.Join(fmt.Errorf("serve: %w", err), a.closeServing())
 	case err := <-a.dead:
 		abandoned = !a.swaps.end(endLoad)
 		return errors.Join(err, a.fail(hard, server))
@@ -283,8 +290,7 @@ func (a *Appliance) fail(hard context.Context, server *http.Server) error {
 		}
 	}
 	_ = server.Shutdown(grace)
-	s := a.serving()
-	return errors.Join(s.engine.Err(), a.closeServed(s), server.Close())
+	return errors.Join(a.engineError(), a.closeServing(), server.Close())
 }
 
 // drain waits for the running requests and closes the server. hard ends the wait.
@@ -293,27 +299,26 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	a.door.close(a.notReady)
 	a.note(auditlog.Entry{Event: auditlog.Drain, Outcome: "draining", After: a.state()})
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
-	eng := a.engine()
-	running := eng.Stats()
+	running := a.stats()
 	a.report("STOPPING=1", fmt.Sprintf("STATUS=draining: %d requests running, %d waiting, at most %s", running.Running, running.Waiting, limit))
 	a.log.Info("draining", "running", running.Running, "waiting", running.Waiting, "timeout", limit.String())
 	soft, stop := context.WithTimeout(hard, limit)
 	defer stop()
-	err := eng.Drain(soft)
-	if errors.Is(eng.Err(), engine.ErrDead) {
+	err := a.drainEngine(soft)
+	if errors.Is(a.engineError(), engine.ErrDead) {
 		return a.fail(hard, server)
 	}
 	if err == nil {
 		// Let the handlers write the last tokens.
 		err = server.Shutdown(soft)
 	}
-	left := eng.Stats()
-	closed := errors.Join(a.closeServed(a.serving()), server.Close())
+	left := a.stats()
+	closed := errors.Join(a.closeServing(), server.Close())
 	switch {
 	case hard.Err() != nil:
 		return context.Cause(hard)
-	case errors.Is(eng.Err(), engine.ErrDead):
-		return errors.Join(eng.Err(), closed)
+	case errors.Is(a.engineError(), engine.ErrDead):
+		return errors.Join(a.engineError(), closed)
 	case err != nil:
 		return errors.Join(fmt.Errorf("drain: requests that had not ended after %s were aborted: %d; serve.drainTimeout is the limit", limit, left.Running+left.Waiting), closed)
 	}

@@ -83,8 +83,15 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 		err = plan.Refuse(next)
 	}
 	serving := r.a.serving()
-	if err == nil && serving.adapters != nil {
+	changesAdapters := r.a.loaded() && serving.adapters != nil
+	if err == nil && changesAdapters {
 		err = serving.adapters.change(r.a.hard, old.profile, next)
+	}
+	moved := false
+	if err == nil {
+		if moved, err = r.a.socket.move(old.profile, next); err != nil && changesAdapters {
+			err = errors.Join(err, serving.adapters.change(r.a.hard, next, old.profile))
+		}
 	}
 	changes := schema.Diff(old.profile, next)
 	r.setStale("profile of live fields", err == nil)
@@ -111,6 +118,10 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	}
 	if len(lines) == 0 && l.source != old.source {
 		lines = []string{"parsers.chatTemplate: the content of its file (live)"}
+	}
+	if moved {
+		r.a.log.Info("listening", "address", r.a.Addr().String())
+		r.a.report("STATUS=" + r.a.Phase() + ": " + r.a.url())
 	}
 	if len(changes) > 0 || len(lines) > 0 {
 		r.a.apply(l)
@@ -177,6 +188,11 @@ func (r *reloader) setPolicy(c schema.Change, to string) {
 	}
 	d := &drain{change: c.String(), trigger: r.trigger, since: r.now()}
 	r.drain, r.recorded = d, true
+	if rest := r.a.resting.Load(); rest != nil {
+		rest.prepared.Plan.Options.Policy = policy
+		r.record(Reload{Class: string(schema.Drain), Outcome: Applied, Changes: []string{c.String()}})
+		return
+	}
 	engine := r.a.engine()
 	states := engine.SetPolicy(policy)
 	go func() {

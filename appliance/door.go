@@ -17,6 +17,7 @@ type door struct {
 	waiting []chan *served
 	most    int            // requests that may wait
 	refuse  func() error   // why no request may wait; nil: they may
+	failed  error          // of the last load; waiting requests get it
 	until   time.Time      // when serving is expected again; zero: unknown
 	knock   func()         // called when a request starts to wait; may be nil
 	counts  map[string]int // of waiting requests, by what became of them
@@ -91,7 +92,7 @@ func (d *door) admitted(s *served) (*served, error) {
 	if d.refuse != nil {
 		return nil, d.refuse()
 	}
-	return nil, chat.Errorf(chat.Unavailable, "", "The model could not be loaded. Please try again later.")
+	return nil, d.failed
 }
 
 // untilServing returns the expected time until requests are served.
@@ -135,15 +136,40 @@ func (d *door) hold(most int, until time.Time, knock func()) {
 	d.serving, d.refuse, d.most, d.until, d.knock = nil, nil, most, until, knock
 }
 
+// holdIfEmpty is hold unless a request is inside s. It reports whether it held.
+func (d *door) holdIfEmpty(s *served, most int, knock func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.serving != s || s.inside > 0 {
+		return false
+	}
+	d.serving, d.refuse, d.most, d.until, d.knock = nil, nil, most, time.Time{}, knock
+	return true
+}
+
+// fail gives the waiting requests an error. Later ones wait.
+func (d *door) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = err
+	d.dismiss()
+}
+
+// dismiss sends the waiting requests away.
+func (d *door) dismiss() {
+	for _, turn := range d.waiting {
+		turn <- nil
+	}
+	d.counts[tooMany] += len(d.waiting)
+	d.waiting = nil
+}
+
 // close refuses all requests from now on, and those that wait, with the error of why.
 func (d *door) close(why func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.serving, d.refuse, d.knock = nil, why, nil
-	for _, turn := range d.waiting {
-		turn <- nil
-	}
-	d.waiting = nil
+	d.dismiss()
 }
 
 // emptied returns a channel that is closed when no request is inside s. No request may enter s any more.
@@ -160,6 +186,13 @@ func (d *door) emptied(s *served) <-chan struct{} {
 		s.empty = c
 	}
 	return c
+}
+
+// knocked reports whether a request waits for the model to be loaded.
+func (d *door) knocked() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.knock != nil && len(d.waiting) > 0
 }
 
 // count returns the number of requests inside s.

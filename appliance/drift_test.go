@@ -147,7 +147,7 @@ func TestAuditLog(t *testing.T) {
 	s := start(t, more)
 	s.edit(t, "rename", more+`, sampling: temperature: 0.5`)
 	s.latest(t, Applied)
-	s.edit(t, "rename", more+`, sampling: temperature: 0.5, log: format: "json"`)
+	s.edit(t, "rename", more+`, sampling: temperature: 0.5, serve: metricsCompat: true`)
 	s.latest(t, Reported)
 	s.drain()
 	err := <-s.ended
@@ -175,7 +175,7 @@ func TestAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"start loading", "ready ready", "reload applied file sampling.temperature: absent → 0.5 (live)",
-		`reload reported file log.format: "text" → "json" (structural)`, "drain draining", "stop stopped"}
+		`reload reported file serve.metricsCompat: false → true (restart)`, "drain draining", "stop stopped"}
 	if !slices.Equal(got, want) || last.After != (auditlog.State{}) {
 		t.Errorf("%q, at the end %v", got, last.After)
 	}

@@ -21,13 +21,15 @@ const (
 	Loading Phase = iota
 	Ready
 	Reloading // no engine serves, since one is replaced
+	Sleeping  // POST /sleep has freed the model's memory
+	Unloaded  // the next request loads the model
 	Draining
 	Failed
 )
 
 // String returns the phase in the form of /readyz and 503 replies.
 func (p Phase) String() string {
-	return [...]string{"loading", "ready", "reloading", "draining", "failed"}[p]
+	return [...]string{"loading", "ready", "reloading", "sleeping", "unloaded", "draining", "failed"}[p]
 }
 
 // phase holds the Phase.
@@ -39,11 +41,16 @@ func (p *phase) get() Phase   { return Phase(p.now.Load()) }
 // reload sets Reloading unless the server drains.
 func (p *phase) reload() { p.now.CompareAndSwap(int32(Ready), int32(Reloading)) }
 
+// pause sets Sleeping or Unloaded unless the server drains.
+func (p *phase) pause(to Phase) { p.unlessDraining(to) }
+
 // becomeReady sets Ready unless the server drains.
-func (p *phase) becomeReady() {
+func (p *phase) becomeReady() { p.unlessDraining(Ready) }
+
+func (p *phase) unlessDraining(to Phase) {
 	for {
 		was := p.now.Load()
-		if Phase(was) == Draining || p.now.CompareAndSwap(was, int32(Ready)) {
+		if Phase(was) == Draining || p.now.CompareAndSwap(was, int32(to)) {
 			return
 		}
 	}
@@ -78,12 +85,16 @@ func (a *Appliance) why() string {
 	return line
 }
 
-// Service returns the service that answers requests; nil unless the server is ready.
-func (a *Appliance) Service() *chat.Service {
-	if p, _ := a.now(); p != Ready {
-		return nil
-	}
-	return a.serving().service
+// Ready implements api.State.
+func (a *Appliance) Ready() bool {
+	p, _ := a.now()
+	return p == Ready || p == Unloaded
+}
+
+// Healthy implements api.State. A server that sleeps is as healthy as vLLM's.
+func (a *Appliance) Healthy() bool {
+	p, _ := a.now()
+	return p == Ready || p == Unloaded || p == Reloading || p == Sleeping
 }
 
 // Enter implements api.State.

@@ -128,14 +128,6 @@ func (a *Appliance) countRequests(h http.Handler) http.Handler {
 	})
 }
 
-// serve serves the listener until the server is closed.
-func (a *Appliance) serve(s *http.Server) error {
-	if s.TLSConfig != nil {
-		return s.ServeTLS(a.listener, "", "")
-	}
-	return s.Serve(a.listener)
-}
-
 // scheme returns the scheme of the server's URLs.
 func (a *Appliance) scheme() string {
 	if a.prepared().Profile.Serve.TLS != nil {

@@ -128,6 +128,7 @@ func settings(p *schema.Profile) api.Settings {
 		MaxConcurrent: l.MaxConcurrentRequests,
 		AccessLog:     p.Serve.AccessLog,
 		LogRequests:   p.Serve.LogRequests,
+		Sleep:         p.Serve.Sleep,
 		LoadAdapters:  p.LoRA != nil && p.LoRA.AllowRuntimeUpdating,
 		NoDocs:        !p.Serve.Docs,
 
@@ -214,6 +215,7 @@ func (a *Appliance) publish(l *live) {
 // and engine.
 func (a *Appliance) apply(l *live) {
 	a.level.Set(levels[l.profile.Log.Level])
+	a.setFormat(l.profile.Log.Format)
 	a.publish(l)
 	if r := l.profile.Serve.Responses; r != nil && a.responses != nil {
 		a.responses.SetLimits(responseLimits(r))

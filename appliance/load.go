@@ -15,6 +15,7 @@ import (
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/tokenizer"
+	"vapp.dev/schema"
 )
 
 // EngineConfig returns the configuration with which OpenEngine opens the planned engine.
@@ -33,11 +34,15 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	if err := a.showPlan(p); err != nil {
 		return err
 	}
-	s, err := a.openServed(ctx, p, nil, progress)
-	if err != nil {
-		return err
+	if c := p.Profile.Serve.Idle; c != nil && c.Load == schema.OnRequest {
+		a.restFirst()
+	} else {
+		s, err := a.openServed(ctx, p, p.Profile, nil, progress)
+		if err != nil {
+			return err
+		}
+		a.reloader.admitFirst(s)
 	}
-	a.reloader.admitFirst(s)
 	a.note(auditlog.Entry{Event: auditlog.Ready, Outcome: "ready", After: a.state()})
 	a.report("READY=1", "STATUS=ready: "+a.url())
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())

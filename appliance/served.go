@@ -12,6 +12,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/sample"
+	"vapp.dev/schema"
 )
 
 // served is an open engine with all that belongs to it. A structural reload replaces one by another; two may be
@@ -21,9 +22,10 @@ type served struct {
 	engine    *engine.Engine
 	adapters  *adapters // nil: no slots for LoRA adapters
 	service   *chat.Service
-	ledger    []plan.Line // planned and allocated bytes
-	compared  time.Time   // when ledger was made
-	deviceOwn int64       // bytes of the device that the engine took, if the device says it
+	ledger    []plan.Line   // planned and allocated bytes
+	compared  time.Time     // when ledger was made
+	took      time.Duration // of the load
+	deviceOwn int64         // bytes of the device that the engine took, if the device says it
 	// estimates are the measured bytes of what the plan only estimates, by item.
 	estimates map[string]int64
 	unwatch   func()      // ends that the metrics show the engine; nil: they do not yet
@@ -70,17 +72,17 @@ func (a *Appliance) showEngine(s *served) {
 	}
 }
 
-// openServed opens the engine of p, with the weights w if that is not nil. The metrics do not show it yet.
-func (a *Appliance) openServed(ctx context.Context, p *Prepared, w backend.PackedWeights, progress func(engine.Progress)) (*served, error) {
-	s := &served{prepared: p}
+// openServed opens the engine of p, with the LoRA adapters of a profile, and with the weights w if that is not nil. The metrics do not show it yet.
+func (a *Appliance) openServed(ctx context.Context, p *Prepared, of *schema.Profile, w backend.PackedWeights, progress func(engine.Progress)) (*served, error) {
+	s, begun := &served{prepared: p}, time.Now()
 	eng, t, err := p.open(ctx, a.hooks(s), w, progress)
 	if err != nil {
 		return nil, err
 	}
-	s.engine = eng
+	s.engine, s.took = eng, time.Since(begun)
 	a.compare(s)
 	if s.adapters = p.adapters(eng, a.log); s.adapters != nil {
-		if err := s.adapters.change(ctx, nil, p.Profile); err != nil {
+		if err := s.adapters.change(ctx, nil, of); err != nil {
 			return nil, errors.Join(err, eng.Close())
 		}
 	}
@@ -142,8 +144,11 @@ func (s *served) try(ctx context.Context) error {
 // serving returns the engine that new requests are for, or the last one; nil until the first is loaded.
 func (a *Appliance) serving() *served { return a.current.Load() }
 
-// prepared returns the profile and plan of the engine that serves or is loaded first.
+// prepared returns the profile and plan of the engine that serves or is opened next.
 func (a *Appliance) prepared() *Prepared {
+	if r := a.resting.Load(); r != nil {
+		return r.prepared
+	}
 	if s := a.serving(); s != nil {
 		return s.prepared
 	}
@@ -154,6 +159,38 @@ func (a *Appliance) prepared() *Prepared {
 func (a *Appliance) engine() *engine.Engine {
 	if s := a.serving(); s != nil {
 		return s.engine
+	}
+	return nil
+}
+
+// stats returns the state of the engine that serves; the zero Stats while there is none.
+func (a *Appliance) stats() engine.Stats {
+	if e := a.engine(); e != nil && a.resting.Load() == nil {
+		return e.Stats()
+	}
+	return engine.Stats{}
+}
+
+// engineError returns engine.Err of the engine that serves; nil without one.
+func (a *Appliance) engineError() error {
+	if e := a.engine(); e != nil {
+		return e.Err()
+	}
+	return nil
+}
+
+// drainEngine is engine.Drain of the engine that serves.
+func (a *Appliance) drainEngine(ctx context.Context) error {
+	if e := a.engine(); e != nil {
+		return e.Drain(ctx)
+	}
+	return nil
+}
+
+// closeServing closes the engine that serves, if there is one.
+func (a *Appliance) closeServing() error {
+	if s := a.serving(); s != nil {
+		return a.closeServed(s)
 	}
 	return nil
 }

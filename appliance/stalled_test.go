@@ -29,7 +29,7 @@ func (l tight) Accept() (net.Conn, error) {
 	return c, err
 }
 
-func tighten(a *Appliance) { a.listener = tight{a.listener} }
+func tighten(a *Appliance) { a.socket.socket = tight{a.socket.socket} }
 
 // stall requests the reply and does not read it.
 func (s *server) stall(t *testing.T) net.Conn {

@@ -32,7 +32,7 @@ func (a *Appliance) showPlan(of *Prepared) error {
 	return nil
 }
 
-func (a *Appliance) json() bool { return a.prepared().Profile.Log.Format == "json" }
+func (a *Appliance) json() bool { return a.live.Load().profile.Log.Format == "json" }
 
 // planAttrs returns the figures of a plan that its log line has.
 func planAttrs(p *plan.Plan) []any {

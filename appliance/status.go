@@ -64,16 +64,16 @@ func (a *Appliance) status() status {
 		Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
 		Plan: a.prepared().outline, Ledger: []ledgerLine{}, Pending: a.audit.waiting(), Reloads: a.Reloads(),
 	}
-	if a.phase.get() == Loading {
+	serving := a.serving()
+	if serving == nil {
 		return s
 	}
-	serving := a.serving()
 	for _, c := range serving.ledger {
 		s.Ledger = append(s.Ledger, ledgerLine{c.Item, c.Planned, c.Actual})
 	}
 	d := serving.service.Defaults(&l.api.Chat)
 	s.Sampling = &d
-	e := serving.engine.Stats()
+	e := a.stats()
 	s.Now = nowStatus{e.Running, e.Waiting, e.KVUsed, e.KVTokens, e.Preemptions, a.metrics.Generated()}
 	return s
 }

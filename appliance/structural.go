@@ -66,23 +66,21 @@ func (r *reloader) prepareNext(newest *schema.Profile, mode string) (*Prepared, 
 // beginSwap starts to replace the engine by that of next. Changes that need a restart stay pending.
 func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	old := r.a.serving()
-	changes := schema.Diff(old.prepared.Profile, next.Profile)
+	changes := schema.Diff(r.a.prepared().Profile, next.Profile)
 	if changes.Class() != schema.Structural {
 		return errRestart
 	}
 	if err := next.Model.Loadable(); err != nil {
 		return next.Profile.Reject("model.source", "%v", err)
 	}
-	way, err := r.a.decide(old, next)
+	if rest := r.a.resting.Load(); rest != nil {
+		return r.whileResting(rest, next, structuralLines(changes))
+	}
+	way, err := r.a.decide(r.a, old, next)
 	if err != nil {
 		return err
 	}
-	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, trigger: r.trigger, diff: r.waiting.Plan}
-	for _, c := range changes {
-		if c.Class == schema.Structural {
-			s.changes = append(s.changes, c.String())
-		}
-	}
+	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, trigger: r.trigger, diff: r.waiting.Plan, changes: structuralLines(changes)}
 	if !r.a.swaps.run(s.run) {
 		return errors.New("the server is ending")
 	}
@@ -92,12 +90,34 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	return nil
 }
 
+// structuralLines returns the lines of the structural changes.
+func structuralLines(changes schema.Changes) (out []string) {
+	for _, c := range changes {
+		if c.Class == schema.Structural {
+			out = append(out, c.String())
+		}
+	}
+	return out
+}
+
 // errRestart is why changes cannot be made by replacing the engine.
 var errRestart = errors.New("these fields belong to the process, not to the engine: they take effect with a restart")
 
 // transition decides how the engine of next takes the place of old.
-func transition(old *served, next *Prepared) (plan.Transition, error) {
-	return plan.NewTransition(plan.ChangeInputs{})
+func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, error) {
+	running := a.live.Load().profile
+	in := plan.ChangeInputs{
+		Old: old.prepared.Plan, New: next.Plan, Mode: running.Reload.Structural,
+		DrainTimeout: running.Serve.DrainTimeout, Loaded: schema.Duration(old.took), Running: true,
+	}
+	if i, ok := old.engine.WeightsInfo(); ok {
+		in.OldFiles = i.Source
+	}
+	var err error
+	if in.NewFiles, err = next.Model.Fingerprint(); err != nil {
+		return plan.Transition{}, err
+	}
+	return plan.NewTransition(in)
 }
 
 // swapped makes a new engine serve, if err is nil, and records the outcome. It returns an error if the settings of the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vapp.dev/appliance/plan"
@@ -59,6 +60,39 @@ func (s *swaps) running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended != nil
+}
+
+// await waits until no swap runs; it returns false when the server ends.
+func (s *swaps) await() bool {
+	s.mu.Lock()
+	ended, opening := s.ended, s.opening
+	s.mu.Unlock()
+	if ended == nil {
+		return opening.Err() == nil
+	}
+	select {
+	case <-ended:
+		return true
+	case <-opening.Done():
+		return false
+	}
+}
+
+// solo runs a function in a goroutine, unless it runs already.
+type solo struct{ busy atomic.Bool }
+
+// run calls do until again returns false, unless another call does.
+func (s *solo) run(do func(), again func() bool) {
+	if !s.busy.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		do()
+		s.busy.Store(false)
+		if again() { // a caller may have come in between
+			s.run(do, again)
+		}
+	}()
 }
 
 // stopOpening cancels the opening of an engine, and waits for its end at most that long. It reports whether it ended.
@@ -116,7 +150,7 @@ func (s *swap) run(opening, lasting context.Context, opened func()) {
 // beside opens the new engine while the old one serves.
 func (s *swap) beside(opening, lasting context.Context, opened func()) {
 	a := s.a
-	debug.SetMemoryLimit(s.old.prepared.Plan.GoMemoryLimit + s.next.Plan.GoMemoryLimit)
+	debug.SetMemoryLimit(s.way.GoMemoryLimit)
 	fresh, err := s.openKeeping(opening)
 	opened()
 	if err != nil {
@@ -129,7 +163,7 @@ func (s *swap) beside(opening, lasting context.Context, opened func()) {
 		a.log.Error("the engine that was not used did not close", "error", a.closeServed(fresh))
 		return
 	}
-	s.retire(lasting)
+	s.aborted = a.retire(lasting, s.old)
 	s.discardOld()
 	a.reloader.swapEnded()
 }
@@ -137,20 +171,20 @@ func (s *swap) beside(opening, lasting context.Context, opened func()) {
 // openKeeping opens the new engine, with the weights of the old one if they stay, and lets it compute a token.
 func (s *swap) openKeeping(ctx context.Context) (*served, error) {
 	if !s.way.KeepsWeights {
-		return s.a.openTried(ctx, s.next, nil)
+		return s.a.openTried(ctx, s.next, s.next.Profile, nil)
 	}
 	w, err := s.old.engine.Weights()
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := s.a.openTried(ctx, s.next, w)
+	fresh, err := s.a.openTried(ctx, s.next, s.next.Profile, w)
 	return fresh, errors.Join(err, w.Close())
 }
 
-// openTried opens the engine of p and lets it compute a token. It logs when there is no progress.
-func (a *Appliance) openTried(ctx context.Context, p *Prepared, w backend.PackedWeights) (s *served, err error) {
+// openTried opens the engine of p, with the LoRA adapters of a profile, and lets it compute a token. It logs when there is no progress.
+func (a *Appliance) openTried(ctx context.Context, p *Prepared, of *schema.Profile, w backend.PackedWeights) (s *served, err error) {
 	abandoned, err := a.watchLoad(ctx, func(progress func(engine.Progress)) (err error) {
-		s, err = a.openServed(ctx, p, w, progress)
+		s, err = a.openServed(ctx, p, of, w, progress)
 		if err != nil {
 			return err
 		}
@@ -180,7 +214,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	}
 	a.phase.reload()
 	a.door.hold(a.live.Load().profile.Reload.Queue, expected, nil)
-	s.retire(lasting)
+	s.aborted = a.retire(lasting, s.old)
 	var w backend.PackedWeights
 	var err error
 	if s.way.KeepsWeights {
@@ -191,7 +225,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	err = errors.Join(err, a.closeServed(s.old))
 	var fresh *served
 	if err == nil {
-		fresh, err = a.openTried(opening, s.next, w)
+		fresh, err = a.openTried(opening, s.next, s.next.Profile, w)
 	}
 	s.gap = a.reloader.now().Sub(closed)
 	if err == nil {
@@ -209,7 +243,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 		return
 	}
 	a.log.Error("the new engine cannot be opened; the last good one is opened again", "error", err)
-	again, back := a.openTried(opening, s.old.prepared, w)
+	again, back := a.openTried(opening, s.old.prepared, a.live.Load().profile, w)
 	if back != nil {
 		a.door.close(a.notReady)
 		if opening.Err() == nil {
@@ -221,21 +255,22 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	a.reloader.restored(s, again, err)
 }
 
-// retire waits until no request is inside the old engine, at most serve.drainTimeout. Requests that are left are
-// aborted when it is closed.
-func (s *swap) retire(ctx context.Context) {
-	limit := time.Duration(s.a.live.Load().profile.Serve.DrainTimeout)
+// retire waits until no request is inside s, at most serve.drainTimeout. It returns the number of requests that are
+// left; they are aborted when s is closed.
+func (a *Appliance) retire(ctx context.Context, s *served) (left int) {
+	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-s.a.door.emptied(s.old):
-		return
+	case <-a.door.emptied(s):
+		return 0
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	s.aborted = s.a.door.count(s.old)
-	s.a.log.Warn("requests of the replaced engine had not ended and are aborted; serve.drainTimeout is the limit", "requests", s.aborted, "after", limit.String())
-	s.a.metrics.CountAborted(s.aborted)
+	left = a.door.count(s)
+	a.log.Warn("requests of the engine that ends had not ended and are aborted; serve.drainTimeout is the limit", "requests", left, "after", limit.String())
+	a.metrics.CountAborted(left)
+	return left
 }
 
 // discardOld closes the old engine, and its model when its last request has gone.

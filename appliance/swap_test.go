@@ -21,7 +21,7 @@ import (
 // byWay makes every structural change take one way.
 func byWay(way plan.Transition) func(*Appliance) {
 	return func(a *Appliance) {
-		a.decide = func(*served, *Prepared) (plan.Transition, error) { return way, nil }
+		a.decide = func(*Appliance, *served, *Prepared) (plan.Transition, error) { return way, nil }
 	}
 }
 
@@ -227,4 +227,10 @@ func (a always) Open(f backend.Facts, s backend.Settings, r backend.Reservation)
 		return nil, errFault
 	}
 	return a.Opener.Open(f, s, r)
+}
+
+func newFlag(set bool) *atomic.Bool {
+	f := &atomic.Bool{}
+	f.Store(set)
+	return f
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/cuda/driver"

@@ -31,8 +31,9 @@ type state struct {
 	phase string
 }
 
-func (s *state) Phase() string          { return s.phase }
-func (s *state) Service() *chat.Service { return s.svc }
+func (s *state) Phase() string { return s.phase }
+func (s *state) Ready() bool   { return s.svc != nil }
+func (s *state) Healthy() bool { return s.svc != nil }
 
 // Enter implements State.
 func (s *state) Enter(context.Context) (*chat.Service, func(), error) {

@@ -25,8 +25,10 @@ import (
 type State interface {
 	// Phase describes the current phase in a few words, such as "loading weights".
 	Phase() string
-	// Service returns what answers requests; nil while no model is loaded.
-	Service() *chat.Service
+	// Ready reports whether requests are answered. They may have to wait for the model to be loaded.
+	Ready() bool
+	// Healthy reports whether the server works, for GET /health. One that is not ready for a while may be healthy.
+	Healthy() bool
 	// Enter returns the Service for one request. It may wait for it while the engine is replaced. The
 	// Service stays usable until leave is called, which is called once. The error is a *chat.Error.
 	Enter(context.Context) (svc *chat.Service, leave func(), err error)
@@ -36,6 +38,7 @@ type State interface {
 // is not called.
 type Config struct {
 	State   State
+	Sleeper Sleeper // nil: the routes of sleeping are refused
 	Version string
 	Metrics http.Handler // GET /metrics
 	Reloads http.Handler // GET /admin/reloads

@@ -26,6 +26,7 @@ type Settings struct {
 	AccessLog     bool // a line for each answered request
 	LogRequests   bool // a line for each request for tokens before it is answered
 	LoadAdapters  bool // clients may load and unload LoRA adapters
+	Sleep         bool // clients may let the model sleep
 	// Service is the service that Chat is for: a request that enters another one gets the newest
 	// settings. nil: any.
 	Service *chat.Service

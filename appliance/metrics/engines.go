@@ -64,6 +64,9 @@ func sum(old, newer engine.Stats) engine.Stats {
 	return newer
 }
 
+// SetSleep sets the level at which the engine sleeps; 0: it is awake.
+func (m *Metrics) SetSleep(level int) { m.sleep.Store(int32(level)) }
+
 // Replace shows another engine's settings: the label model_name of all series, and vllm:cache_config_info. The
 // bounds of histograms stay those of New.
 func (m *Metrics) Replace(c Config) {

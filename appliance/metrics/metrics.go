@@ -38,6 +38,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	engines  engines
 	model    atomic.Pointer[string] // label model_name, of the newest engine
+	sleep    atomic.Int32           // level
 	info     *cacheInfo
 	engine   *engineSeries
 	http     *httpSeries
@@ -67,7 +68,7 @@ func New(c Config) *Metrics {
 	m.labelled = labelled
 	m.model.Store(&c.Model)
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
-	gauges := newGauges(labelled, m.snapshot)
+	gauges := newGauges(labelled, m.snapshot, &m.sleep)
 	labelled.MustRegister(gauges)
 	if c.Compat {
 		labelled.MustRegister(m.oldNames(labelled, gauges)...)
@@ -91,17 +92,19 @@ type gauges struct {
 	stats                   func() engine.Stats
 	running, waiting, usage *prometheus.Desc
 	byReason, sleep         *prometheus.Desc
+	level                   *atomic.Int32
 }
 
-func newGauges(f factory, stats func() engine.Stats) *gauges {
+func newGauges(f factory, stats func() engine.Stats, level *atomic.Int32) *gauges {
 	return &gauges{
+		level:   level,
 		stats:   stats,
 		running: f.desc("vllm:num_requests_running", "Requests in the running batch."),
 		waiting: f.desc("vllm:num_requests_waiting", "Requests that wait for their first step."),
 		usage:   f.desc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1."),
 		byReason: f.desc("vllm:num_requests_waiting_by_reason",
 			"Requests that wait, by what for: capacity, for room in the batch or the KV cache; deferred, for a change of scheduler.policy.", "reason"),
-		sleep: f.desc("vllm:engine_sleep_state", "1 for the state of the engine, which is always awake.", "sleep_state"),
+		sleep: f.desc("vllm:engine_sleep_state", "1 for the state of the engine: awake, its weights kept, or nothing kept.", "sleep_state"),
 	}
 }
 
@@ -122,7 +125,12 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(g.usage, prometheus.GaugeValue, s.KVUsed)
 	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Waiting-s.Deferred), "capacity")
 	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Deferred), "deferred")
-	for state, is := range map[string]float64{"awake": 1, "weights_offloaded": 0, "discard_all": 0} {
+	level := int(g.level.Load())
+	for i, state := range []string{"awake", "weights_offloaded", "discard_all"} {
+		is := 0.0
+		if i == level {
+			is = 1
+		}
 		out <- prometheus.MustNewConstMetric(g.sleep, prometheus.GaugeValue, is, state)
 	}
 }

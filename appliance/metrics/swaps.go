@@ -10,7 +10,8 @@ import (
 // swapsSeries are about engines that take the place of others.
 type swapsSeries struct {
 	swaps           *prometheus.CounterVec
-	seconds, gap    *prometheus.HistogramVec
+	seconds         *prometheus.SummaryVec
+	gap             *prometheus.HistogramVec
 	aborted         prometheus.Counter
 	waiting, waited *prometheus.Desc
 	queue           atomic.Pointer[func() (waiting int, counts map[string]int)]
@@ -19,15 +20,15 @@ type swapsSeries struct {
 // Ways in which an engine takes the place of another one.
 var ways = []string{"rebuild", "beside", "drain"}
 
-// swapBuckets are bounds in seconds.
-var swapBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640}
+// gapBuckets are bounds in seconds.
+var gapBuckets = []float64{0.1, 0.5, 2, 10, 60}
 
 func newSwapsSeries(r prometheus.Registerer) *swapsSeries {
 	f := factory{Registerer: r}
 	s := &swapsSeries{
 		swaps:   f.counters("vapp_engine_swaps_total", "Engines that were to take the place of another one, by the way and whether they did; after failed the last good engine serves.", "way", "outcome"),
-		seconds: f.histograms("vapp_engine_swap_seconds", "From the decision to replace an engine until the new one serves.", swapBuckets, "way"),
-		gap:     f.histograms("vapp_engine_gap_seconds", "Time without an engine that takes requests, for each replaced engine; requests wait meanwhile.", swapBuckets, "way"),
+		seconds: f.summaries("vapp_engine_swap_seconds", "From the decision to replace an engine until the new one serves.", "way"),
+		gap:     f.histograms("vapp_engine_gap_seconds", "Time without an engine that takes requests, for each replaced engine; requests wait meanwhile.", gapBuckets, "way"),
 		aborted: f.counter("vapp_engine_swap_aborted_requests_total", "Requests of replaced engines that had not ended after serve.drainTimeout."),
 		waiting: prometheus.NewDesc("vapp_requests_without_engine", "Requests that wait for an engine.", nil, nil),
 		waited:  prometheus.NewDesc("vapp_requests_without_engine_total", "Requests that waited for an engine or could not: served by it, refused since reload.queue others waited, or gone.", []string{"outcome"}, nil),

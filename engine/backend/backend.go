@@ -106,7 +106,7 @@ type Packed struct {
 }
 
 // Reservation is every byte a Device may use, as the ledger lists it. A
-// Device allocates exactly these arenas (already rounded) and nothing else.
+// Device allocates exactly these arenas (already rounded) and nothing else; with Settings.Weights, all but the Weights arena.
 type Reservation struct {
 	Weights  []WeightSpec
 	Packed   []Packed // of Weights, from Layout.Weight

@@ -112,7 +112,7 @@ type OpTimer interface {
 // the rest.
 type MemoryReporter interface {
 	// Memory returns the device's total memory, what was free before this Device allocated
-	// any, and what is free now, in bytes.
+	// any, and what is free now, in bytes. Settings.Weights count as if this Device had allocated them.
 	Memory() (total, before, now int64, err error)
 }
 

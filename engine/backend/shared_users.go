@@ -115,7 +115,7 @@ func (s *SharedWeights) Offload(move func() (int64, error)) error {
 		return s.gone
 	case s.moving || s.devices > 0:
 		defer s.mu.Unlock()
-		return &WeightsError{Kind: WeightsInUse, Have: fmt.Sprintf("have %d engines that use them, so they cannot be moved to host memory", s.devices)}
+		return &WeightsError{Kind: WeightsInUse, Have: "cannot be moved to host memory while an engine uses them"}
 	}
 	s.moving = true
 	s.holders++ // also if the caller's reference is closed meanwhile
@@ -143,6 +143,29 @@ func (h *WeightsHolder) Info() WeightsInfo { return h.of.Info() }
 
 // Bytes implements PackedWeights.
 func (h *WeightsHolder) Bytes() int64 { return h.Info().Bytes }
+
+// JoinWeights counts a Device with the weights of as a user of the settings' weights, a backend's own type W.
+func JoinWeights[W interface {
+	PackedWeights
+	Join(WeightsOf) error
+}](s Settings, of WeightsOf) (W, error) {
+	w, ok := s.Weights.(W)
+	switch {
+	case s.Group != nil:
+		return w, fmt.Errorf("weights of another device: %w: the model has several ranks", ErrUnsupported)
+	case !ok:
+		return w, &WeightsError{Kind: WeightsOfBackend, Have: s.Weights.Info().Backend, Want: of.Backend}
+	}
+	return w, w.Join(of)
+}
+
+// Join is SharedWeights.Join, if the reference is open.
+func (h *WeightsHolder) Join(of WeightsOf) error {
+	if err := h.Open(); err != nil {
+		return err
+	}
+	return h.of.Join(of)
+}
 
 // Open returns a *WeightsError if the reference is closed.
 func (h *WeightsHolder) Open() error {

@@ -48,10 +48,10 @@ func (r *rig) close() {
 	}
 }
 
-// longest returns the bits of all logits of the longest sequence, in chunks of 40 and then 1.
+// longest returns all logits of the longest sequence, in steps of 40, 19 and 1 tokens.
 func (n *net) longest(r *rig) [][]float32 {
 	r.t.Helper()
-	return n.runs(r, netSequences()[3:], netPages(r, 1, upTo(r.pageCount())), []int{40, 1})[0]
+	return n.runs(r, netSequences()[3:], netPages(r, 1, upTo(r.pageCount())), []int{40, 19, 1})[0]
 }
 
 // sameBits fails the test unless two results are equal bit by bit.

@@ -36,17 +36,8 @@ func (d *device) useWeights(s backend.Settings) error {
 	if s.Weights == nil {
 		return d.useCache(s.Cache)
 	}
-	if d.layout.group != nil {
-		return backend.Unsupported(name, "weights of another device", "the model has several ranks")
-	}
-	w, ok := s.Weights.(weights)
-	if !ok {
-		return &backend.WeightsError{Kind: backend.WeightsOfBackend, Have: s.Weights.Info().Backend, Want: name}
-	}
-	if err := w.Open(); err != nil {
-		return err
-	}
-	if err := w.of.Join(d.ofWeights(s)); err != nil {
+	w, err := backend.JoinWeights[weights](s, d.ofWeights(s))
+	if err != nil {
 		return err
 	}
 	d.shared, d.joined, d.arenas[backend.Weights], d.refused = w.of, true, w.of.arena, w.of.refused

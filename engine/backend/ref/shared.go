@@ -34,17 +34,8 @@ func (d *device) share(s backend.Settings) error {
 		d.shared = &sharing{memory: m}
 		return nil
 	}
-	if d.layout.group != nil {
-		return backend.Unsupported(name, "weights of another device", "the model has several ranks")
-	}
-	w, ok := s.Weights.(weights)
-	if !ok {
-		return &backend.WeightsError{Kind: backend.WeightsOfBackend, Have: s.Weights.Info().Backend, Want: name}
-	}
-	if err := w.Open(); err != nil {
-		return err
-	}
-	if err := w.of.Join(of); err != nil {
+	w, err := backend.JoinWeights[weights](s, of)
+	if err != nil {
 		return err
 	}
 	d.shared, d.arenas[backend.Weights] = &sharing{w.of, true}, w.of.bytes
