@@ -76,6 +76,7 @@ const (
 	runtimeItem = "runtime"
 	reserveItem = "reserve"
 	mappedItem  = "mapped"
+	stagingItem = "staging" // of backend cuda
 	heapPart    = "go heap"
 )
 
