@@ -31,7 +31,7 @@ func ObserverOf(ctx context.Context) Observer {
 	return o
 }
 
-// observe tells the observer of the choices that they will be queued.
+// observe reports a request to its observer, before its choices are queued.
 func observe(o Observer, r Request, cs []*choice) {
 	if o == nil {
 		return

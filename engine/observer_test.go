@@ -10,7 +10,7 @@ import (
 	"vapp.dev/engine"
 )
 
-// follower is an observer that keeps what it is told.
+// follower is an observer that keeps what it gets.
 type follower struct {
 	mu        sync.Mutex
 	submitted []engine.Request
