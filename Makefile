@@ -156,6 +156,10 @@ bench-real: build ## the published models with random weights, cut in layers to 
 bench-stream: native model ## what 256 streams take of a step beside the model: JSON, detokenizing, sockets
 	go test -tags streams -count=1 -timeout 20m -v -run TestStreamingCost ./appliance
 
+bench-traces: native model ## what traces of every request cost at 64 streams: rounds with and without, in turns
+	go test ./appliance/traces -run '^$$' -bench .
+	go test -tags streams -count=1 -timeout 20m -v -run TestTracesCost ./appliance
+
 bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: writes docs/performance/<cpu>.md and docs/performance.md; PART=llama1b-q8_0,streams measures those, MINUTES=25 leaves out what takes longer
 	@scripts/bench-peer.sh "$(PART)"
 

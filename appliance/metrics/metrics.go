@@ -30,12 +30,17 @@ type Config struct {
 	Cache       CacheConfig
 	// KVEvents returns the figures of KV events at each scrape; nil: there are none.
 	KVEvents func() KVEvents
+	// Traces returns the counts of spans at each scrape; nil: there are none.
+	Traces func() Traces
+	// TraceID returns the trace of a request's observer, for exemplars, "" if it has none; nil: no
+	// exemplars.
+	TraceID func(engine.Observer) string
 }
 
 // Metrics is a registry and its series. It is safe for concurrent use.
 type Metrics struct {
 	cfg      Config
-	registry *prometheus.Registry
+	registry *registry
 	engines  engines
 	model    atomic.Pointer[string] // label model_name, of the newest engine
 	sleep    atomic.Int32           // level
@@ -59,7 +64,7 @@ func (m *Metrics) Generated() int64 { return m.generated.Load() }
 
 // New returns a registry in which every series has the value 0.
 func New(c Config) *Metrics {
-	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
+	m := &Metrics{cfg: c, registry: &registry{Registry: prometheus.NewRegistry()}}
 	m.registry.MustRegister(
 		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		newAged(collectors.NewGoCollector()),
@@ -68,6 +73,7 @@ func New(c Config) *Metrics {
 	m.labelled = labelled
 	m.model.Store(&c.Model)
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
+	m.engine.traced = observer{c.TraceID}
 	gauges := newGauges(labelled, m.snapshot, &m.sleep)
 	labelled.MustRegister(gauges)
 	if c.Compat {
@@ -79,6 +85,9 @@ func New(c Config) *Metrics {
 	m.registry.MustRegister(m.info)
 	if c.KVEvents != nil {
 		m.registry.MustRegister(newKVEvents(c.KVEvents))
+	}
+	if c.Traces != nil {
+		m.registry.MustRegister(newTraces(c.Traces))
 	}
 	m.http = newHTTPSeries(m.registry)
 	m.vapp = newVappSeries(m.registry)
