@@ -81,12 +81,10 @@ type Appliance struct {
 	traces    *traces.Tracer         // nil: requests are not traced
 	swaps     swaps
 	resting   atomic.Pointer[rest] // nil: an engine serves, or is loaded first
+	loadTook  atomic.Int64         // nanoseconds of the last load of weights
 	loading   solo                 // the load of a resting model
 	// decide is transition; tests replace it.
 	decide func(a *Appliance, old *served, next *Prepared) (plan.Transition, error)
-
-	publishing sync.Mutex // guards publisher
-	publisher  *served    // whose KV events are published
 
 	audit    audit
 	auditLog *auditlog.Log // nil: none
