@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-lora bench-ranks bench-speed man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-ranks bench-speed man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
