@@ -192,6 +192,9 @@ var rules = map[string]rule{
 	"appliance/page":      {},
 	// KV events over ZeroMQ.
 	"appliance/kvevents": {parts: []string{"engine/kv"}, modules: []string{"github.com/vmihailenco/msgpack/v5"}, not: noHTTP},
+	// Spans to a collector of OpenTelemetry.
+	"appliance/traces":            {parts: []string{"engine"}, modules: []string{"go.opentelemetry.io/otel"}, not: noHTTP},
+	"appliance/traces/tracestest": {modules: []string{"go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", "google.golang.org/protobuf"}},
 	// The file of measured rates in the user's cache folder.
 	"appliance/ratefile": {parts: []string{"engine/backend", "engine/speed"}, not: noHTTP},
 	// What is declared, in force, planned and measured: values only.
