@@ -29,6 +29,11 @@ type Config struct {
 	Cache       CacheConfig
 	// KVEvents returns the figures of KV events at each scrape; nil: there are none.
 	KVEvents func() KVEvents
+	// Traces returns the counts of spans at each scrape; nil: there are none.
+	Traces func() Traces
+	// TraceID returns the trace of a request's observer, for exemplars, "" if it has none; nil: no
+	// exemplars.
+	TraceID func(engine.Observer) string
 }
 
 // Metrics is a registry and its series. It is safe for concurrent use.
@@ -57,6 +62,7 @@ func New(c Config) *Metrics {
 	)
 	labelled := factory{m.registry, prometheus.Labels{"model_name": c.Model, "engine": strconv.Itoa(c.Engine)}}
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
+	m.engine.traced = observer{c.TraceID}
 	m.engine.spec = newSpecSeries(labelled, c.Drafts)
 	gauges := newGauges(labelled, m.snapshot)
 	labelled.MustRegister(gauges)
@@ -69,6 +75,9 @@ func New(c Config) *Metrics {
 	m.registry.MustRegister(cacheInfo(c))
 	if c.KVEvents != nil {
 		m.registry.MustRegister(newKVEvents(c.KVEvents))
+	}
+	if c.Traces != nil {
+		m.registry.MustRegister(newTraces(c.Traces))
 	}
 	m.http = newHTTPSeries(m.registry)
 	m.vapp = newVappSeries(m.registry)

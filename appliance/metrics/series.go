@@ -46,6 +46,7 @@ type engineSeries struct {
 	longestChoice, maxTokens, computed prometheus.Histogram
 	choices, iteration                 prometheus.Histogram
 	spec                               *specSeries // nil without speculative decoding
+	traced                             observer
 }
 
 // finishReasons lists the values of the label finished_reason.
