@@ -20,6 +20,7 @@ type Serve struct {
 	TLS                 *TLS       `json:"tls,omitempty"`
 	Responses           *Responses `json:"responses,omitempty"`
 	KVEvents            *KVEvents  `json:"kvEvents,omitempty"`
+	Traces              *Traces    `json:"traces,omitempty"`
 	DrainTimeout        Duration   `json:"drainTimeout"`
 	CORS                CORS       `json:"cors"`
 	AllowedHosts        []string   `json:"allowedHosts"`
@@ -79,6 +80,14 @@ type KVEvents struct {
 	HWM            int    `json:"hwm"`
 	Topic          string `json:"topic"`
 	HashSeed       string `json:"hashSeed"`
+}
+
+// Traces mirrors #Traces. What is "" or nil is taken from variables.
+type Traces struct {
+	Endpoint    string   `json:"endpoint,omitempty"`
+	Protocol    string   `json:"protocol,omitempty"`
+	Sampling    *float64 `json:"sampling,omitempty"`
+	ServiceName string   `json:"serviceName,omitempty"`
 }
 
 // CORS mirrors #Cors.
