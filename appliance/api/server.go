@@ -6,6 +6,7 @@
 package api
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -42,9 +43,11 @@ type Config struct {
 	// the Server before the store.
 	Responses *responses.Store
 	Observe   func(Observation)
-	Log       *slog.Logger     // nil: slog.Default
-	NewID     func() string    // 32 hex digits; nil: random ones
-	Now       func() time.Time // nil: time.Now
+	// Trace begins to follow a request that runs the model (trace.go); nil: none is followed.
+	Trace func(ctx context.Context, header http.Header, route string) Trace
+	Log   *slog.Logger     // nil: slog.Default
+	NewID func() string    // 32 hex digits; nil: random ones
+	Now   func() time.Time // nil: time.Now
 	// Why returns the reason for the current phase in one line, "" when the phase
 	// needs none; nil: no phase has a reason.
 	Why func() string
@@ -96,7 +99,7 @@ func New(c Config, s Settings) *Server {
 	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground(), bodies: newBodies(c.BodyBytes), drains: newDrains()}
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
-	out.echo.Use(out.watch, out.recoverPanics, out.hosts, out.cors, out.guard, out.limitKeys)
+	out.echo.Use(out.watch, out.recoverPanics, out.hosts, out.cors, out.guard, out.trace, out.limitKeys)
 	out.routes()
 	return out
 }
