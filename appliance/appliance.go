@@ -25,6 +25,7 @@ import (
 	"vapp.dev/appliance/page"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/responses"
+	"vapp.dev/appliance/traces"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
@@ -74,6 +75,7 @@ type Appliance struct {
 	adapters  *adapters                    // nil: no slots for LoRA adapters; set with engine
 	responses *responses.Store             // nil: responses are not stored
 	events    *kvevents.Publisher          // nil: KV events are not published
+	traces    *traces.Tracer               // nil: requests are not traced
 	planned   planStatus                   // of the plan, for the page
 	ledger    []plan.Line                  // planned and actual bytes; set before the phase is Ready
 
@@ -152,8 +154,12 @@ func (a *Appliance) begin() error {
 	defer func() {
 		if a.listener == nil {
 			a.closeEvents()
+			a.closeTraces()
 		}
 	}()
+	if a.traces, err = a.openTraces(p.Profile); err != nil {
+		return err
+	}
 	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
 	if a.planDigest, err = p.digest(0); err != nil {
 		return err
@@ -167,6 +173,7 @@ func (a *Appliance) begin() error {
 		Why:     a.why,
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
+		Trace:   a.traceHook(),
 	}, l.api)
 	if err := a.listen(); err != nil {
 		return err
@@ -214,6 +221,7 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	}()
 	defer a.closeResponses()
 	defer a.closeEvents()
+	defer a.closeTraces()
 	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
 	server := a.newHTTP()
 	failed := make(chan error, 1)
@@ -221,6 +229,7 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	a.logEvents()
+	a.logTraces()
 	a.report("STATUS=loading " + schema.OneLine(a.prepared.Model.Source.Name))
 	background, stop := context.WithCancel(hard)
 	var tasks sync.WaitGroup

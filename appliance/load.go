@@ -11,6 +11,7 @@ import (
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/plan"
+	"vapp.dev/appliance/traces"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/grammar"
@@ -35,7 +36,9 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	if err := a.showPlan(); err != nil {
 		return err
 	}
+	progress, loaded := a.traces.Loading(progress)
 	eng, t, err := p.open(ctx, a.hooks(), progress)
+	loaded(err)
 	if err != nil {
 		return err
 	}
@@ -181,6 +184,8 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 	}
 	m := metrics.New(metrics.Config{
 		KVEvents:    events,
+		Traces:      a.traceFigures(),
+		TraceID:     traces.TraceID,
 		Model:       servedNames(p.Profile)[0],
 		MaxModelLen: o.MaxModelLen,
 		Version:     a.cfg.Version,
