@@ -138,7 +138,7 @@ func (r *request) ask(a []attribute.KeyValue) []attribute.KeyValue {
 	if q.Adapter != "" {
 		model = q.Adapter
 	}
-	a = append(a, requestID.String(q.ID), responseModel.String(model), requestN.Int(q.N))
+	a = append(a, requestID.String(q.ReplyID), responseModel.String(model), requestN.Int(q.N))
 	if q.Pooling != engine.NoPooling {
 		return a
 	}

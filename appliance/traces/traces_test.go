@@ -114,11 +114,11 @@ func TestRequest(t *testing.T) {
 			}
 			p := sample.Default()
 			p.MaxTokens, p.TopP, p.Temperature = 7, 0.9, 0
-			o.Submitted(engine.Request{ID: "cmpl-1", N: 2, Params: p})
+			o.Submitted(engine.Request{ID: "cmpl-1-89abcdef", ReplyID: "cmpl-1", N: 2, Params: p})
 			t0 := time.Now()
 			ms := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Millisecond) }
 			one := engine.RequestStats{
-				ID: "cmpl-1", Finish: engine.FinishStop, PromptTokens: 10, CachedTokens: 4, GenerationTokens: 3, N: 2, Arrival: ms(0), Queued: ms(1), Scheduled: ms(3),
+				ID: "cmpl-1-89abcdef", Finish: engine.FinishStop, PromptTokens: 10, CachedTokens: 4, GenerationTokens: 3, N: 2, Arrival: ms(0), Queued: ms(1), Scheduled: ms(3),
 				FirstToken: ms(10), LastToken: ms(20), Finished: ms(21),
 			}
 			two := one
