@@ -207,7 +207,7 @@ var rules = map[string]rule{
 	"appliance/hub/hubtest": {},
 	// What a command line names, and the text of a profile for it.
 	"appliance/starter": {parts: []string{"filekind", "schema", "appliance/hub", "engine/models"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
-	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
+	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common"}},
 	"appliance": {
 		parts: []string{
 			"schema", "appliance/...", "engine",

@@ -8,11 +8,37 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 )
 
 // Handler returns the handler of GET /metrics, which writes the text format or, if the
-// client accepts it, OpenMetrics.
+// client accepts it, OpenMetrics. The rest, such as protobuf and the choice of names, is promhttp's.
 func (m *Metrics) Handler() http.Handler {
+	e, others := newEncoder(m.registry), m.promHandler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+		kind := format.FormatType()
+		if r.URL.RawQuery != "" || kind != expfmt.TypeTextPlain && kind != expfmt.TypeOpenMetrics {
+			others.ServeHTTP(w, r)
+			return
+		}
+		b := bodies.Get().(*[]byte)
+		defer bodies.Put(b)
+		var err error
+		if *b, err = e.encode((*b)[:0], kind == expfmt.TypeOpenMetrics); err != nil {
+			others.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", string(format))
+		_, _ = w.Write(*b)
+	})
+}
+
+// bodies holds the buffers of earlier scrapes.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// promHandler returns promhttp's handler, with bounds as floatBounds writes them.
+func (m *Metrics) promHandler() http.Handler {
 	expose := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		EnableOpenMetrics:  true,
 		DisableCompression: true, // floatBounds must read the text

@@ -39,7 +39,7 @@ type Config struct {
 // Metrics is a registry and its series. It is safe for concurrent use.
 type Metrics struct {
 	cfg      Config
-	registry *prometheus.Registry
+	registry *registry
 	stats    atomic.Pointer[func() engine.Stats]
 	engine   *engineSeries
 	http     *httpSeries
@@ -55,7 +55,7 @@ func (m *Metrics) Generated() int64 { return m.generated.Load() }
 
 // New returns a registry in which every series has the value 0.
 func New(c Config) *Metrics {
-	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
+	m := &Metrics{cfg: c, registry: &registry{Registry: prometheus.NewRegistry()}}
 	m.registry.MustRegister(
 		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		newAged(collectors.NewGoCollector()),
