@@ -24,18 +24,21 @@ type encoder struct {
 	families []*family // sorted by name
 	series   map[prometheus.Metric]*oneSeries
 	scrape   uint64
+	key      []byte // reused
 }
 
 // family is the metrics of one name.
 type family struct {
 	name       string
-	text, open []byte       // HELP and TYPE, in the text format and in OpenMetrics
-	now        []*oneSeries // of the current scrape
+	text, open []byte                // HELP and TYPE, in the text format and in OpenMetrics
+	now        []*oneSeries          // of the current scrape
+	known      map[string]*oneSeries // by their labels' values
 }
 
 // oneSeries is a metric with its lines up to the values.
 type oneSeries struct {
 	family     *family
+	key        string   // of family.known
 	labels     []string // values
 	text, open [][]byte // what comes before the values, for each line
 	data       dto.Metric
@@ -67,7 +70,7 @@ func (e *encoder) encode(out []byte, open bool) ([]byte, error) {
 	if seen != len(e.series) { // a metric that is made anew for each scrape
 		for m, s := range e.series {
 			if s.scrape != e.scrape {
-				delete(e.series, m)
+				e.forget(m, s)
 			}
 		}
 	}
@@ -157,12 +160,32 @@ func (e *encoder) render(s *oneSeries, d *prometheus.Desc) error {
 	if err != nil {
 		return err
 	}
-	s.family, s.labels = f, nil
+	s.family = f
+	e.key = e.key[:0]
 	for _, l := range s.data.Label {
-		s.labels = append(s.labels, l.GetValue())
+		e.key = append(strconv.AppendInt(e.key, int64(len(l.GetValue())), 10), ' ')
+		e.key = append(e.key, l.GetValue()...)
 	}
-	s.text, s.open = s.rendered(false), s.rendered(true)
+	// A metric that is made anew for each scrape has the lines of the one before.
+	if k := f.known[string(e.key)]; k != nil && lines(&k.data) == lines(&s.data) {
+		s.key, s.labels, s.text, s.open = k.key, k.labels, k.text, k.open
+	} else {
+		s.key, s.labels = string(e.key), nil
+		for _, l := range s.data.Label {
+			s.labels = append(s.labels, l.GetValue())
+		}
+		s.text, s.open = s.rendered(false), s.rendered(true)
+	}
+	f.known[s.key] = s
 	return nil
+}
+
+// forget removes a metric that is gone.
+func (e *encoder) forget(m prometheus.Metric, s *oneSeries) {
+	delete(e.series, m)
+	if f := s.family; f != nil && f.known[s.key] == s {
+		delete(f.known, s.key)
+	}
 }
 
 // rendered returns the beginnings of the lines in one of the formats.
@@ -242,7 +265,7 @@ func described(d *prometheus.Desc) (name, help, unit string, err error) {
 // newFamily returns a family with its HELP and TYPE. In OpenMetrics a counter's name is without _total,
 // and one without it is no counter; units have a line too.
 func newFamily(name, help, unit string, kind dto.MetricType) *family {
-	f := &family{name: name}
+	f := &family{name: name, known: map[string]*oneSeries{}}
 	head := func(name, kind string, quotes bool) []byte {
 		out := appendEscaped([]byte("# HELP "+name+" "), help, quotes)
 		return append(out, "\n# TYPE "+name+" "+kind+"\n"...)

@@ -80,8 +80,8 @@ func appendFloat(out []byte, v float64, open bool) []byte {
 		return append(out, "-Inf"...)
 	case math.IsNaN(v):
 		return append(out, "NaN"...)
-	case v == 0: // -0 too
-		out = append(out, '0')
+	case v == math.Trunc(v) && math.Abs(v) < 1e6: // without exponent in AppendFloat too; -0 is 0
+		out = strconv.AppendInt(out, int64(v), 10)
 	default:
 		from := len(out)
 		out = strconv.AppendFloat(out, v, 'g', -1, 64)
