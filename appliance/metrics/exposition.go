@@ -30,6 +30,7 @@ func (m *Metrics) Handler() http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", string(format))
+		w.Header().Set("Content-Length", strconv.Itoa(len(*b)))
 		_, _ = w.Write(*b)
 	})
 }

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +12,8 @@ type registry struct {
 
 	mu         sync.Mutex
 	collectors []prometheus.Collector
+
+	metrics chan prometheus.Metric // of collect
 }
 
 // Register implements prometheus.Registerer.
@@ -35,19 +36,27 @@ func (r *registry) MustRegister(cs ...prometheus.Collector) {
 	}
 }
 
-// collect calls f with each metric. Collectors run in a goroutine, which does not outlive the call.
+// channelSize is more than the series of one collector here can be: those of HTTP have the most, a few
+// hundred, since routes, methods and classes of status are bounded.
+const channelSize = 4096
+
+// collect calls f with each metric. It starts no goroutine, whose wake-ups would be most of the time of
+// a scrape of an idle server. Only one goroutine may call it.
 func (r *registry) collect(f func(prometheus.Metric)) {
 	r.mu.Lock()
-	all := slices.Clone(r.collectors)
+	all := r.collectors[:len(r.collectors):len(r.collectors)]
 	r.mu.Unlock()
-	metrics := make(chan prometheus.Metric, 1024)
-	go func() {
-		defer close(metrics)
-		for _, c := range all {
-			c.Collect(metrics)
+	if r.metrics == nil {
+		r.metrics = make(chan prometheus.Metric, channelSize)
+	}
+	for _, c := range all {
+		if m, single := c.(prometheus.Metric); single {
+			f(m)
+			continue
 		}
-	}()
-	for m := range metrics {
-		f(m)
+		c.Collect(r.metrics)
+		for range len(r.metrics) {
+			f(<-r.metrics)
+		}
 	}
 }
