@@ -108,7 +108,7 @@ func (e *encoder) add(m prometheus.Metric) error {
 	if err := m.Write(&s.data); err != nil {
 		return err
 	}
-	if s.family == nil || lines(&s.data) != len(s.text) {
+	if s.family == nil {
 		if err := e.render(s, m.Desc()); err != nil {
 			s.family = nil
 			return err

@@ -126,20 +126,16 @@ func (t *Tracer) Close(ctx context.Context) error {
 // w3c reads traceparent and tracestate.
 var w3c propagation.TraceContext
 
-// headers gives the propagator the headers of a request. Several tracestate headers are one list.
+// headers gives the propagator the headers of a request. Several tracestate headers are one list;
+// several traceparent headers are none, since a list of them is not valid.
 type headers map[string][]string
 
 func (h headers) Get(key string) string {
-	var values []string
-	switch key {
-	case "traceparent":
-		if values = h["Traceparent"]; len(values) > 1 {
-			return "" // ambiguous: the request gets a trace of its own
-		}
-	case "tracestate":
-		values = h["Tracestate"]
+	name := "Traceparent"
+	if key == "tracestate" {
+		name = "Tracestate"
 	}
-	if out := strings.Join(values, ","); len(out) <= maxHeader {
+	if out := strings.Join(h[name], ","); len(out) <= maxHeader {
 		return out
 	}
 	return ""

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
 	"vapp.dev/appliance/traces/tracestest"
 	"vapp.dev/engine"
 	"vapp.dev/engine/sample"
@@ -349,6 +351,47 @@ func TestSlowCollector(t *testing.T) {
 	}
 }
 
+// steps is an exporter whose exports begin and end when the test says so.
+type steps struct{ begun, end chan int }
+
+func (s steps) ExportSpans(_ context.Context, batch []sdk.ReadOnlySpan) error {
+	s.begun <- len(batch)
+	<-s.end
+	return nil
+}
+
+func (steps) Shutdown(context.Context) error { return nil }
+
+// TestStillSlow: a collector that takes a batch while most of the queue waits is still too slow: the
+// log does not go back and forth.
+func TestStillSlow(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
+	log := newLines()
+	e := steps{make(chan int), make(chan int)}
+	s := newSpans(e, 8, slog.New(slog.NewTextHandler(log, nil)))
+	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(s))
+	end := func() {
+		_, span := provider.Tracer("").Start(context.Background(), "x")
+		span.End()
+	}
+	end()
+	first := <-e.begun
+	for range 9 {
+		end() // 7 wait beside the first, 2 are dropped
+	}
+	e.end <- 0
+	second := <-e.begun
+	log.wait("too slowly", 1)
+	if text := log.String(); first != 1 || second != 7 || s.full.Load() != 2 || strings.Contains(text, "again") {
+		t.Errorf("batches of %d and %d, %d dropped:\n%s", first, second, s.full.Load(), text)
+	}
+	e.end <- 0
+	log.wait("takes spans again", 1)
+	if err := provider.Shutdown(context.Background()); err != nil || strings.Count(log.String(), "\n") != 2 {
+		t.Error(err, log)
+	}
+}
+
 // TestClose: what waits is exported at the end, for as long as the caller allows.
 func TestClose(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
@@ -392,6 +435,7 @@ func TestLoading(t *testing.T) {
 	}{
 		{"graphs", []p{{Done: 1, Total: 2}, {Done: 2, Total: 2}, {Done: 1, Total: 2, Capturing: true}, {Done: 2, Total: 2, Capturing: true}}, nil, []string{"Load weights UNSET", "Capture model UNSET"}},
 		{"one graph", []p{{Done: 2, Total: 2}, {Done: 1, Total: 1, Capturing: true}}, nil, []string{"Load weights UNSET", "Capture model UNSET"}},
+		{"graphs before the last weight", []p{{Done: 1, Total: 2}, {Done: 1, Total: 1, Capturing: true}}, nil, []string{"Load weights UNSET", "Capture model UNSET"}},
 		{"no graphs", []p{{Done: 2, Total: 2}}, nil, []string{"Load weights UNSET"}},
 		{"no progress", nil, nil, []string{"Load weights UNSET"}},
 		{"weights fail", []p{{Done: 1, Total: 2}}, errors.New("torn"), []string{"Load weights ERROR"}},
@@ -436,6 +480,9 @@ func TestManyChoices(t *testing.T) {
 	}
 	end(200, "")
 	s := collector.Wait("llm_request", 1)[0]
+	if kept := len(o.(*request).choices); kept != maxChoices {
+		t.Errorf("%d choices are kept, want %d", kept, maxChoices)
+	}
 	if len(s.Events) != maxEvents || s.Attributes["gen_ai.usage.prompt_tokens"] != int64(3000) {
 		t.Errorf("%d events, %v", len(s.Events), s.Attributes)
 	}
