@@ -166,3 +166,28 @@ func TestEncoderTogether(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestEncoderForgets: labels that are gone take no memory.
+func TestEncoderForgets(t *testing.T) {
+	m := New(testConfig())
+	name := ""
+	m.WatchAdapters(func() AdapterUse { return AdapterUse{Slots: 1, Running: []string{name}} }, time.Now)
+	e := newEncoder(m.registry)
+	sizes := func() (series, known int) {
+		if _, err := e.encode(nil, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range e.families {
+			known += len(f.known)
+		}
+		return len(e.series), known
+	}
+	series, known := sizes()
+	for i := range 50 {
+		name = strings.Repeat("x", i)
+		sizes()
+	}
+	if s, k := sizes(); s != series || k != known || s != k {
+		t.Errorf("%d series and %d known ones, at first %d and %d", s, k, series, known)
+	}
+}
