@@ -102,6 +102,11 @@ func (a *Appliance) Enter(ctx context.Context) (*chat.Service, func(), error) {
 	if p, _ := a.now(); p == Failed || p == Draining {
 		return nil, nil, a.notReady()
 	}
+	if limit := a.live.Load().api.Chat.RequestTimeout; limit > 0 {
+		bounded, stop := context.WithTimeoutCause(ctx, limit, chat.Errorf(chat.Unavailable, "", "The model was not ready within %v (serve.limits.requestTimeout). Please try again later.", limit))
+		defer stop()
+		ctx = bounded
+	}
 	s, err := a.door.enter(ctx)
 	if err != nil {
 		return nil, nil, chat.AsError(err)

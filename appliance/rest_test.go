@@ -238,3 +238,25 @@ func TestRanksRest(t *testing.T) {
 		}
 	}
 }
+
+// delayed is backend ref whose devices open when release is closed.
+type delayed struct {
+	ref.Opener
+	release chan struct{}
+}
+
+func (s delayed) Open(f backend.Facts, set backend.Settings, r backend.Reservation) (backend.Device, error) {
+	<-s.release
+	return s.Opener.Open(f, set, r)
+}
+
+// TestWaitingIsBounded: a request that waits for the model to load gets an error after serve.limits.requestTimeout.
+func TestWaitingIsBounded(t *testing.T) {
+	on := delayed{release: make(chan struct{})}
+	s := serveOn(t, on, toyModel(t), `serve: {idle: load: "onRequest", limits: requestTimeout: "50ms"}`)
+	if _, err := s.reply("hello there", 5); err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), "requestTimeout") {
+		t.Errorf("%v", err)
+	}
+	close(on.release)
+	s.eventually(t, "ready", func() bool { return s.phase.get() == Ready })
+}
