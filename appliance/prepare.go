@@ -35,6 +35,10 @@ type Prepared struct {
 // summarize sets what a server shows of the plan.
 func (p *Prepared) summarize() (err error) {
 	p.outline = planStatusOf(p.Plan)
+	if p.Plan.Ranks == 1 {
+		p.planDigest = p.Plan.Digest()
+		return nil
+	}
 	p.planDigest, err = p.digest(0)
 	return err
 }

@@ -35,6 +35,13 @@ func (r *RankPlan) Digest() string {
 	return d.sum()
 }
 
+// Digest returns RankPlan.Digest of a plan of one rank, without making a second account.
+func (p *Plan) Digest() string {
+	d := p.Decisions()
+	r := RankPlan{Model: p.resolved.in.Model, Options: p.Options, Account: p.Account, Slabs: d.Slabs, SwapSlabs: d.SwapSlabs}
+	return r.Digest()
+}
+
 // digest hashes values by their structure: names of types, lengths and numbers.
 type digest struct{ hash.Hash }
 

@@ -325,3 +325,16 @@ func TestCollectives(t *testing.T) {
 		}
 	}
 }
+
+// TestDigestOfOneRank: the digest of a plan of one rank is that of its rank's plan, which makes an account of its own.
+func TestDigestOfOneRank(t *testing.T) {
+	for _, fields := range []string{"", "\tscheduler: {maxNumSeqs: 8, prefixCaching: false}\n\tmemory: {kvCache: \"1GiB\", swapSpace: \"64MiB\"}\n"} {
+		p, err := plan.Make(ranked(t, "Qwen/Qwen2-7B-Instruct", 64<<30, fields))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := everyRank(t, p)[0]; p.Digest() != r.Digest() {
+			t.Errorf("%q: %s, of rank 0 %s", fields, p.Digest(), r.Digest())
+		}
+	}
+}
