@@ -134,6 +134,8 @@ var rules = map[string]rule{
 	"engine/checkpoint": {parts: []string{"filekind", "nearest", "kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	// Fair queues of clients: the queue is pure, the gate has the lock.
 	"engine/fairqueue": {not: noHTTP},
+	// Engines take turns on a device.
+	"engine/turns":     {not: noHTTP},
 	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
 	"engine/grammar":   {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
 	"engine/kv":        {parts: []string{"kernels"}, not: pure},

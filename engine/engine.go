@@ -27,6 +27,8 @@ type Config struct {
 	Progress func(Progress)
 	// Ranks are the other ranks of the model; nil: there are none. Options.Backend.Group connects them.
 	Ranks *Ranks
+	// Turns shares the device with other engines; nil: the engine has it alone.
+	Turns Turns
 
 	now func() time.Time // the loop's clock; nil: time.Now
 }
@@ -97,6 +99,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		pool.Record(b.Seed)
 	}
 	l := newLoop(e, run, pool, schedule, c.Hooks)
+	l.turns.of = c.Turns
 	if c.now != nil {
 		l.now = c.now
 	}
