@@ -180,14 +180,16 @@ var rules = map[string]rule{
 		parts: []string{"appliance/chat", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
 	// openai uses the kinds of reply segments, which dialect defines.
-	"appliance/api/rawjson":   {not: functions},
+	"appliance/api/rawjson": {not: functions},
+	// The memory of bodies that are read at once.
+	"appliance/api/budget":    {not: noHTTP},
 	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect", "appliance/chat/pooling", "appliance/chat/structured", "appliance/api/rawjson"}, not: functions},
 	"appliance/api/anthropic": {parts: []string{"appliance/chat", "appliance/chat/structured", "appliance/api/rawjson"}, not: functions},
 	"appliance/api/openapi": {
 		modules: []string{"github.com/swaggest/jsonschema-go", "github.com/swaggest/openapi-go"}, not: functions,
 	},
 	"appliance/api": {
-		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/drift", "appliance/responses"},
+		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/budget", "appliance/api/openapi", "appliance/api/rawjson", "appliance/drift", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
 	},
 	"appliance/responses": {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
