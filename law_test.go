@@ -192,6 +192,11 @@ var rules = map[string]rule{
 		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/budget", "appliance/api/openapi", "appliance/api/rawjson", "appliance/drift", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
 	},
+	// Several servers behind one listener.
+	"appliance/front": {
+		parts:   []string{"appliance/api", "appliance/api/budget", "appliance/api/rawjson", "appliance/chat"},
+		modules: []string{"github.com/prometheus/client_golang"},
+	},
 	"appliance/responses": {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
 	"appliance/page":      {},
 	// KV events over ZeroMQ.

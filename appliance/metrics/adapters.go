@@ -18,7 +18,7 @@ type AdapterUse struct {
 // WatchAdapters adds vllm:lora_requests_info. use is called at each scrape and must be cheap; now is
 // the clock. Call it once.
 func (m *Metrics) WatchAdapters(use func() AdapterUse, now func() time.Time) {
-	m.registry.MustRegister(&adapterInfo{
+	m.own.MustRegister(&adapterInfo{
 		prometheus.NewDesc("vllm:lora_requests_info", "Time of the scrape; the labels are the LoRA slots and the adapters in use.",
 			[]string{"max_lora", "waiting_lora_adapters", "running_lora_adapters"}, nil), use, now,
 	})

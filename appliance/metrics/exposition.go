@@ -7,13 +7,20 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Handler returns the handler of GET /metrics, which writes the text format or, if the
 // client accepts it, OpenMetrics.
-func (m *Metrics) Handler() http.Handler {
-	expose := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+func (m *Metrics) Handler() http.Handler { return Expose(m.registry) }
+
+// Gatherer returns the series, for Expose.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// Expose returns a handler like that of Metrics for the series of several models together.
+func Expose(g prometheus.Gatherer) http.Handler {
+	expose := promhttp.HandlerFor(g, promhttp.HandlerOpts{
 		EnableOpenMetrics:  true,
 		DisableCompression: true, // floatBounds must read the text
 		ErrorHandling:      promhttp.HTTPErrorOnError,

@@ -27,6 +27,9 @@ type Config struct {
 	Compat      bool   // also export the names of older vLLM releases
 	Drafts      int    // draft tokens per sequence and step; 0: no series of speculative decoding
 	Cache       CacheConfig
+	// Together is set where several models are in this process: then every series has the label
+	// model_name, and those of the process itself are the first model's (First).
+	Together, First bool
 	// KVEvents returns the figures of KV events at each scrape; nil: there are none.
 	KVEvents func() KVEvents
 }
@@ -35,6 +38,7 @@ type Config struct {
 type Metrics struct {
 	cfg      Config
 	registry *prometheus.Registry
+	own      prometheus.Registerer // of series that have no label model_name by themselves
 	stats    atomic.Pointer[func() engine.Stats]
 	engine   *engineSeries
 	http     *httpSeries
@@ -51,10 +55,16 @@ func (m *Metrics) Generated() int64 { return m.generated.Load() }
 // New returns a registry in which every series has the value 0.
 func New(c Config) *Metrics {
 	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(
-		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
-		newAged(collectors.NewGoCollector()),
-	)
+	m.own = m.registry
+	if c.Together {
+		m.own = prometheus.WrapRegistererWith(prometheus.Labels{"model_name": c.Model}, m.registry)
+	}
+	if !c.Together || c.First {
+		m.registry.MustRegister(
+			newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+			newAged(collectors.NewGoCollector()),
+		)
+	}
 	labelled := factory{m.registry, prometheus.Labels{"model_name": c.Model, "engine": strconv.Itoa(c.Engine)}}
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
 	m.engine.spec = newSpecSeries(labelled, c.Drafts)
@@ -66,12 +76,12 @@ func New(c Config) *Metrics {
 	if c.Cache.SwapBytes > 0 {
 		m.swap = newSwapSeries(labelled, m.snapshot, c.Compat)
 	}
-	m.registry.MustRegister(cacheInfo(c))
+	m.own.MustRegister(cacheInfo(c))
 	if c.KVEvents != nil {
-		m.registry.MustRegister(newKVEvents(c.KVEvents))
+		m.own.MustRegister(newKVEvents(c.KVEvents))
 	}
-	m.http = newHTTPSeries(m.registry)
-	m.vapp = newVappSeries(m.registry)
+	m.http = newHTTPSeries(m.own)
+	m.vapp = newVappSeries(m.own)
 	m.vapp.build.WithLabelValues(c.Version, runtime.Version()).Set(1)
 	return m
 }
