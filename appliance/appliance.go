@@ -19,7 +19,6 @@ import (
 
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/auditlog"
-	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/page"
@@ -49,43 +48,48 @@ type Config struct {
 	// of the loopback address, accepts this key only, and does not watch the profile. "":
 	// the profile decides.
 	PrivateKey string
+	// Residency decides when the model may be in memory if serve.idle unloads it; nil: at any time.
+	Residency Residency
 	// OnReady is called when the model is loaded; nil: not called.
 	OnReady func()
 }
 
 // Appliance is one server. New plans it, Run runs it.
 type Appliance struct {
-	cfg      Config
-	log      *slog.Logger
-	level    *slog.LevelVar
-	prepared *Prepared // the profile and plan of the engine
-	metrics  *metrics.Metrics
-	server   *api.Server
-	phase    phase
-	handling atomic.Int64 // HTTP requests without a complete reply
-	listener net.Listener
-	manager  systemd
+	cfg   Config
+	log   *slog.Logger
+	level *slog.LevelVar
+	// setFormat sets the format of log.
+	setFormat func(string)
+	first     *Prepared // of the engine that is loaded first
+	metrics   *metrics.Metrics
+	server    *api.Server
+	phase     phase
+	handling  atomic.Int64 // HTTP requests without a complete reply
+	socket    endpoint
+	manager   systemd
 
 	// live holds everything that can change without a new engine. It is replaced as a
 	// whole.
 	live      atomic.Pointer[live]
-	service   atomic.Pointer[chat.Service] // nil until the model is loaded
-	engine    *engine.Engine               // set before the phase is Ready
-	adapters  *adapters                    // nil: no slots for LoRA adapters; set with engine
-	responses *responses.Store             // nil: responses are not stored
-	events    *kvevents.Publisher          // nil: KV events are not published
-	planned   planStatus                   // of the plan, for the page
-	ledger    []plan.Line                  // planned and actual bytes; set before the phase is Ready
+	current   atomic.Pointer[served] // the newest engine that served; set before the phase is Ready
+	door      *door                  // lets requests in to it
+	dead      chan error             // an engine that serves has failed, or none can be opened
+	responses *responses.Store       // nil: responses are not stored
+	events    *kvevents.Publisher    // nil: KV events are not published
+	swaps     swaps
+	resting   atomic.Pointer[rest]                                                     // nil: an engine serves, or is loaded first
+	loading   solo                                                                     // the load of a resting model
+	decide    func(a *Appliance, old *served, next *Prepared) (plan.Transition, error) // transition; tests replace it
 
-	audit      audit
-	auditLog   *auditlog.Log // nil: none
-	declared   atomic.Pointer[declared]
-	planDigest string
-	compared   time.Time          // when ledger was made
-	deviceOwn  int64              // bytes of the device that this server took, if the device says it
-	process    func() (use, bool) // what this process takes; tests replace it
-	using      sync.Mutex         // guards closed, and is held while the device is asked for its memory
-	closed     bool               // the engine is closed or will be
+	publishing sync.Mutex // guards publisher
+	publisher  *served    // whose KV events are published
+
+	audit    audit
+	auditLog *auditlog.Log // nil: none
+	declared atomic.Pointer[declared]
+	process  func() (use, bool) // what this process takes; tests replace it
+	using    sync.Mutex         // guards served.closed, and is held while a device is asked for its memory
 
 	reloader *reloader
 	kick     chan string     // a trigger for the reload goroutine
@@ -112,9 +116,10 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1), manager: manager, process: processUse}
+	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse, decide: (*Appliance).transition}
+	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
-	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
+	a.log, a.setFormat = newLog(c.Log, p.Profile.Log.Format, a.level)
 	if err := a.begin(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -122,7 +127,7 @@ func New(c Config) (*Appliance, error) {
 }
 
 func (a *Appliance) begin() error {
-	p := a.prepared
+	p := a.first
 	if err := p.startable(); err != nil {
 		return err
 	}
@@ -141,7 +146,7 @@ func (a *Appliance) begin() error {
 	}
 	if a.responses = store; store != nil {
 		defer func() {
-			if a.listener == nil {
+			if a.socket.socket == nil {
 				store.Close()
 			}
 		}()
@@ -150,28 +155,29 @@ func (a *Appliance) begin() error {
 		return err
 	}
 	defer func() {
-		if a.listener == nil {
+		if a.socket.socket == nil {
 			a.closeEvents()
 		}
 	}()
-	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
-	if a.planDigest, err = p.digest(0); err != nil {
+	if err := p.summarize(); err != nil {
 		return err
 	}
+	a.metrics = a.newMetrics()
 	a.declare(p.Profile, a.reloader.now())
 	a.auditLog = a.openAudit(p.Profile)
 	a.server = api.New(api.Config{
-		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, BodyBytes: p.Plan.BodyBytes,
+		State: a, Sleeper: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, BodyBytes: p.Plan.BodyBytes,
 		Responses: a.responses,
 		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus), Drift: http.HandlerFunc(a.serveDrift),
 		Why:     a.why,
-		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
+		Load:    func() (float64, int) { e := a.stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
 	}, l.api)
 	if err := a.listen(); err != nil {
 		return err
 	}
 	a.apply(l)
+	a.metrics.WatchQueue(a.door.queue)
 	a.metrics.WatchDrift(a.driftKinds, a.lostEntries)
 	if target, machine := p.OffTarget(); target != "" {
 		a.log.Info("this machine is not the profile's target", "target", target, "machine", machine)
@@ -180,7 +186,7 @@ func (a *Appliance) begin() error {
 }
 
 // Addr returns the listener's address.
-func (a *Appliance) Addr() net.Addr { return a.listener.Addr() }
+func (a *Appliance) Addr() net.Addr { return a.socket.addr() }
 
 // url returns the base URL of the API for a client on this machine.
 func (a *Appliance) url() string {
@@ -209,19 +215,20 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	abandoned := false // a load that did not stop may still read the model
 	defer func() {
 		if !abandoned {
-			a.prepared.Close()
+			a.prepared().Close()
 		}
 	}()
+	defer a.closeResting()
 	defer a.closeResponses()
 	defer a.closeEvents()
-	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
+	debug.SetMemoryLimit(a.first.Plan.GoMemoryLimit)
 	server := a.newHTTP()
-	failed := make(chan error, 1)
-	go func() { failed <- a.serve(server) }()
+	failed := a.socket.serve(server)
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	a.logEvents()
-	a.report("STATUS=loading " + schema.OneLine(a.prepared.Model.Source.Name))
+	a.report("STATUS=loading " + schema.OneLine(a.first.Model.Source.Name))
+	a.swaps.start(ctx, hard)
 	background, stop := context.WithCancel(hard)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -231,7 +238,14 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	defer stopLoading()
 	defer context.AfterFunc(hard, stopLoading)()
 	var err error
-	if abandoned, err = a.runLoad(loading); err != nil {
+	if abandoned, err = a.watchLoad(loading, func(progress func(engine.Progress)) error {
+		return a.load(loading, func(p engine.Progress) {
+			if a.cfg.Progress != nil {
+				a.cfg.Progress(p)
+			}
+			progress(p)
+		})
+	}); err != nil {
 		server.Close()
 		if ctx.Err() != nil && hard.Err() == nil {
 			a.log.Info("stopped while loading")
@@ -243,14 +257,18 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 		a.Reload(TriggerFile)
 	}
 	tasks.Go(func() { a.statistics(background) })
+	tasks.Go(func() { a.watchIdle(background) })
 	select {
 	case <-ctx.Done():
 	case <-hard.Done():
 	case err := <-failed:
-		return errors.Join(fmt.Errorf("serve: %w", err), a.closeEngine())
-	case <-a.engine.Done():
-		return a.fail(hard, server)
+		abandoned = !a.swaps.end(endLoad)
+		return errors.Join(fmt.Errorf("serve: %w", err), a.closeServing())
+	case err := <-a.dead:
+		abandoned = !a.swaps.end(endLoad)
+		return errors.Join(err, a.fail(hard, server))
 	}
+	abandoned = !a.swaps.stopOpening(endLoad)
 	return a.drain(hard, server)
 }
 
@@ -272,34 +290,35 @@ func (a *Appliance) fail(hard context.Context, server *http.Server) error {
 		}
 	}
 	_ = server.Shutdown(grace)
-	return errors.Join(a.engine.Err(), a.closeEngine(), server.Close())
+	return errors.Join(a.engineError(), a.closeServing(), server.Close())
 }
 
 // drain waits for the running requests and closes the server. hard ends the wait.
 func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	a.phase.set(Draining)
+	a.door.close(a.notReady)
 	a.note(auditlog.Entry{Event: auditlog.Drain, Outcome: "draining", After: a.state()})
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
-	running := a.engine.Stats()
+	running := a.stats()
 	a.report("STOPPING=1", fmt.Sprintf("STATUS=draining: %d requests running, %d waiting, at most %s", running.Running, running.Waiting, limit))
 	a.log.Info("draining", "running", running.Running, "waiting", running.Waiting, "timeout", limit.String())
 	soft, stop := context.WithTimeout(hard, limit)
 	defer stop()
-	err := a.engine.Drain(soft)
-	if errors.Is(a.engine.Err(), engine.ErrDead) {
+	err := a.drainEngine(soft)
+	if errors.Is(a.engineError(), engine.ErrDead) {
 		return a.fail(hard, server)
 	}
 	if err == nil {
 		// Let the handlers write the last tokens.
 		err = server.Shutdown(soft)
 	}
-	left := a.engine.Stats()
-	closed := errors.Join(a.closeEngine(), server.Close())
+	left := a.stats()
+	closed := errors.Join(a.closeServing(), server.Close())
 	switch {
 	case hard.Err() != nil:
 		return context.Cause(hard)
-	case errors.Is(a.engine.Err(), engine.ErrDead):
-		return errors.Join(a.engine.Err(), closed)
+	case errors.Is(a.engineError(), engine.ErrDead):
+		return errors.Join(a.engineError(), closed)
 	case err != nil:
 		return errors.Join(fmt.Errorf("drain: requests that had not ended after %s were aborted: %d; serve.drainTimeout is the limit", limit, left.Running+left.Waiting), closed)
 	}

@@ -328,11 +328,11 @@ func TestDisconnect(t *testing.T) {
 	}
 	leave()
 	r.Body.Close()
-	s.eventually(t, "no page in use", func() bool { return s.engine.Stats().KVUsed == 0 && s.engine.Stats().Running == 0 })
-	if err := s.engine.Check(context.Background()); err != nil {
+	s.eventually(t, "no page in use", func() bool { return s.engine().Stats().KVUsed == 0 && s.engine().Stats().Running == 0 })
+	if err := s.engine().Check(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if n := s.engine.Stats().Steps; n >= endless {
+	if n := s.engine().Stats().Steps; n >= endless {
 		t.Errorf("%d steps: the request ran on", n)
 	}
 }

@@ -31,7 +31,7 @@ func (r *reloader) apply() {
 	waits := schema.Diff(next, newest)
 	known := r.expect(waits)
 	r.applyLive(old, next, newest)
-	r.report(newest, known)
+	r.structural(newest, known)
 }
 
 func classOf(cs schema.Changes) string {
@@ -78,12 +78,20 @@ func (r *reloader) admit(running, newest *schema.Profile) error {
 
 // applyLive applies next completely or, if a field is rejected, not at all.
 func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
-	l, err := r.a.newLive(next, r.a.prepared.Model)
+	l, err := r.a.newLive(next, r.a.prepared().Model)
 	if err == nil {
 		err = plan.Refuse(next)
 	}
-	if err == nil && r.a.adapters != nil {
-		err = r.a.adapters.change(r.a.hard, old.profile, next)
+	serving := r.a.serving()
+	changesAdapters := r.a.loaded() && serving.adapters != nil
+	if err == nil && changesAdapters {
+		err = serving.adapters.change(r.a.hard, old.profile, next)
+	}
+	moved := false
+	if err == nil {
+		if moved, err = r.a.socket.move(old.profile, next); err != nil && changesAdapters {
+			err = errors.Join(err, serving.adapters.change(r.a.hard, next, old.profile))
+		}
 	}
 	changes := schema.Diff(old.profile, next)
 	r.setStale("profile of live fields", err == nil)
@@ -97,7 +105,7 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 		r.setStale(metrics.PartKeys+" of the text", true)
 		r.refreshAccess()
 	}
-	l = l.with(r.access)
+	l = l.with(r.access).of(serving)
 	var lines []string
 	var policy *schema.Change
 	for _, c := range changes {
@@ -110,6 +118,10 @@ func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	}
 	if len(lines) == 0 && l.source != old.source {
 		lines = []string{"parsers.chatTemplate: the content of its file (live)"}
+	}
+	if moved {
+		r.a.log.Info("listening", "address", r.a.Addr().String())
+		r.a.report("STATUS=" + r.a.Phase() + ": " + r.a.url())
 	}
 	if len(changes) > 0 || len(lines) > 0 {
 		r.a.apply(l)
@@ -145,30 +157,6 @@ func (r *reloader) expect(waits schema.Changes) (known bool) {
 	return false
 }
 
-// report plans the newest profile and records what a restart would change.
-func (r *reloader) report(newest *schema.Profile, known bool) {
-	defer r.show()
-	if r.withdrawn != nil { // after applyLive, so that live fields are in effect at this record
-		r.record(Reload{Class: string(schema.Structural), Outcome: Withdrawn, Changes: r.withdrawn})
-		r.withdrawn = nil
-	}
-	if known {
-		return
-	}
-	w := r.waiting
-	o := Reload{Class: string(schema.Structural), Outcome: Reported, Changes: w.Changes}
-	next, err := PrepareProfile(newest, r.a.cfg.Machine)
-	if err == nil {
-		w.Plan = plan.Diff(r.a.prepared.Plan, next.Plan).String()
-		err = errors.Join(next.Refuse(), next.Close())
-	}
-	if o.Plan = w.Plan; err != nil {
-		o.Outcome, o.Error = Rejected, err.Error()
-		w.Error = o.Error
-	}
-	r.record(o)
-}
-
 // show updates the pending changes of GET /admin/reloads and the page.
 func (r *reloader) show() {
 	w := r.waiting
@@ -200,7 +188,13 @@ func (r *reloader) setPolicy(c schema.Change, to string) {
 	}
 	d := &drain{change: c.String(), trigger: r.trigger, since: r.now()}
 	r.drain, r.recorded = d, true
-	states, engine := r.a.engine.SetPolicy(policy), r.a.engine
+	if rest := r.a.resting.Load(); rest != nil {
+		rest.prepared.Plan.Options.Policy = policy
+		r.record(Reload{Class: string(schema.Drain), Outcome: Applied, Changes: []string{c.String()}})
+		return
+	}
+	engine := r.a.engine()
+	states := engine.SetPolicy(policy)
 	go func() {
 		for {
 			select {

@@ -18,7 +18,9 @@ type Reload struct {
 	Pending []string  `json:"pending,omitempty"`   // changes that are not in effect after this reload
 	Plan    string    `json:"plan_diff,omitempty"` // of a structural change
 	Error   string    `json:"error,omitempty"`
-	Note    string    `json:"note,omitempty"` // about keys and certificate
+	Note    string    `json:"note,omitempty"` // about keys and certificate, or why the engine was replaced in this way
+	Way     string    `json:"way,omitempty"`  // in which the engine was replaced: rebuild, beside, drain
+	Gap     string    `json:"gap,omitempty"`  // for which no engine took requests meanwhile: a duration
 }
 
 // Outcome is the result of a reload.
@@ -57,6 +59,8 @@ type Waiting struct {
 	Changes []string  `json:"changes"`
 	Plan    string    `json:"plan_diff,omitempty"`
 	Error   string    `json:"error,omitempty"` // with which a restart would fail
+	Way     string    `json:"way,omitempty"`   // in which the engine is being replaced; "": it is not
+	Follows bool      `json:"-"`               // the changes were read while an earlier swap ran
 }
 
 func (a *audit) add(r Reload) {

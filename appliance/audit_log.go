@@ -30,7 +30,7 @@ func auditLimits(c *schema.Audit) auditlog.Limits {
 // state returns what is in force.
 func (a *Appliance) state() auditlog.State {
 	hash, _ := a.audit.inForce()
-	return auditlog.State{Profile: hash, Plan: a.planDigest}
+	return auditlog.State{Profile: hash, Plan: a.prepared().planDigest}
 }
 
 // note adds an event to the audit log.

@@ -51,7 +51,7 @@ func (a *Appliance) drift(fields bool) drift.Report {
 	f := drift.Facts{
 		At: now, Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version,
 		Declared: drift.Declared{File: d.profile.Pos("").File, Commit: d.commit, Hash: d.hash, ReadAt: d.at},
-		InForce:  drift.InForce{Hash: hash, Plan: a.planDigest, Since: since},
+		InForce:  drift.InForce{Hash: hash, Plan: a.prepared().planDigest, Since: since},
 		Pending:  restartOf(a.audit.waiting()),
 		Invalid:  a.audit.trouble("profile of the text", "profile"), Keys: a.audit.trouble(metrics.PartKeys, metrics.PartKeys),
 		Certificate: a.audit.trouble(metrics.PartCertificate, metrics.PartCertificate),
@@ -60,12 +60,12 @@ func (a *Appliance) drift(fields bool) drift.Report {
 		f.Invalid = a.audit.trouble("profile of live fields", "live")
 	}
 	if a.auditLog != nil {
-		f.AuditFailed, f.AuditFile = a.auditLog.Failed(), a.prepared.Profile.Log.Audit.File
+		f.AuditFailed, f.AuditFile = a.auditLog.Failed(), a.prepared().Profile.Log.Audit.File
 	}
 	if fields {
 		f.Fields = a.fields(d.profile)
 	}
-	if a.phase.get() != Loading { // a load takes more for a while: the model's files
+	if a.loaded() { // a load takes more for a while: the model's files
 		a.measure(&f)
 	}
 	return drift.Judge(f)
@@ -81,37 +81,30 @@ func restartOf(w *Waiting) *drift.Restart {
 
 // measure adds arenas, memory, threads and the device.
 func (a *Appliance) measure(f *drift.Facts) {
-	p := a.prepared.Plan
-	for _, l := range a.ledger {
+	s := a.serving()
+	p := s.prepared.Plan
+	for _, l := range s.ledger {
 		n := l.Actual
-		f.Arenas = append(f.Arenas, drift.Measure{Kind: drift.Memory, Item: l.Item, Unit: "bytes", Planned: l.Planned, Measured: &n, At: a.compared})
+		f.Arenas = append(f.Arenas, drift.Measure{Kind: drift.Memory, Item: l.Item, Unit: "bytes", Planned: l.Planned, Measured: &n, At: s.compared})
 	}
-	f.RSS = &drift.Measure{Kind: drift.RSS, Item: "rss", Unit: "bytes", Planned: p.ProcessBytes(a.prepared.Ledger()), At: f.At}
+	f.RSS = &drift.Measure{Kind: drift.RSS, Item: "rss", Unit: "bytes", Planned: p.ProcessBytes(s.prepared.Ledger()), At: f.At}
 	f.Threads = &drift.Measure{Kind: drift.Threads, Item: "threads", Unit: "threads", Planned: p.ProcessThreads(), At: f.At}
 	if u, ok := a.process(); ok {
 		f.RSS.Measured, f.Threads.Measured = &u.rss, &u.threads
 	}
-	if total, _, now, ok := a.deviceMemory(); ok {
-		f.Device, f.DeviceMeasuredAt = &drift.DeviceMemory{Total: total, Free: now, Own: a.deviceOwn, Plan: a.prepared.Ledger().Total()}, f.At
+	if total, _, now, ok := a.deviceMemory(s); ok {
+		f.Device, f.DeviceMeasuredAt = &drift.DeviceMemory{Total: total, Free: now, Own: s.deviceOwn, Plan: s.prepared.Ledger().Total()}, f.At
 	}
 }
 
 // deviceMemory returns engine.Memory unless the engine is closed.
-func (a *Appliance) deviceMemory() (total, before, now int64, ok bool) {
+func (a *Appliance) deviceMemory(s *served) (total, before, now int64, ok bool) {
 	a.using.Lock()
 	defer a.using.Unlock()
-	if a.closed || a.phase.get() == Loading {
+	if s.closed {
 		return 0, 0, 0, false
 	}
-	return a.engine.Memory()
-}
-
-// closeEngine closes the engine when nothing reads its device.
-func (a *Appliance) closeEngine() error {
-	a.using.Lock()
-	a.closed = true
-	a.using.Unlock()
-	return a.engine.Close()
+	return s.engine.Memory()
 }
 
 // fields returns the fields that differ between the newest profile and the one in force, and those of
@@ -145,7 +138,7 @@ func (a *Appliance) fields(newest *schema.Profile) []drift.Field {
 
 // plannedValue returns what the plan resolved a field to, "" if it resolves none of that name.
 func (a *Appliance) plannedValue(path string) string {
-	p := a.prepared.Plan
+	p := a.prepared().Plan
 	switch path {
 	case "backend":
 		return strconv.Quote(p.Backend)

@@ -58,8 +58,8 @@ func TestProcessDrift(t *testing.T) {
 	taken.Store(&use{rss: 1, threads: 1})
 	s := start(t, "", func(a *Appliance) { a.process = func() (use, bool) { return *taken.Load(), true } })
 	s.drifting(t)
-	bytes, threads := s.prepared.Plan.ProcessBytes(s.prepared.Ledger()), s.prepared.Plan.ProcessThreads()
-	if total := s.prepared.Ledger().Total(); bytes != total { // reserve is 0
+	bytes, threads := s.prepared().Plan.ProcessBytes(s.prepared().Ledger()), s.prepared().Plan.ProcessThreads()
+	if total := s.prepared().Ledger().Total(); bytes != total { // reserve is 0
 		t.Errorf("the process may take %d bytes, and the ledger has %d", bytes, total)
 	}
 	taken.Store(&use{rss: bytes, threads: threads})
@@ -112,7 +112,7 @@ func TestDeviceDrift(t *testing.T) {
 	if n := measured(s.drifting(t)); n != 0 {
 		t.Errorf("others take %d bytes", n)
 	}
-	most := deviceBytes - s.prepared.Ledger().Total()
+	most := deviceBytes - s.prepared().Ledger().Total()
 	others.Store(most)
 	s.drifting(t)
 	others.Store(most + 1)
@@ -147,7 +147,7 @@ func TestAuditLog(t *testing.T) {
 	s := start(t, more)
 	s.edit(t, "rename", more+`, sampling: temperature: 0.5`)
 	s.latest(t, Applied)
-	s.edit(t, "rename", more+`, sampling: temperature: 0.5, log: format: "json"`)
+	s.edit(t, "rename", more+`, sampling: temperature: 0.5, serve: metricsCompat: true`)
 	s.latest(t, Reported)
 	s.drain()
 	err := <-s.ended
@@ -175,7 +175,7 @@ func TestAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"start loading", "ready ready", "reload applied file sampling.temperature: absent → 0.5 (live)",
-		`reload reported file log.format: "text" → "json" (structural)`, "drain draining", "stop stopped"}
+		`reload reported file serve.metricsCompat: false → true (restart)`, "drain draining", "stop stopped"}
 	if !slices.Equal(got, want) || last.After != (auditlog.State{}) {
 		t.Errorf("%q, at the end %v", got, last.After)
 	}

@@ -121,7 +121,7 @@ func newListening(t *testing.T, host, more string) (*Appliance, *logBuffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { a.listener.Close(); a.prepared.Close() })
+	t.Cleanup(func() { a.socket.socket.Close(); a.prepared().Close() })
 	return a, log
 }
 

@@ -68,7 +68,7 @@ func TestDeviceFails(t *testing.T) {
 				r.Body.Close()
 				whole <- r.StatusCode
 			}()
-			s.eventually(t, "it runs", func() bool { return s.engine.Stats().Running > 0 })
+			s.eventually(t, "it runs", func() bool { return s.engine().Stats().Running > 0 })
 			begun, streamed := make(chan bool), make(chan string)
 			go func() {
 				finish, _ := s.stream(200, func() { close(begun) })
@@ -133,7 +133,7 @@ func TestFailedUntilAnswered(t *testing.T) {
 			t.Errorf("status %d, want %d", r.StatusCode, status)
 		}
 	}
-	<-s.engine.Done()
+	<-s.engine().Done()
 	for range 3 {
 		if status, text := s.get(t, "/readyz"); status != http.StatusServiceUnavailable || text != `{"phase":"failed","why":"the engine has failed: a kernel failed"}` {
 			t.Errorf("%d %s", status, text)

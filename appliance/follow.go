@@ -45,7 +45,8 @@ func Follow(c FollowConfig) error {
 	var level slog.LevelVar
 	level.Set(levels[profile.Log.Level])
 	setup := c.Machine.Ranks
-	setup.Log = newLog(c.Log, profile.Log.Format, &level).With("rank", setup.Place.Rank)
+	log, _ := newLog(c.Log, profile.Log.Format, &level)
+	setup.Log = log.With("rank", setup.Place.Rank)
 	f := otherRank{FollowConfig: c, in: in, log: setup.Log, Prepared: &Prepared{Profile: profile, Model: in.Model, Opener: in.Opener, setup: setup}}
 	return f.run()
 }

@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -19,13 +20,16 @@ type Phase int32
 const (
 	Loading Phase = iota
 	Ready
+	Reloading // no engine serves, since one is replaced
+	Sleeping  // POST /sleep has freed the model's memory
+	Unloaded  // the next request loads the model
 	Draining
 	Failed
 )
 
 // String returns the phase in the form of /readyz and 503 replies.
 func (p Phase) String() string {
-	return [...]string{"loading", "ready", "draining", "failed"}[p]
+	return [...]string{"loading", "ready", "reloading", "sleeping", "unloaded", "draining", "failed"}[p]
 }
 
 // phase holds the Phase.
@@ -34,13 +38,32 @@ type phase struct{ now atomic.Int32 }
 func (p *phase) set(to Phase) { p.now.Store(int32(to)) }
 func (p *phase) get() Phase   { return Phase(p.now.Load()) }
 
+// reload sets Reloading unless the server drains.
+func (p *phase) reload() { p.now.CompareAndSwap(int32(Ready), int32(Reloading)) }
+
+// pause sets Sleeping or Unloaded unless the server drains.
+func (p *phase) pause(to Phase) { p.unlessDraining(to) }
+
+// becomeReady sets Ready unless the server drains.
+func (p *phase) becomeReady() { p.unlessDraining(Ready) }
+
+func (p *phase) unlessDraining(to Phase) {
+	for {
+		was := p.now.Load()
+		if Phase(was) == Draining || p.now.CompareAndSwap(was, int32(to)) {
+			return
+		}
+	}
+}
+
 // now returns the phase. After a fatal error of the engine it is Failed, and why is the
 // error.
 func (a *Appliance) now() (p Phase, why error) {
-	if p = a.phase.get(); p == Loading { // there is no engine yet
+	e := a.engine()
+	if p = a.phase.get(); p == Loading || e == nil {
 		return p, nil
 	}
-	if err := a.engine.Err(); errors.Is(err, engine.ErrDead) {
+	if err := e.Err(); errors.Is(err, engine.ErrDead) {
 		return Failed, err
 	}
 	return p, nil
@@ -62,12 +85,33 @@ func (a *Appliance) why() string {
 	return line
 }
 
-// Service returns the service that answers requests; nil unless the server is ready.
-func (a *Appliance) Service() *chat.Service {
-	if p, _ := a.now(); p != Ready {
-		return nil
+// Ready implements api.State.
+func (a *Appliance) Ready() bool {
+	p, _ := a.now()
+	return p == Ready || p == Unloaded
+}
+
+// Healthy implements api.State. A server that sleeps is as healthy as vLLM's.
+func (a *Appliance) Healthy() bool {
+	p, _ := a.now()
+	return p == Ready || p == Unloaded || p == Reloading || p == Sleeping
+}
+
+// Enter implements api.State.
+func (a *Appliance) Enter(ctx context.Context) (*chat.Service, func(), error) {
+	if p, _ := a.now(); p == Failed || p == Draining {
+		return nil, nil, a.notReady()
 	}
-	return a.service.Load()
+	s, err := a.door.enter(ctx)
+	if err != nil {
+		return nil, nil, chat.AsError(err)
+	}
+	return s.service, func() { a.door.leave(s) }, nil
+}
+
+// notReady returns the error of a request that comes while no engine serves.
+func (a *Appliance) notReady() error {
+	return chat.Errorf(chat.Unavailable, "", "The server is not ready: %s.", a.Phase())
 }
 
 // serveReloads handles GET /admin/reloads.

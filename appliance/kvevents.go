@@ -7,7 +7,7 @@ import (
 	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/engine"
-	"vapp.dev/schema"
+	"vapp.dev/engine/kv"
 )
 
 // openEvents opens the publisher of KV events; nil if the profile has none.
@@ -34,7 +34,7 @@ func (a *Appliance) logEvents() {
 	if a.events == nil {
 		return
 	}
-	k := a.prepared.Profile.Serve.KVEvents
+	k := a.prepared().Profile.Serve.KVEvents
 	args := []any{"endpoint", k.Endpoint, "topic", k.Topic}
 	for key, at := range map[string]string{"address": a.events.Addr(), "replay": a.events.ReplayAddr()} {
 		if at != "" {
@@ -44,12 +44,30 @@ func (a *Appliance) logEvents() {
 	a.log.Info("KV events", args...)
 }
 
-// blockHook returns the hook that publishes KV events; nil without them.
-func (a *Appliance) blockHook(p *schema.Profile) *engine.BlockHook {
+// blockHook returns the hook that publishes KV events; nil without them. Events are those of one engine: the one
+// that new requests are for.
+func (a *Appliance) blockHook(s *served) *engine.BlockHook {
 	if a.events == nil {
 		return nil
 	}
-	return &engine.BlockHook{Seed: p.Serve.KVEvents.HashSeed, Changed: a.events.Changed}
+	return &engine.BlockHook{Seed: s.prepared.Profile.Serve.KVEvents.HashSeed, Changed: func(l kv.Layout, changes []kv.Change) {
+		a.publishing.Lock()
+		defer a.publishing.Unlock()
+		if a.publisher == s {
+			a.events.Changed(l, changes)
+		}
+	}}
+}
+
+// publishFrom publishes the KV events of s from now on. Its prefix cache is empty.
+func (a *Appliance) publishFrom(s *served) {
+	if a.events == nil {
+		return
+	}
+	a.publishing.Lock()
+	defer a.publishing.Unlock()
+	a.publisher = s
+	a.events.Changed(kv.Layout{}, []kv.Change{{Op: kv.Cleared}})
 }
 
 // eventFigures returns the figures of KV events as metrics name them.

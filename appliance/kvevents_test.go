@@ -89,7 +89,7 @@ func TestKVEventsRefused(t *testing.T) {
 		a, err := New(Config{Profile: file, Machine: Machine{Backends: []backend.Opener{ref.Opener{}}}, Log: io.Discard})
 		if err == nil {
 			t.Errorf("%s: a server at %v", more, a.Addr())
-			a.listener.Close()
+			a.socket.socket.Close()
 			a.events.Close()
 		} else if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want …%s", more, err, want)

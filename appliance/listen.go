@@ -22,12 +22,12 @@ const maxHeader = 64 << 10
 // newHTTP returns the HTTP server. It reads the certificate from a.live for each
 // connection, since it may change.
 func (a *Appliance) newHTTP() *http.Server {
-	t := a.prepared.Profile.Serve.Timeouts
+	t := a.prepared().Profile.Serve.Timeouts
 	s := &http.Server{
 		Handler: a.countRequests(a.server.Handler()), ReadHeaderTimeout: time.Duration(t.Header), IdleTimeout: time.Duration(t.Idle),
 		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
-	if a.prepared.Profile.Serve.TLS != nil {
+	if a.prepared().Profile.Serve.TLS != nil {
 		s.TLSConfig = &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			CipherSuites:   ciphers,
@@ -128,17 +128,9 @@ func (a *Appliance) countRequests(h http.Handler) http.Handler {
 	})
 }
 
-// serve serves the listener until the server is closed.
-func (a *Appliance) serve(s *http.Server) error {
-	if s.TLSConfig != nil {
-		return s.ServeTLS(a.listener, "", "")
-	}
-	return s.Serve(a.listener)
-}
-
 // scheme returns the scheme of the server's URLs.
 func (a *Appliance) scheme() string {
-	if a.prepared.Profile.Serve.TLS != nil {
+	if a.prepared().Profile.Serve.TLS != nil {
 		return "https"
 	}
 	return "http"

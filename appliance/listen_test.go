@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -69,4 +70,59 @@ func TestTLS(t *testing.T) {
 	if strings.Contains(s.log.String(), "PRIVATE KEY") {
 		t.Error("the key is in the log")
 	}
+}
+
+// TestMove changes serve.port and serve.host while a stream runs: the stream ends as usual, the old address is closed
+// and the new one is served. A port that is in use is refused, and the old one stays.
+func TestMove(t *testing.T) {
+	s := start(t, "")
+	wait := s.streams(t, 2)
+	old := s.url
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	text := strings.Replace(profileText(s.model, ""), "port: 0", "port: "+port, 1)
+	s.write(t, "rename", text)
+	if r := s.latest(t, Rejected); !strings.Contains(r.Error, "serve.port: port "+port) {
+		t.Errorf("%+v", r)
+	}
+	if code := s.status(t, "/health"); code != 200 {
+		t.Errorf("the old address: %d", code)
+	}
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Reload(TriggerSignal)
+	s.waitApplied(t, 1)
+	s.url = "http://127.0.0.1:" + port
+	if code := s.status(t, "/health"); code != 200 {
+		t.Errorf("the new address: %d", code)
+	}
+	if c, err := net.Dial("tcp", strings.TrimPrefix(old, "http://")); err == nil {
+		c.Close()
+		t.Error("the old address is still served")
+	}
+	wait()
+	s.write(t, "rename", strings.Replace(text, `host: "127.0.0.1"`, `host: "0.0.0.0"`, 1))
+	s.waitApplied(t, 2)
+	if code := s.status(t, "/health"); code != 200 {
+		t.Errorf("all addresses of the same port: %d", code)
+	}
+	s.write(t, "rename", strings.Replace(text, `host: "127.0.0.1"`, `host: "192.0.2.1"`, 1))
+	if r := s.latest(t, Rejected); !strings.Contains(r.Error, "serve.host") {
+		t.Errorf("%+v", r)
+	}
+	if code := s.status(t, "/health"); code != 200 {
+		t.Errorf("after a host that is not here: %d", code)
+	}
+}
+
+// TestLogFormat changes log.format in a running server.
+func TestLogFormat(t *testing.T) {
+	s := start(t, "")
+	s.edit(t, "rename", `log: format: "json"`)
+	s.waitApplied(t, 1)
+	s.eventually(t, "a line of JSON", func() bool { return strings.Contains(s.log.String(), `{"time":`) })
 }

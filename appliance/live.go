@@ -31,7 +31,16 @@ func (l live) with(a *access) *live {
 	return &l
 }
 
-// newLive returns the live of a profile, without keys and certificate, which with adds.
+// of returns l with the service of s, which is for the model that l was made for.
+func (l live) of(s *served) *live {
+	if s != nil {
+		l.api.Service, l.api.Chat.Adapter = s.service, s.service.HasAdapter
+	}
+	return &l
+}
+
+// newLive returns the live of a profile, without keys and certificate, which with adds, and without the service, which
+// of adds.
 func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := CheckParsers(p); err != nil {
 		return nil, err
@@ -46,7 +55,6 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 		return nil, err
 	}
 	l := &live{profile: p, api: settings(p)}
-	l.api.Chat.Adapter = func(name string) bool { s := a.service.Load(); return s != nil && s.HasAdapter(name) }
 	var err error
 	l.source, err = l.readTemplates(p, m)
 	if err != nil {
@@ -120,6 +128,7 @@ func settings(p *schema.Profile) api.Settings {
 		MaxConcurrent: l.MaxConcurrentRequests,
 		AccessLog:     p.Serve.AccessLog,
 		LogRequests:   p.Serve.LogRequests,
+		Sleep:         p.Serve.Sleep,
 		LoadAdapters:  p.LoRA != nil && p.LoRA.AllowRuntimeUpdating,
 		NoDocs:        !p.Serve.Docs,
 
@@ -206,6 +215,7 @@ func (a *Appliance) publish(l *live) {
 // and engine.
 func (a *Appliance) apply(l *live) {
 	a.level.Set(levels[l.profile.Log.Level])
+	a.setFormat(l.profile.Log.Format)
 	a.publish(l)
 	if r := l.profile.Serve.Responses; r != nil && a.responses != nil {
 		a.responses.SetLimits(responseLimits(r))
@@ -215,8 +225,8 @@ func (a *Appliance) apply(l *live) {
 	}
 	target := l.profile.Scheduler.ITLTarget.Time()
 	a.metrics.SetITLTarget(target)
-	if a.engine != nil {
-		a.engine.SetITLTarget(target)
-		a.engine.SetMaxQueue(l.profile.Serve.Limits.MaxQueue)
+	if e := a.engine(); e != nil {
+		e.SetITLTarget(target)
+		e.SetMaxQueue(l.profile.Serve.Limits.MaxQueue)
 	}
 }

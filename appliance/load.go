@@ -9,7 +9,6 @@ import (
 
 	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/chat"
-	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -31,29 +30,19 @@ func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) 
 // and makes the server ready.
 func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) error {
 	start := time.Now()
-	p := a.prepared
-	if err := a.showPlan(); err != nil {
+	p := a.first
+	if err := a.showPlan(p); err != nil {
 		return err
 	}
-	eng, t, err := p.open(ctx, a.hooks(), progress)
-	if err != nil {
-		return err
-	}
-	a.engine = eng
-	a.compare()
-	if a.adapters = p.adapters(eng, a.log); a.adapters != nil {
-		if err := a.adapters.change(ctx, nil, p.Profile); err != nil {
-			return errors.Join(err, eng.Close())
+	if c := p.Profile.Serve.Idle; c != nil && c.Load == schema.OnRequest {
+		a.restFirst()
+	} else {
+		s, err := a.openServed(ctx, p, p.Profile, nil, progress)
+		if err != nil {
+			return err
 		}
-		a.metrics.WatchAdapters(a.adapters.use, time.Now)
+		a.reloader.admitFirst(s)
 	}
-	s := p.service(eng, a.adapters, t, a.cfg.Sandbox)
-	if err := ctx.Err(); err != nil {
-		return errors.Join(err, eng.Close())
-	}
-	a.metrics.Watch(eng.Stats)
-	a.service.Store(s)
-	a.phase.set(Ready)
 	a.note(auditlog.Entry{Event: auditlog.Ready, Outcome: "ready", After: a.state()})
 	a.report("READY=1", "STATUS=ready: "+a.url())
 	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
@@ -63,8 +52,8 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	return a.showUse()
 }
 
-// open loads weights and tokenizer at the same time.
-func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engine.Progress)) (*engine.Engine, *tokenizer.Tokenizer, error) {
+// open loads weights and tokenizer at the same time. With w the weights are those.
+func (p *Prepared) open(ctx context.Context, h engine.Hooks, w backend.PackedWeights, progress func(engine.Progress)) (*engine.Engine, *tokenizer.Tokenizer, error) {
 	type loaded struct {
 		t   *tokenizer.Tokenizer
 		err error
@@ -74,7 +63,9 @@ func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engin
 		t, err := loadTokenizer(p.Model)
 		tok <- loaded{t, err}
 	}()
-	eng, err := p.OpenEngine(ctx, p.EngineConfig(h, progress))
+	c := p.EngineConfig(h, progress)
+	c.Weights = w
+	eng, err := p.OpenEngine(ctx, c)
 	got := <-tok
 	if err == nil && got.err != nil {
 		err = errors.Join(got.err, eng.Close())
@@ -148,10 +139,10 @@ func endings(ids []int) []int32 {
 // hooks returns the hooks of the metrics, and hooks that log packed-cache events, a missed
 // target of inter-token latency, and steps without a CUDA graph. The latter two log in
 // a goroutine, since they are called by the engine's loop.
-func (a *Appliance) hooks() engine.Hooks {
-	h := a.metrics.Hooks()
+func (a *Appliance) hooks(s *served) engine.Hooks {
+	h := s.whenCounted(a.metrics.Hooks(a.metricsConfig(s.prepared)))
 	h.Cache = a.logCache
-	h.Blocks = a.blockHook(a.prepared.Profile)
+	h.Blocks = a.blockHook(s)
 	h.ITLMissed = func(alone, target time.Duration) {
 		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.MinPrefillChunk))
 	}
@@ -169,38 +160,6 @@ func round(d time.Duration) time.Duration {
 		}
 	}
 	return d
-}
-
-func (a *Appliance) newMetrics() *metrics.Metrics {
-	p := a.prepared
-	o := p.Plan.Options
-	swap := p.Ledger().Bytes(backend.Swap.String())
-	var events func() metrics.KVEvents
-	if a.events != nil {
-		events = a.eventFigures
-	}
-	m := metrics.New(metrics.Config{
-		KVEvents:    events,
-		Model:       servedNames(p.Profile)[0],
-		MaxModelLen: o.MaxModelLen,
-		Version:     a.cfg.Version,
-		Compat:      p.Profile.Serve.MetricsCompat,
-		Drafts:      o.Drafts,
-		Cache: metrics.CacheConfig{
-			BlockSize: o.BlockSize, Pages: p.Plan.Capacity.Classes[0].Pages, Dtype: p.Profile.Memory.KVCacheDtype, PrefixCaching: o.PrefixCaching,
-			Utilization: p.Profile.Memory.Utilization, Bytes: int64(p.Profile.Memory.KVCache),
-			SwapBytes: swap, SwapPages: p.swapPages(swap),
-		},
-	})
-	for _, i := range p.Ledger() {
-		m.SetPlan(i.Name, i.Bytes)
-	}
-	m.SetPlannedProcess(p.Plan.ProcessBytes(p.Ledger()))
-	m.InitReloads(
-		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural)},
-		[]string{string(Applied), string(Pending), string(Reported), string(Withdrawn), string(Rejected), string(Unchanged)},
-	)
-	return m
 }
 
 // statistics logs the periodic statistics line.

@@ -17,18 +17,15 @@ var (
 	endLoad = 5 * time.Second
 )
 
-// runLoad loads the model in a separate goroutine, since a hanging driver call cannot be
+// watchLoad calls load in a separate goroutine, since a hanging driver call cannot be
 // interrupted. It logs a warning after each minute without progress. If the load does not
-// stop within endLoad after ctx is cancelled, runLoad abandons the goroutine and what it
+// stop within endLoad after ctx is cancelled, watchLoad abandons the goroutine and what it
 // uses; the process must then exit.
-func (a *Appliance) runLoad(ctx context.Context) (abandoned bool, err error) {
+func (a *Appliance) watchLoad(ctx context.Context, load func(progress func(engine.Progress)) error) (abandoned bool, err error) {
 	reports, ended := make(chan engine.Progress), make(chan error, 1)
 	begun := time.Now()
 	go func() {
-		ended <- a.load(ctx, func(p engine.Progress) {
-			if a.cfg.Progress != nil {
-				a.cfg.Progress(p)
-			}
+		ended <- load(func(p engine.Progress) {
 			select {
 			case reports <- p:
 			case <-ctx.Done():

@@ -47,7 +47,7 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 	}
 	l.api.Chat.RequestTimeout, l.api.Chat.MaxSequences = 0, 0 // SetMaxQueue(0) below: no limit
 	debug.SetMemoryLimit(p.Plan.GoMemoryLimit)
-	eng, t, err := p.open(ctx, engine.Hooks{Step: c.Step}, c.Progress)
+	eng, t, err := p.open(ctx, engine.Hooks{Step: c.Step}, nil, c.Progress)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,16 @@ type Prepared struct {
 	hub   hub.Settings // where adapters are looked for by name
 	setup RankSetup
 	rank  *plan.RankPlan // of rank 0; nil: this process is not one of several ranks
+
+	planDigest string     // set by summarize
+	outline    planStatus // of the plan, for the page; set by summarize
+}
+
+// summarize sets what a server shows of the plan.
+func (p *Prepared) summarize() (err error) {
+	p.outline = planStatusOf(p.Plan)
+	p.planDigest, err = p.digest(0)
+	return err
 }
 
 // Ledger returns the ledger of this process's engine: rank 0's, if the model has several.

@@ -43,7 +43,9 @@ func (w *Waiting) public() *Waiting {
 	if w == nil {
 		return nil
 	}
-	return &Waiting{w.Since, w.Restart, withoutFolders(w.Changes), api.WithoutFolders(w.Plan), api.WithoutFolders(w.Error)}
+	out := *w
+	out.Changes, out.Plan, out.Error = withoutFolders(w.Changes), api.WithoutFolders(w.Plan), api.WithoutFolders(w.Error)
+	return &out
 }
 
 func withoutFolders(texts []string) []string {

@@ -10,6 +10,7 @@ const (
 	TriggerFile   = "file"
 	TriggerSignal = "SIGHUP"
 	TriggerRetry  = "retry" // a file could not be read before
+	TriggerSwap   = "swap"  // a change was read while the engine was replaced
 )
 
 // Reload requests that the profile is read again, and returns at once. Several requests

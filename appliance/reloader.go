@@ -104,6 +104,13 @@ func (r *reloader) unapplied() bool {
 	return r.fresh
 }
 
+// admitFirst makes the first engine serve, with the settings that are in force when it is loaded.
+func (r *reloader) admitFirst(s *served) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.a.admit(s, r.a.live.Load())
+}
+
 // forced reports whether outcomes that were already recorded are recorded again.
 func (r *reloader) forced() bool { return r.trigger == TriggerSignal }
 

@@ -29,7 +29,7 @@ func (l tight) Accept() (net.Conn, error) {
 	return c, err
 }
 
-func tighten(a *Appliance) { a.listener = tight{a.listener} }
+func tighten(a *Appliance) { a.socket.socket = tight{a.socket.socket} }
 
 // stall requests the reply and does not read it.
 func (s *server) stall(t *testing.T) net.Conn {
@@ -77,7 +77,7 @@ func TestStalledClient(t *testing.T) {
 		return s.metric(t, "vllm:request_success_total", `finished_reason="length"`) == stalledChoices
 	})
 	// The request is counted as finished before its pages are free.
-	s.eventually(t, "an unread reply has no pages", func() bool { return s.engine.Stats().KVUsed == 0 })
+	s.eventually(t, "an unread reply has no pages", func() bool { return s.engine().Stats().KVUsed == 0 })
 	if finish, err := s.stream(20, nil); err != nil || finish != "length" {
 		t.Errorf("another client: %q, %v", finish, err)
 	}
@@ -109,6 +109,6 @@ func TestStalledForGood(t *testing.T) {
 	s.stall(t)
 	s.eventually(t, "it is dropped", func() bool {
 		_, load := s.get(t, "/load")
-		return load == `{"server_load":0}` && s.engine.Stats().Running == 0 && s.metric(t, "vllm:request_success_total", "") == stalledChoices
+		return load == `{"server_load":0}` && s.engine().Stats().Running == 0 && s.metric(t, "vllm:request_success_total", "") == stalledChoices
 	})
 }

@@ -14,8 +14,8 @@ import (
 
 // showPlan logs what the plan needs and carries in one line, and each of its warnings. At
 // level debug it also writes the whole plan: as text, or as one record of a JSON log.
-func (a *Appliance) showPlan() error {
-	p := a.prepared.Plan
+func (a *Appliance) showPlan(of *Prepared) error {
+	p := of.Plan
 	switch {
 	case !a.log.Enabled(context.Background(), slog.LevelDebug):
 	case a.json():
@@ -32,7 +32,7 @@ func (a *Appliance) showPlan() error {
 	return nil
 }
 
-func (a *Appliance) json() bool { return a.prepared.Profile.Log.Format == "json" }
+func (a *Appliance) json() bool { return a.live.Load().profile.Log.Format == "json" }
 
 // planAttrs returns the figures of a plan that its log line has.
 func planAttrs(p *plan.Plan) []any {
@@ -52,28 +52,25 @@ func planAttrs(p *plan.Plan) []any {
 	return []any{"needs", needs, "on", on, "kv_cache", fmt.Sprintf("%s tokens in %s", plan.Group(c.Tokens), plan.Size(p.Ledger.Bytes("kv"))), "sequences_at_once", at}
 }
 
-// compare logs and exports the planned and the allocated bytes of every arena: one line of
-// sums, and a line for each arena at level debug, or at level error if they differ.
-func (a *Appliance) compare() {
-	a.compared = a.reloader.now()
-	if _, before, now, ok := a.engine.Memory(); ok {
-		a.deviceOwn = before - now
+// compare logs the planned and the allocated bytes of every arena: one line of sums, and a line for each arena at
+// level debug, or at level error if they differ. It stores them in s for the metrics.
+func (a *Appliance) compare(s *served) {
+	s.compared, s.estimates = a.reloader.now(), map[string]int64{}
+	if _, before, now, ok := s.engine.Memory(); ok {
+		s.deviceOwn = before - now
 	}
-	a.ledger = a.prepared.Ledger().Compare(a.engine.Usage())
-	for _, c := range a.ledger {
-		a.metrics.SetActual(c.Item, c.Actual)
+	s.ledger = s.prepared.Ledger().Compare(s.engine.Usage())
+	logLedger(a.log, s.ledger)
+	if n, ok := s.engine.GraphBytes(); ok {
+		a.compareEstimate(s, "graphs", n)
 	}
-	logLedger(a.log, a.ledger)
-	if n, ok := a.engine.GraphBytes(); ok {
-		a.compareEstimate("graphs", n)
+	if n, ok := s.engine.CollectiveBytes(); ok {
+		a.compareEstimate(s, "collectives", n)
 	}
-	if n, ok := a.engine.CollectiveBytes(); ok {
-		a.compareEstimate("collectives", n)
-	}
-	if huge, of, ok := a.engine.Huge(); ok {
+	if huge, of, ok := s.engine.Huge(); ok {
 		a.log.Debug("huge pages", "bytes", huge, "of", of)
 	}
-	a.logPlacement(a.engine.Placement())
+	a.logPlacement(s.engine.Placement())
 }
 
 // logPlacement logs the threads and the memory on each NUMA node, and why memory could not be
@@ -97,7 +94,7 @@ func (a *Appliance) showUse() error {
 		return nil
 	}
 	text := "  page  " + base + "/\n  ask   " + ask + "\n"
-	if l := a.live.Load(); l.source != "" && a.prepared.Model.Pooling == nil {
+	if l := a.live.Load(); l.source != "" && a.prepared().Model.Pooling == nil {
 		text += "  chat  vapp chat " + base
 		if l.keyed() {
 			text += " --api-key KEY"
@@ -112,7 +109,7 @@ func (a *Appliance) showUse() error {
 func (a *Appliance) example(base string) string {
 	l := a.live.Load()
 	path, body := "/v1/completions", `{"prompt": "Once upon a time", "max_tokens": 32}`
-	switch pooling := a.prepared.Model.Pooling; {
+	switch pooling := a.prepared().Model.Pooling; {
 	case pooling != nil && pooling.Task == "classify":
 		path, body = "/classify", `{"input": "Good morning."}`
 	case pooling != nil:
@@ -128,9 +125,9 @@ func (a *Appliance) example(base string) string {
 }
 
 // compareEstimate compares a line that the plan estimates with what was measured. More than planned is a warning only: arenas are exact.
-func (a *Appliance) compareEstimate(item string, n int64) {
-	planned := a.prepared.Ledger().Bytes(item)
-	a.metrics.SetActual(item, n)
+func (a *Appliance) compareEstimate(s *served, item string, n int64) {
+	planned := s.prepared.Ledger().Bytes(item)
+	s.estimates[item] = n
 	log := a.log.Debug
 	if n > planned {
 		log = a.log.Warn

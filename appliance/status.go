@@ -62,19 +62,18 @@ func (a *Appliance) status() status {
 	l := a.live.Load()
 	s := status{
 		Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
-		Plan: a.planned, Ledger: []ledgerLine{}, Pending: a.audit.waiting(), Reloads: a.Reloads(),
+		Plan: a.prepared().outline, Ledger: []ledgerLine{}, Pending: a.audit.waiting(), Reloads: a.Reloads(),
 	}
-	if a.phase.get() == Loading {
+	serving := a.serving()
+	if serving == nil {
 		return s
 	}
-	for _, c := range a.ledger {
+	for _, c := range serving.ledger {
 		s.Ledger = append(s.Ledger, ledgerLine{c.Item, c.Planned, c.Actual})
 	}
-	if c := a.service.Load(); c != nil {
-		d := c.Defaults(&l.api.Chat)
-		s.Sampling = &d
-	}
-	e := a.engine.Stats()
+	d := serving.service.Defaults(&l.api.Chat)
+	s.Sampling = &d
+	e := a.stats()
 	s.Now = nowStatus{e.Running, e.Waiting, e.KVUsed, e.KVTokens, e.Preemptions, a.metrics.Generated()}
 	return s
 }

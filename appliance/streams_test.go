@@ -185,19 +185,19 @@ func (s *server) watch(t *testing.T) cost {
 		_ = crowd.Process.Kill()
 		_ = crowd.Wait()
 	}()
-	s.until(t, "all streams run", func() bool { return s.engine.Stats().Running == *crowded })
+	s.until(t, "all streams run", func() bool { return s.engine().Stats().Running == *crowded })
 	time.Sleep(time.Second)
 
 	var out bytes.Buffer
-	before, steps, cpuBefore := s.generated(t), s.engine.Stats().Steps, cpuTime(t)
+	before, steps, cpuBefore := s.generated(t), s.engine().Stats().Steps, cpuTime(t)
 	at := time.Now()
 	if err := pprof.StartCPUProfile(&out); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(watched)
-	running := s.engine.Stats().Running
+	running := s.engine().Stats().Running
 	pprof.StopCPUProfile()
-	c := cost{took: time.Since(at), steps: s.engine.Stats().Steps - steps, tokens: s.generated(t) - before, kinds: map[string]time.Duration{}}
+	c := cost{took: time.Since(at), steps: s.engine().Stats().Steps - steps, tokens: s.generated(t) - before, kinds: map[string]time.Duration{}}
 	if running < *crowded*9/10 {
 		t.Errorf("got %d streams at the end, want at least 90 %% of %d", running, *crowded)
 	}

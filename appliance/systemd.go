@@ -88,22 +88,29 @@ func (s systemd) notify(lines ...string) error {
 	return nil
 }
 
-// listen opens a.listener: the socket of systemd, else serve.host and serve.port.
-func (a *Appliance) listen() (err error) {
-	p := a.prepared.Profile
+// listen opens the socket: systemd's, else that of serve.host and serve.port.
+func (a *Appliance) listen() error {
+	p := a.prepared().Profile
 	at := net.JoinHostPort(p.Serve.Host, fmt.Sprint(p.Serve.Port))
-	if a.listener, err = a.manager.listener(firstSocket); err != nil {
+	passed, err := a.manager.listener(firstSocket)
+	if err != nil {
 		return err
 	}
-	if a.listener != nil {
-		if _, port, _ := net.SplitHostPort(a.listener.Addr().String()); port != fmt.Sprint(p.Serve.Port) {
-			a.log.Warn("the socket unit's port is served, not serve.port", "address", a.listener.Addr().String(), "serve.port", p.Serve.Port)
+	if passed != nil {
+		a.socket.socket, a.socket.fixed = passed, "systemd passed the socket, which stays; change ListenStream of the socket unit"
+		if _, port, _ := net.SplitHostPort(passed.Addr().String()); port != fmt.Sprint(p.Serve.Port) {
+			a.log.Warn("the socket unit's port is served, not serve.port", "address", passed.Addr().String(), "serve.port", p.Serve.Port)
 		} else {
-			a.log.Info("systemd passed the socket", "address", a.listener.Addr().String(), "profile's", at)
+			a.log.Info("systemd passed the socket", "address", passed.Addr().String(), "profile's", at)
 		}
 		return nil
 	}
-	a.listener, err = listen(p)
+	if a.cfg.PrivateKey != "" {
+		a.socket.fixed = "the server is for one client, which knows its address"
+	}
+	if a.socket.socket, err = listen(p); err != nil {
+		a.socket.socket = nil
+	}
 	return err
 }
 

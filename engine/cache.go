@@ -17,8 +17,9 @@ type CacheEvent struct {
 	Err     error // why the file could not be written
 }
 
-// digest returns a hash of all files that the weights are packed from, with their times.
-func (m *Model) digest() ([32]byte, error) { return m.hash((*checkpoint.Checkpoint).Fingerprint) }
+// Fingerprint returns a hash of all files that the weights are packed from, with their times: those of the model and of its draft
+// model. It reads both ends of each tensor.
+func (m *Model) Fingerprint() ([32]byte, error) { return m.hash((*checkpoint.Checkpoint).Fingerprint) }
 
 // Contents returns a hash that is equal for copies of the model, and of its draft model, on other machines. It reads both ends of
 // each tensor.
@@ -36,19 +37,24 @@ func (m *Model) hash(of func(*checkpoint.Checkpoint) ([32]byte, error)) ([32]byt
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// open opens the device with the account's memory and loads the weights, from the file of
-// packed weights if there is a valid one.
+// open opens the device with the account's memory. It takes the weights of c.Weights, or loads them, from the file
+// of packed weights if there is a valid one.
 func (c Config) open(ctx context.Context) (backend.Device, error) {
 	s := c.Options.Backend
-	if s.Cache.Dir != "" {
-		var err error
-		if s.Cache.Key, err = c.Model.digest(); err != nil {
-			return nil, err
-		}
+	var err error
+	if s.Cache.Key, err = c.Model.Fingerprint(); err != nil {
+		return nil, err
 	}
+	s.Weights = c.Weights
 	dev, err := c.Opener.Open(c.Facts, s, c.Account.Reservation)
 	if err != nil {
 		return nil, err
+	}
+	if c.Weights != nil {
+		if err := uses(c.Opener.Name(), dev, c.Weights); err != nil {
+			return nil, errors.Join(err, dev.Close())
+		}
+		return dev, nil
 	}
 	if k, ok := dev.(backend.CacheWriter); ok && k.CacheUse().Loaded {
 		return dev, nil

@@ -29,6 +29,9 @@ type Config struct {
 	Ranks *Ranks
 	// Turns shares the device with other engines; nil: the engine has it alone.
 	Turns Turns
+	// Weights are those of another engine, of the same model on the same device (Engine.Weights): Open does not load
+	// them. The caller still closes its reference. nil: Open loads the weights.
+	Weights backend.PackedWeights
 
 	now func() time.Time // the loop's clock; nil: time.Now
 }
@@ -58,7 +61,7 @@ type Engine struct {
 }
 
 // Open takes the memory of the account, loads the model and starts the loop.
-// Cancelling ctx stops the load.
+// Cancelling ctx stops the load. With Weights, the error is a *backend.WeightsError if the engine cannot use them.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := c.Model.Loadable(); err != nil {
 		return nil, err
@@ -327,7 +330,7 @@ const closeGrace = 2 * time.Second
 
 var errCut = errors.New("rank 0 ended during a long step")
 
-// Close aborts all requests, stops the loop and frees all memory. The Model stays open.
+// Close aborts all requests, stops the loop and frees all memory but weights that others use. The Model stays open.
 func (e *Engine) Close() error {
 	e.in.shut(ErrClosed)
 	_ = e.in.put(message{do: func(l *loop) { l.closing = true }})

@@ -34,10 +34,12 @@ type toy struct {
 	fat      bool          // pages are larger than their content, see fat
 	model    *engine.Model // set by open
 	clock    func() time.Time
-	stored   weights          // replace the model's weights
-	llama    enginetest.Llama // the model in dir, if the test wrote it
-	world    ranks.Places     // of ranks in this process; zero: one rank
-	adapters []string         // folders of adapters: continued loads number i as "i" and uses it for prompt i, the model alone for the last ones
+	stored   weights               // replace the model's weights
+	llama    enginetest.Llama      // the model in dir, if the test wrote it
+	world    ranks.Places          // of ranks in this process; zero: one rank
+	weights  backend.PackedWeights // of another engine; nil: it loads them
+	progress func(engine.Progress)
+	adapters []string // folders of adapters: continued loads number i as "i" and uses it for prompt i, the model alone for the last ones
 }
 
 // least is the number of slabs that one sequence of the longest length needs.
@@ -93,7 +95,7 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 	y.opts.KVBytes = int64(y.slabs) * kv.SlabBytes
 	acc := y.account(t, m)
 	e, err := engine.Open(context.Background(), engine.Config{
-		Options: y.opts, Model: m, Opener: y.opener(), Facts: y.facts(t), Account: acc, Hooks: y.hooks,
+		Options: y.opts, Model: m, Opener: y.opener(), Facts: y.facts(t), Account: acc, Hooks: y.hooks, Weights: y.weights, Progress: y.progress,
 	}.WithClock(y.clock))
 	if err != nil {
 		t.Fatal(err)

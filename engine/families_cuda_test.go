@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/cuda/driver"
@@ -150,12 +149,6 @@ func TestFP8ActivationsCUDA(t *testing.T) {
 func smallModel(t *testing.T, name string) (toy, *enginetest.Golden) {
 	t.Helper()
 	return smallRun(checkpointOf(name)), recorded(t, name)
-}
-
-func smallRun(dir string) toy {
-	return toy{dir: dir, slabs: 16, opts: engine.Options{
-		MaxModelLen: 64, MaxNumSeqs: 4, MaxNumBatchedTokens: 32, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true, Overlap: true,
-	}}
 }
 
 // promptsOf returns parts of a recorded run: short ones, and ones longer than windows, blocks and

@@ -15,16 +15,17 @@ import (
 // Class is the reload class of a field: how a change is applied to a running server.
 type Class string
 
-// The classes: Live and Drain from the schema's @reload attributes, Structural for fields
-// without one.
+// The classes: Live, Drain and Restart from the schema's @reload attributes, Structural for fields
+// without one. A change of class Structural needs a new engine, one of class Restart a new process.
 const (
 	Live       Class = "live"
 	Drain      Class = "drain"
 	Structural Class = "structural"
+	Restart    Class = "restart"
 )
 
-// severity orders classes, Structural last.
-func (c Class) severity() int { return slices.Index([]Class{"", Live, Drain, Structural}, c) }
+// severity orders classes, Restart last.
+func (c Class) severity() int { return slices.Index([]Class{"", Live, Drain, Structural, Restart}, c) }
 
 // Change is one field that differs between two profiles. Old and New are the resolved
 // values as JSON, "" if absent; keys are hidden.

@@ -208,11 +208,19 @@ type Audit struct {
 	Keep    int    `json:"keep"`
 }
 
+// Values of Reload.Structural.
+const (
+	Report     = "report"
+	Swap       = "swap"
+	DrainFirst = "drain"
+)
+
 // Reload mirrors #Reload.
 type Reload struct {
 	Watch      bool     `json:"watch"`
 	Debounce   Duration `json:"debounce"`
-	Structural string   `json:"structural"` // report, swap
+	Structural string   `json:"structural"` // Report, Swap, DrainFirst
+	Queue      int      `json:"queue"`
 }
 
 // Require mirrors #Require. Concurrency maps ">=N" to a length in tokens.

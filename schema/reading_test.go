@@ -99,7 +99,7 @@ func TestTake(t *testing.T) {
 			t.Errorf("left: %v", c)
 		}
 	}
-	if all := running.Take(newest, Live, Drain, Structural); len(Diff(all, newest)) != 0 {
+	if all := running.Take(newest, Live, Drain, Structural, Restart); len(Diff(all, newest)) != 0 {
 		t.Errorf("left of all: %v", Diff(all, newest))
 	}
 }

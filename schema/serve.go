@@ -21,6 +21,7 @@ type Serve struct {
 	Responses           *Responses `json:"responses,omitempty"`
 	KVEvents            *KVEvents  `json:"kvEvents,omitempty"`
 	Idle                *Idle      `json:"idle,omitempty"`
+	Sleep               bool       `json:"sleep"`
 	DrainTimeout        Duration   `json:"drainTimeout"`
 	CORS                CORS       `json:"cors"`
 	AllowedHosts        []string   `json:"allowedHosts"`

@@ -119,10 +119,13 @@ func (s *Server) startBackground(c echo.Context, svc *chat.Service, r *openai.Re
 	}
 	m, leave := c.Get(meterKey).(*meter), c.Get(admissionKey).(*admission).keep()
 	m.hold()
+	v := visitOf(c)
+	v.hold()
 	started = true
 	s.tasks.left.Go(func() {
 		defer close(t.done) // after the deferred calls below
 		defer m.end()
+		defer v.end()
 		defer leave()
 		defer ended()
 		defer cancel()

@@ -143,7 +143,8 @@ type intake struct {
 // read reads the whole body within the budget. Its reservation is released when the
 // body is decoded, at the latest when the request ends.
 func (s *Server) read(c echo.Context, most int64) (body []byte, err error) {
-	in := &intake{c: c, b: s.bodies, most: min(most, s.bodies.large.raw.Limit())}
+	b := s.bodies.Load()
+	in := &intake{c: c, b: b, most: min(most, b.large.raw.Limit())}
 	defer func() {
 		if err != nil {
 			reservationOf(c).release()

@@ -142,7 +142,7 @@ func TestSlowBodyEndedFirst(t *testing.T) {
 	s := testServer(&chattest.Model{}, testSettings()) // bodies of 1 MiB
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()
-	raw := s.bodies.large.raw
+	raw := s.bodies.Load().large.raw
 	slow := dial(t, srv)
 	slow.head("/v1/chat/completions", 1<<20)
 	slow.send(strings.Repeat(" ", firstBytes+1))
@@ -182,7 +182,7 @@ func TestBudgetReturns(t *testing.T) {
 			r := httptest.NewRequest("POST", path, io.MultiReader(strings.NewReader(body))) // of no known length
 			r.Header.Set("Content-Type", "application/json")
 			s.Handler().ServeHTTP(httptest.NewRecorder(), r)
-			for _, b := range []*budget.Budget{s.bodies.small.raw, s.bodies.small.decoded, s.bodies.large.raw, s.bodies.large.decoded} {
+			for _, b := range []*budget.Budget{s.bodies.Load().small.raw, s.bodies.Load().small.decoded, s.bodies.Load().large.raw, s.bodies.Load().large.decoded} {
 				if used, reading, waiting := b.Usage(); used != 0 || reading != 0 || waiting != 0 || s.InFlight() != 0 {
 					t.Fatalf("%s %.40s: %d bytes are used, %d bodies read, %d wait, %d open", path, body, used, reading, waiting, s.InFlight())
 				}

@@ -108,7 +108,7 @@ func (s *Server) start(ctx context.Context, c echo.Context, svc *chat.Service, j
 	}
 	j.ask.Chat, j.ask.Prompts = nil, nil
 	reservationOf(c).release()
-	s.bodies.settle()
+	s.bodies.Load().settle()
 	m := c.Get(meterKey).(*meter)
 	return run, func() {
 		s.countUsage(set, m, run)

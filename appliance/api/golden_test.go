@@ -31,8 +31,17 @@ type state struct {
 	phase string
 }
 
-func (s *state) Phase() string          { return s.phase }
-func (s *state) Service() *chat.Service { return s.svc }
+func (s *state) Phase() string { return s.phase }
+func (s *state) Ready() bool   { return s.svc != nil }
+func (s *state) Healthy() bool { return s.svc != nil }
+
+// Enter implements State.
+func (s *state) Enter(context.Context) (*chat.Service, func(), error) {
+	if s.svc == nil {
+		return nil, nil, chat.Errorf(chat.Unavailable, "", "The server is not ready: %s.", s.phase)
+	}
+	return s.svc, func() {}, nil
+}
 
 // testSettings returns common settings.
 func testSettings() Settings {

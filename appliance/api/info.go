@@ -69,7 +69,7 @@ func (s *Server) detokenize(c echo.Context, svc *chat.Service) error {
 
 // health answers 200 without a body when requests can be answered, else 503.
 func (s *Server) health(c echo.Context) error {
-	if s.cfg.State.Service() == nil {
+	if !s.cfg.State.Healthy() {
 		return s.notReady()
 	}
 	return c.NoContent(http.StatusOK)
@@ -80,7 +80,7 @@ func (s *Server) livez(c echo.Context) error { return s.sendPhase(c, http.Status
 
 // readyz handles GET /readyz: 200 when requests can be answered, else 503.
 func (s *Server) readyz(c echo.Context) error {
-	if s.cfg.State.Service() == nil {
+	if !s.cfg.State.Ready() {
 		return s.sendPhase(c, http.StatusServiceUnavailable)
 	}
 	return s.sendPhase(c, http.StatusOK)
@@ -102,10 +102,6 @@ func (s *Server) load(c echo.Context) error {
 
 func (s *Server) notScaling(c echo.Context) error {
 	return answer(c, http.StatusOK, scaling{})
-}
-
-func (s *Server) notSleeping(c echo.Context) error {
-	return answer(c, http.StatusOK, sleeping{})
 }
 
 func answer(c echo.Context, status int, v any) error {

@@ -43,7 +43,7 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		closeUnread(c, counted)
 		defer func() {
 			reservationOf(c).release()
-			s.bodies.settle()
+			s.bodies.Load().settle()
 		}()
 		if err := next(c); err != nil {
 			s.fail(err, c)
@@ -98,11 +98,11 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 // when the model does not have the route's task.
 func (s *Server) ready(next func(echo.Context, *chat.Service) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		svc := s.cfg.State.Service()
-		if svc == nil {
-			c.Response().Header().Set(echo.HeaderRetryAfter, "1")
-			return s.notReady()
+		svc, v, err := s.enter(c)
+		if err != nil {
+			return err
 		}
+		defer v.end()
 		if err := checkTask(c.Path(), svc); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	case e.Kind == chat.Overloaded:
 		w.Header().Set(echo.HeaderRetryAfter, retryAfter(s.retryDelay()))
 	case e.Kind == chat.Unavailable && w.Header().Get(echo.HeaderRetryAfter) == "":
-		w.Header().Set(echo.HeaderRetryAfter, "1")
+		w.Header().Set(echo.HeaderRetryAfter, retryAfter(max(time.Second, e.RetryAfter)))
 	}
 	_ = sendJSON(c, openai.Status(e), s.wording(c).error(e))
 }

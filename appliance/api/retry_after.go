@@ -59,7 +59,7 @@ func waitFor(ahead int, rate float64) time.Duration {
 // the waiting requests and one more have completed.
 func (s *Server) retryDelay() time.Duration {
 	ahead := 1
-	if s.cfg.Load != nil && s.cfg.State.Service() != nil {
+	if s.cfg.Load != nil && s.cfg.State.Ready() {
 		_, waiting := s.cfg.Load()
 		ahead += waiting
 	}

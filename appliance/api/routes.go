@@ -119,7 +119,11 @@ func (s *Server) infoRoutes() []route {
 		{"GET", "/version", s.version, openapi.Operation{Tag: tag, Summary: "The server's version", Reply: version{}, Open: true}},
 		{"GET", "/load", s.load, openapi.Operation{Tag: tag, Summary: "The number of requests in flight", Reply: load{}, Open: true}},
 		{"POST", "/is_scaling_elastic_ep", s.notScaling, openapi.Operation{Tag: tag, Summary: "Whether the number of replicas is changing: always false", Reply: scaling{}}},
-		{"GET", "/is_sleeping", s.notSleeping, openapi.Operation{Tag: tag, Summary: "Whether the engine sleeps: always false", Reply: sleeping{}}},
+		{"GET", "/is_sleeping", s.isSleeping, openapi.Operation{Tag: tag, Summary: "Whether the model sleeps", Reply: sleeping{}}},
+		{"POST", "/sleep", s.asleep(s.sleep), openapi.Operation{Tag: tag, Summary: "Free the KV cache (level 1), or the whole model (2) (serve.sleep)", Params: struct {
+			Level int `query:"level" default:"1" minimum:"1" maximum:"2"`
+		}{}, Reply: SleepReply{}}},
+		{"POST", "/wake_up", s.asleep(s.wakeUp), openapi.Operation{Tag: tag, Summary: "Load a sleeping model again (serve.sleep)"}},
 	}
 	if s.cfg.Metrics != nil {
 		h := echo.WrapHandler(s.cfg.Metrics)

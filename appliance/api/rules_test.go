@@ -6,7 +6,7 @@ import "slices"
 var rules = append([]rule{
 	{"1", "GET /nothing", "path", "unknown: 404", "", "", "", "", 404, `"code":404`, ""},
 	{"1", "GET /v1/chat/completions", "method", "wrong: 405", "", "", "", "", 405, `"code":405`, ""},
-	{"1", "POST /sleep", "", "of development servers: 501", "{}", "", "", "", 501, `"NotImplementedError"`, ""},
+	{"1", "POST /sleep", "", "off unless serve.sleep: 501", "{}", "", "", "", 501, `"NotImplementedError"`, ""},
 	{"1", "GET /openapi.json", "", "the document", "", "", "", "", 200, `application/json¦"openapi":"3.1.`, ""},
 	{"1", "HEAD /docs", "", "the page", "", "", "", "", 200, `text/html`, ""},
 	{"1", "GET /docs/oauth2-redirect", "", "a page", "", "", "", "", 200, `text/html`, ""},

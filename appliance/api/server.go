@@ -6,6 +6,7 @@
 package api
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -24,14 +25,20 @@ import (
 type State interface {
 	// Phase describes the current phase in a few words, such as "loading weights".
 	Phase() string
-	// Service returns what answers requests; nil while no model is loaded.
-	Service() *chat.Service
+	// Ready reports whether requests are answered. They may have to wait for the model to be loaded.
+	Ready() bool
+	// Healthy reports whether the server works, for GET /health. One that is not ready for a while may be healthy.
+	Healthy() bool
+	// Enter returns the Service for one request. It may wait for it while the engine is replaced. The
+	// Service stays usable until leave is called, which is called once. The error is a *chat.Error.
+	Enter(context.Context) (svc *chat.Service, leave func(), err error)
 }
 
 // Config holds what a Server depends on. A nil handler has no route, a nil function
 // is not called.
 type Config struct {
 	State   State
+	Sleeper Sleeper // nil: the routes of sleeping are refused
 	Version string
 	Metrics http.Handler // GET /metrics
 	Reloads http.Handler // GET /admin/reloads
@@ -75,7 +82,7 @@ type Server struct {
 	completions completionRate
 	untraced    sync.Once // the warning that trace headers are ignored
 	tasks       *background
-	bodies      *bodies
+	bodies      atomic.Pointer[bodies]
 	drains      drains
 }
 
@@ -93,7 +100,8 @@ func New(c Config, s Settings) *Server {
 	if c.BodyBytes == 0 {
 		c.BodyBytes = BodyBudget(s.MaxBodyBytes)
 	}
-	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground(), bodies: newBodies(c.BodyBytes), drains: newDrains()}
+	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground(), drains: newDrains()}
+	out.SetBodyBytes(c.BodyBytes)
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
 	out.echo.Use(out.watch, out.recoverPanics, out.hosts, out.cors, out.guard, out.limitKeys)
@@ -104,6 +112,9 @@ func New(c Config, s Settings) *Server {
 // SetSettings replaces all settings at once, for requests that begin afterwards.
 // Only one goroutine may call it.
 func (s *Server) SetSettings(n Settings) { s.settings.Store(newLive(n, s.settings.Load())) }
+
+// SetBodyBytes replaces the memory budget for request bodies. Bodies that are being read keep their part of the old one.
+func (s *Server) SetBodyBytes(n int64) { s.bodies.Store(newBodies(n)) }
 
 // Handler returns the HTTP handler of all routes.
 func (s *Server) Handler() http.Handler { return s.echo }

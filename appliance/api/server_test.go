@@ -232,10 +232,10 @@ func TestRoutes(t *testing.T) {
 	want := []string{
 		"GET /", "GET /admin/drift", "GET /admin/reloads", "GET /admin/status", "POST /classify", "POST /detokenize", "GET,HEAD /docs", "GET,HEAD /docs/oauth2-redirect", "GET /health", "POST /inference/v1/generate", "POST /invocations",
 		"POST /is_scaling_elastic_ep", "GET /is_sleeping", "GET /livez", "GET /load",
-		"GET /metrics", "GET /metrics/", "GET,HEAD /openapi.json", "GET,POST /ping", "POST /pooling", "GET /readyz", "GET,HEAD /redoc", "POST /rerank", "POST /score", "POST /tokenize", "POST /v1/chat/completions",
+		"GET /metrics", "GET /metrics/", "GET,HEAD /openapi.json", "GET,POST /ping", "POST /pooling", "GET /readyz", "GET,HEAD /redoc", "POST /rerank", "POST /score", "POST /sleep", "POST /tokenize", "POST /v1/chat/completions",
 		"POST /v1/chat/completions/batch", "POST /v1/chat/completions/render", "POST /v1/completions", "POST /v1/completions/render",
 		"POST /v1/embeddings", "POST /v1/load_lora_adapter", "POST /v1/messages", "POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/*", "POST /v1/rerank",
-		"POST /v1/responses", "DELETE,GET /v1/responses/:id", "POST /v1/responses/:id/cancel", "GET /v1/responses/:id/input_items", "POST /v1/score", "POST /v1/unload_lora_adapter", "POST /v2/rerank", "GET /version",
+		"POST /v1/responses", "DELETE,GET /v1/responses/:id", "POST /v1/responses/:id/cancel", "GET /v1/responses/:id/input_items", "POST /v1/score", "POST /v1/unload_lora_adapter", "POST /v2/rerank", "GET /version", "POST /wake_up",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -26,8 +26,12 @@ type Settings struct {
 	AccessLog     bool // a line for each answered request
 	LogRequests   bool // a line for each request for tokens before it is answered
 	LoadAdapters  bool // clients may load and unload LoRA adapters
-	NoDocs        bool // no /openapi.json and no pages of it
-	Chat          chat.Settings
+	Sleep         bool // clients may let the model sleep
+	// Service is the service that Chat is for: a request that enters another one gets the newest
+	// settings. nil: any.
+	Service *chat.Service
+	NoDocs  bool // no /openapi.json and no pages of it
+	Chat    chat.Settings
 
 	RequestIDHeaders  bool // replies carry X-Request-Id
 	ForceIncludeUsage bool // streams always end with the usage

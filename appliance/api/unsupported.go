@@ -29,7 +29,6 @@ var unsupported = []unsupportedRoute{
 	{"/v1/realtime", byGet, "the model does not take speech"},
 	{"/scale_elastic_ep", byPost, "the number of replicas is the profile's"},
 	{"/tokenizer_info", byGet, devOnly}, {"/server_info", byGet, devOnly}, {"/abort_requests", byPost, devOnly},
-	{"/sleep", byPost, devOnly}, {"/wake_up", byPost, devOnly},
 	{"/pause", byPost, devOnly}, {"/resume", byPost, devOnly}, {"/collective_rpc", byPost, devOnly},
 	{"/reset_prefix_cache", byPost, devOnly}, {"/reset_mm_cache", byPost, devOnly}, {"/reset_encoder_cache", byPost, devOnly},
 	{"/start_profile", byPost, devOnly}, {"/stop_profile", byPost, devOnly},

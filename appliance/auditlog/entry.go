@@ -11,7 +11,7 @@ import "time"
 type Entry struct {
 	Seq     int64     `json:"seq"` // 1 for the first entry of a file, then one more for each, written or lost
 	At      time.Time `json:"at"`
-	Event   string    `json:"event"`             // start, ready, reload, drain, stop
+	Event   string    `json:"event"`             // one of the constants below
 	Trigger string    `json:"trigger,omitempty"` // of a reload: file, SIGHUP, retry
 	Class   string    `json:"class,omitempty"`   // of a reload: live, drain, structural, none
 	Outcome string    `json:"outcome"`
@@ -35,6 +35,8 @@ const (
 	Start  = "start"  // the server listens, and loads the model
 	Ready  = "ready"  // requests are answered
 	Reload = "reload" // the profile was read again
+	Sleep  = "sleep"  // the model's memory is freed
+	Wake   = "wake"   // the model is loaded again
 	Drain  = "drain"  // no new requests are taken
 	Stop   = "stop"   // the server has ended
 )

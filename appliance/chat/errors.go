@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"vapp.dev/engine"
 )
@@ -42,6 +43,8 @@ type Error struct {
 	Param   string
 	Message string
 	Cause   error
+	// RetryAfter is after what time an Unavailable request may succeed; 0: unknown.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,20 +16,27 @@ type AdapterUse struct {
 	Running, Waiting []string
 }
 
-// WatchAdapters adds vllm:lora_requests_info. use is called at each scrape and must be cheap; now is
-// the clock. Call it once.
+// WatchAdapters shows the adapters of an engine in vllm:lora_requests_info, in place of those of an earlier one. use is
+// called at each scrape and must be cheap; now is the clock. nil for use: no engine has slots any more.
 func (m *Metrics) WatchAdapters(use func() AdapterUse, now func() time.Time) {
-	m.own.MustRegister(&adapterInfo{
-		prometheus.NewDesc("vllm:lora_requests_info", "Time of the scrape; the labels are the LoRA slots and the adapters in use.",
-			[]string{"max_lora", "waiting_lora_adapters", "running_lora_adapters"}, nil), use, now,
-	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.loras == nil {
+		if use == nil {
+			return
+		}
+		m.loras = &adapterInfo{desc: prometheus.NewDesc("vllm:lora_requests_info", "Time of the scrape; the labels are the LoRA slots and the adapters in use.",
+			[]string{"max_lora", "waiting_lora_adapters", "running_lora_adapters"}, nil), now: now}
+		defer m.own.MustRegister(m.loras)
+	}
+	m.loras.use.Store(&use)
 }
 
 // adapterInfo is a gauge of the Unix time whose labels are the adapters in use, as in vLLM. Unlike
 // vLLM's it has one series at each scrape, the present one.
 type adapterInfo struct {
 	desc *prometheus.Desc
-	use  func() AdapterUse
+	use  atomic.Pointer[func() AdapterUse]
 	now  func() time.Time
 }
 
@@ -37,7 +45,11 @@ func (a *adapterInfo) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
 
 // Collect implements prometheus.Collector.
 func (a *adapterInfo) Collect(out chan<- prometheus.Metric) {
-	u := a.use()
+	use := *a.use.Load()
+	if use == nil {
+		return
+	}
+	u := use()
 	out <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, float64(a.now().UnixNano())/1e9,
 		strconv.Itoa(u.Slots), commaList(u.Waiting), commaList(u.Running))
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -19,9 +20,31 @@ type CacheConfig struct {
 	SwapPages     int     // pages of it, counted as Pages: num_cpu_blocks
 }
 
-// cacheInfo returns a gauge of 1 whose labels are the settings in Python's spelling, as
+// cacheInfo is a gauge of 1 whose labels are the settings of the newest engine.
+type cacheInfo struct {
+	now atomic.Pointer[prometheus.Gauge]
+}
+
+func newCacheInfo(c Config) *cacheInfo {
+	i := &cacheInfo{}
+	i.set(c)
+	return i
+}
+
+func (i *cacheInfo) set(c Config) {
+	g := cacheGauge(c)
+	i.now.Store(&g)
+}
+
+// Describe implements prometheus.Collector. It sends nothing, since the labels change.
+func (i *cacheInfo) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (i *cacheInfo) Collect(out chan<- prometheus.Metric) { (*i.now.Load()).Collect(out) }
+
+// cacheGauge returns a gauge of 1 whose labels are the settings in Python's spelling, as
 // in vLLM. Labels for settings that vapp does not have are None.
-func cacheInfo(c Config) prometheus.Collector {
+func cacheGauge(c Config) prometheus.Gauge {
 	const none = "None"
 	k := c.Cache
 	orNone := func(set bool, v string) string {

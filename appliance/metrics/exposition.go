@@ -13,10 +13,10 @@ import (
 
 // Handler returns the handler of GET /metrics, which writes the text format or, if the
 // client accepts it, OpenMetrics.
-func (m *Metrics) Handler() http.Handler { return Expose(m.registry) }
+func (m *Metrics) Handler() http.Handler { return Expose(m.gatherer()) }
 
 // Gatherer returns the series, for Expose.
-func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.gatherer() }
 
 // Expose returns a handler like that of Metrics for the series of several models together.
 func Expose(g prometheus.Gatherer) http.Handler {

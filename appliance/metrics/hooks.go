@@ -8,16 +8,19 @@ import (
 	"vapp.dev/engine"
 )
 
-// Hooks returns the hooks that update the series. Only the engine's loop calls them.
-func (m *Metrics) Hooks() engine.Hooks {
+// Hooks returns the hooks of one engine, which update the series. Only the engine's loop calls them. c describes
+// the engine; series that no engine had before appear.
+func (m *Metrics) Hooks(c Config) engine.Hooks {
 	f := &finisher{series: m.engine, open: map[parent]longest{}}
+	spec, swap := m.specFor(c.Drafts), m.swapFor(c.Cache.SwapBytes)
 	return engine.Hooks{
 		Step: func(s engine.StepStats) {
-			if !m.cfg.Cache.PrefixCaching {
+			if !c.Cache.PrefixCaching {
 				s.CacheQueries, s.CacheHits = 0, 0 // there were no lookups
 			}
 			m.engine.step(s)
-			m.swap.step(s)
+			spec.step(s)
+			swap.step(s)
 			if s.BeyondTarget {
 				m.vapp.itlBeyond.Inc()
 			}
@@ -43,7 +46,6 @@ func (e *engineSeries) step(s engine.StepStats) {
 	add(e.cacheQueries, s.CacheQueries)
 	add(e.cacheHits, s.CacheHits)
 	add(e.preemptions, s.Preempted)
-	e.spec.step(s)
 	for _, d := range s.FirstTokens {
 		e.firstToken.Observe(seconds(d))
 	}

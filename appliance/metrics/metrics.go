@@ -9,6 +9,7 @@ package metrics
 import (
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,11 +40,19 @@ type Metrics struct {
 	cfg      Config
 	registry *prometheus.Registry
 	own      prometheus.Registerer // of series that have no label model_name by themselves
-	stats    atomic.Pointer[func() engine.Stats]
+	engines  engines
+	model    atomic.Pointer[string] // label model_name, of the newest engine
+	sleep    atomic.Int32           // level
+	info     *cacheInfo
 	engine   *engineSeries
 	http     *httpSeries
 	vapp     *vappSeries
-	swap     *swapSeries // nil without swap space
+	labelled factory // of the series with the labels model_name and engine
+
+	mu       sync.Mutex // guards what follows: series that appear with the first engine that has them
+	spec     *specSeries
+	swap     *swapSeries
+	loras    *adapterInfo
 	interval interval
 
 	generated atomic.Int64 // tokens
@@ -57,7 +66,7 @@ func New(c Config) *Metrics {
 	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
 	m.own = m.registry
 	if c.Together {
-		m.own = prometheus.WrapRegistererWith(prometheus.Labels{"model_name": c.Model}, m.registry)
+		m.own = prometheus.WrapRegistererWith(prometheus.Labels{modelLabel: c.Model}, m.registry)
 	}
 	if !c.Together || c.First {
 		m.registry.MustRegister(
@@ -65,18 +74,19 @@ func New(c Config) *Metrics {
 			newAged(collectors.NewGoCollector()),
 		)
 	}
-	labelled := factory{m.registry, prometheus.Labels{"model_name": c.Model, "engine": strconv.Itoa(c.Engine)}}
+	labelled := factory{m.registry, prometheus.Labels{modelLabel: c.Model, "engine": strconv.Itoa(c.Engine)}}
+	m.labelled = labelled
+	m.model.Store(&c.Model)
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
-	m.engine.spec = newSpecSeries(labelled, c.Drafts)
-	gauges := newGauges(labelled, m.snapshot)
+	gauges := newGauges(labelled, m.snapshot, &m.sleep)
 	labelled.MustRegister(gauges)
 	if c.Compat {
 		labelled.MustRegister(m.oldNames(labelled, gauges)...)
 	}
-	if c.Cache.SwapBytes > 0 {
-		m.swap = newSwapSeries(labelled, m.snapshot, c.Compat)
-	}
-	m.own.MustRegister(cacheInfo(c))
+	m.specFor(c.Drafts)
+	m.swapFor(c.Cache.SwapBytes)
+	m.info = newCacheInfo(c)
+	m.own.MustRegister(m.info)
 	if c.KVEvents != nil {
 		m.own.MustRegister(newKVEvents(c.KVEvents))
 	}
@@ -86,41 +96,25 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// Watch sets the source of the gauges. stats is called at each scrape and for each
-// statistics line, and must be cheap. Before the first call, and after Watch(nil), the
-// gauges show an idle engine.
-func (m *Metrics) Watch(stats func() engine.Stats) {
-	if stats == nil {
-		m.stats.Store(nil)
-		return
-	}
-	m.stats.Store(&stats)
-}
-
-func (m *Metrics) snapshot() engine.Stats {
-	if f := m.stats.Load(); f != nil {
-		return (*f)()
-	}
-	return engine.Stats{}
-}
-
 // gauges collects its values from one snapshot of the engine, so that a scrape is
 // consistent.
 type gauges struct {
 	stats                   func() engine.Stats
 	running, waiting, usage *prometheus.Desc
 	byReason, sleep         *prometheus.Desc
+	level                   *atomic.Int32
 }
 
-func newGauges(f factory, stats func() engine.Stats) *gauges {
+func newGauges(f factory, stats func() engine.Stats, level *atomic.Int32) *gauges {
 	return &gauges{
+		level:   level,
 		stats:   stats,
 		running: f.desc("vllm:num_requests_running", "Requests in the running batch."),
 		waiting: f.desc("vllm:num_requests_waiting", "Requests that wait for their first step."),
 		usage:   f.desc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1."),
 		byReason: f.desc("vllm:num_requests_waiting_by_reason",
 			"Requests that wait, by what for: capacity, for room in the batch or the KV cache; deferred, for a change of scheduler.policy.", "reason"),
-		sleep: f.desc("vllm:engine_sleep_state", "1 for the state of the engine, which is always awake.", "sleep_state"),
+		sleep: f.desc("vllm:engine_sleep_state", "1 for the state of the engine: awake, its weights kept, or nothing kept.", "sleep_state"),
 	}
 }
 
@@ -141,7 +135,12 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(g.usage, prometheus.GaugeValue, s.KVUsed)
 	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Waiting-s.Deferred), "capacity")
 	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Deferred), "deferred")
-	for state, is := range map[string]float64{"awake": 1, "weights_offloaded": 0, "discard_all": 0} {
+	level := int(g.level.Load())
+	for i, state := range []string{"awake", "weights_offloaded", "discard_all"} {
+		is := 0.0
+		if i == level {
+			is = 1
+		}
 		out <- prometheus.MustNewConstMetric(g.sleep, prometheus.GaugeValue, is, state)
 	}
 }

@@ -82,7 +82,7 @@ func TestIdle(t *testing.T) {
 func played(c Config) *Metrics {
 	m := New(c)
 	m.WatchDrift(func() map[string]bool { return map[string]bool{"rss": true, "keys": false} }, func() int64 { return 2 })
-	play(m, m.Hooks())
+	play(m, m.Hooks(m.cfg))
 	m.Watch(func() engine.Stats {
 		return engine.Stats{Running: 2, Waiting: 3, Deferred: 1, KVPages: 2048, KVUsed: 0.25}
 	})
@@ -151,8 +151,8 @@ func TestSpeculation(t *testing.T) {
 	}
 	c.Drafts = 3
 	m := New(c)
-	m.Hooks().Step(engine.StepStats{Drafts: 2, DraftTokens: 5, AcceptedTokens: 3, AcceptedPerPosition: []int{2, 1, 0}})
-	m.Hooks().Step(engine.StepStats{Drafts: 1, DraftTokens: 1, AcceptedTokens: 1, AcceptedPerPosition: []int{1, 0, 0}})
+	m.Hooks(m.cfg).Step(engine.StepStats{Drafts: 2, DraftTokens: 5, AcceptedTokens: 3, AcceptedPerPosition: []int{2, 1, 0}})
+	m.Hooks(m.cfg).Step(engine.StepStats{Drafts: 1, DraftTokens: 1, AcceptedTokens: 1, AcceptedPerPosition: []int{1, 0, 0}})
 	text, _ := scrape(t, m, "")
 	const labels = `{engine="0",model_name="smollm2"`
 	for _, want := range []string{
@@ -196,7 +196,7 @@ func TestSwap(t *testing.T) {
 	}
 	c.Cache.SwapBytes, c.Cache.SwapPages, c.Compat = 4<<30, 1234, true
 	m := played(c)
-	m.Hooks().Step(engine.StepStats{Preempted: 3, SwappedOut: 2, SwappedIn: 1})
+	m.Hooks(m.cfg).Step(engine.StepStats{Preempted: 3, SwappedOut: 2, SwappedIn: 1})
 	m.Watch(func() engine.Stats { return engine.Stats{Waiting: 2, Swapped: 1, SwapUsed: 0.5} })
 	text, _ := scrape(t, m, "")
 	var got []string
@@ -212,7 +212,7 @@ func TestNoPrefixCache(t *testing.T) {
 	c := testConfig()
 	c.Cache.PrefixCaching = false
 	m := New(c)
-	m.Hooks().Step(engine.StepStats{PromptTokens: 10, CacheQueries: 10})
+	m.Hooks(m.cfg).Step(engine.StepStats{PromptTokens: 10, CacheQueries: 10})
 	text, _ := scrape(t, m, "")
 	for _, want := range []string{"vllm:prefix_cache_queries_total{engine=\"0\",model_name=\"smollm2\"} 0\n", "vllm:prompt_tokens_total{engine=\"0\",model_name=\"smollm2\"} 10\n"} {
 		if !strings.Contains(text, want) {
@@ -311,7 +311,7 @@ func TestSplitWrites(t *testing.T) {
 // TestPooled checks that the time of a pooling request counts as prefill.
 func TestPooled(t *testing.T) {
 	m := New(testConfig())
-	h, at := m.Hooks(), func(ms int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(ms)) }
+	h, at := m.Hooks(m.cfg), func(ms int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(ms)) }
 	h.Finished(engine.RequestStats{
 		ID: "a", Finish: engine.FinishStop, PromptTokens: 40, N: 1, Pooled: true,
 		Arrival: at(0), Queued: at(0), Scheduled: at(100), Finished: at(350),

@@ -67,7 +67,7 @@ type busyServer struct {
 
 func newBusyServer(scrapes int) *busyServer {
 	m := loadedServer()
-	hooks, expose := m.Hooks(), m.Handler()
+	hooks, expose := m.Hooks(m.cfg), m.Handler()
 	m.SetITLTarget(50 * time.Millisecond)
 	b := &busyServer{enough: make(chan struct{})}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -45,7 +45,6 @@ type engineSeries struct {
 	promptLength, generationLength     prometheus.Histogram
 	longestChoice, maxTokens, computed prometheus.Histogram
 	choices, iteration                 prometheus.Histogram
-	spec                               *specSeries // nil without speculative decoding
 }
 
 // finishReasons lists the values of the label finished_reason.

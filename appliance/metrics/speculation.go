@@ -13,25 +13,37 @@ import (
 // specSeries are the series of speculative decoding.
 type specSeries struct {
 	drafts, proposed, accepted prometheus.Counter
-	position                   []prometheus.Counter
+	perPosition                *prometheus.CounterVec
 }
 
-// newSpecSeries returns the series for up to n draft tokens per sequence and step; nil for
-// 0.
-func newSpecSeries(f factory, n int) *specSeries {
+// specFor returns the series for an engine with up to n draft tokens per sequence and step; nil for 0.
+func (m *Metrics) specFor(n int) *specSeries {
 	if n == 0 {
 		return nil
 	}
-	s := &specSeries{
-		drafts:   f.counter("vllm:spec_decode_num_drafts_total", "Times that proposed tokens of a request were verified."),
-		proposed: f.counter("vllm:spec_decode_num_draft_tokens_total", "Proposed tokens that were verified."),
-		accepted: f.counter("vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were accepted."),
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.spec == nil {
+		m.spec = newSpecSeries(m.labelled)
 	}
-	perPosition := f.counters("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens by their position in the proposal, from 0.", "position")
 	for i := range n {
-		s.position = append(s.position, perPosition.WithLabelValues(strconv.Itoa(i)))
+		m.spec.at(i)
 	}
-	return s
+	return m.spec
+}
+
+func newSpecSeries(f factory) *specSeries {
+	return &specSeries{
+		drafts:      f.counter("vllm:spec_decode_num_drafts_total", "Times that proposed tokens of a request were verified."),
+		proposed:    f.counter("vllm:spec_decode_num_draft_tokens_total", "Proposed tokens that were verified."),
+		accepted:    f.counter("vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were accepted."),
+		perPosition: f.counters("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens by their position in the proposal, from 0.", "position"),
+	}
+}
+
+// at returns the counter of a position in the proposal.
+func (e *specSeries) at(i int) prometheus.Counter {
+	return e.perPosition.WithLabelValues(strconv.Itoa(i))
 }
 
 func (e *specSeries) step(s engine.StepStats) {
@@ -41,8 +53,8 @@ func (e *specSeries) step(s engine.StepStats) {
 	add(e.drafts, s.Drafts)
 	add(e.proposed, s.DraftTokens)
 	add(e.accepted, s.AcceptedTokens)
-	for i, n := range s.AcceptedPerPosition[:min(len(s.AcceptedPerPosition), len(e.position))] {
-		add(e.position[i], n)
+	for i, n := range s.AcceptedPerPosition {
+		add(e.at(i), n)
 	}
 }
 

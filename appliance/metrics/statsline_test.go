@@ -122,7 +122,7 @@ func TestLogFigures(t *testing.T) {
 			return a
 		}}))
 		m := New(testConfig())
-		step := m.Hooks().Step
+		step := m.Hooks(m.cfg).Step
 		var every atomic.Int64
 		every.Store(int64(10 * time.Second))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -15,6 +15,19 @@ type swapSeries struct {
 	reqsOld, useOld *prometheus.Desc // nil without Compat
 }
 
+// swapFor returns the series for an engine with that many bytes of swap space; nil for 0.
+func (m *Metrics) swapFor(bytes int64) *swapSeries {
+	if bytes == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.swap == nil {
+		m.swap = newSwapSeries(m.labelled, m.snapshot, m.cfg.Compat)
+	}
+	return m.swap
+}
+
 func newSwapSeries(f factory, stats func() engine.Stats, old bool) *swapSeries {
 	s := &swapSeries{
 		stats:   stats,

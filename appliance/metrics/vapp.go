@@ -19,6 +19,7 @@ type vappSeries struct {
 	stale        *staleness
 	readFailures *prometheus.CounterVec
 	drift        *driftSeries
+	swaps        *swapsSeries
 }
 
 func newVappSeries(r prometheus.Registerer) *vappSeries {
@@ -36,6 +37,7 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 	s.graphSteps = f.counters("vapp_graph_steps_total", "Steps of a device that captures graphs, by how they ran (FULL, PIECEWISE, NONE) and why without one.", "runtime_mode", "reason")
 	s.stale = newStaleness()
 	r.MustRegister(s.stale)
+	s.swaps = newSwapsSeries(r)
 	s.drift = newDriftSeries()
 	r.MustRegister(s.drift)
 	s.readFailures = f.counters("vapp_profile_read_failures_total", "Times a file of the profile could not be read, retries included.", "part")
@@ -43,6 +45,12 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 		s.readFailures.WithLabelValues(p)
 	}
 	return s
+}
+
+// ResetLedger removes the items of the ledger, before those of another engine are set.
+func (m *Metrics) ResetLedger() {
+	m.vapp.plan.Reset()
+	m.vapp.actual.Reset()
 }
 
 // SetPlan sets the planned bytes of an item of the ledger.

@@ -178,8 +178,11 @@ func quoted(s string) string {
 // ready is an api.State.
 type ready struct{ svc *chat.Service }
 
-func (ready) Phase() string            { return "ready" }
-func (r ready) Service() *chat.Service { return r.svc }
+func (ready) Phase() string   { return "ready" }
+func (r ready) Ready() bool   { return true }
+func (r ready) Healthy() bool { return true }
+
+func (r ready) Enter(context.Context) (*chat.Service, func(), error) { return r.svc, func() {}, nil }
 
 // fixed is the reply of GET /admin/status.
 const fixed = `{"phase":"ready","models":["test","also"],"plan":{"model":"org/model","backend":"cpu","device":"a machine","total_bytes":1000,

@@ -79,12 +79,17 @@ func (p *Plan) ProcessBytes(l Ledger) int64 {
 // CheckLimits compares the process limits in Facts with the memory that serving the plan takes:
 // the memory used when they were read, the ledger, the model's files while they are mapped, and
 // the stacks and allocators of threads. The error is a *LimitError.
-func (p *Plan) CheckLimits() error {
+func (p *Plan) CheckLimits() error { return p.checkLimits(0, 0) }
+
+// checkLimits is CheckLimits for an engine that takes the place of another one, which frees bytes of the memory used,
+// and whose weights of that many shared bytes stay.
+func (p *Plan) checkLimits(freed, shared int64) error {
 	threads := p.threads()
 	for _, l := range p.Facts.Limits {
-		ledger, each := int64(0), l.Stack
+		l.Used = max(0, l.Used-freed)
+		ledger, each := -shared, l.Stack
 		for _, i := range p.Ledger {
-			if i.Basis.counts() && i.Basis != Held || i.Name == mappedItem && l.Name == backend.AddressSpace {
+			if i.Basis.counts() && i.Basis != Held || i.Name == mappedItem && l.Name == backend.AddressSpace && shared == 0 {
 				ledger = add(ledger, i.Bytes)
 			}
 		}

@@ -74,8 +74,6 @@ type planOnlyField struct {
 func planOnlyFields(p *schema.Profile) []planOnlyField {
 	return []planOnlyField{
 		{"multimodal", vision(p), "images and video"},
-		{"serve.idle", p.Serve.Idle != nil, "unloading an unused model"},
-		{"reload.structural", p.Reload.Structural == "swap", "swapping engines on a structural change"},
 	}
 }
 

@@ -65,6 +65,10 @@ type Settings struct {
 	TimeOps bool
 	// Group connects the ranks of the model; nil: there is one.
 	Group Group
+	// Weights are those of another Device, which this one uses instead of memory of its own: Pack is not called.
+	// Open fails with *WeightsError unless it would pack the same, and with ErrUnsupported in a group. nil: the
+	// device has its own.
+	Weights PackedWeights
 }
 
 // NUMAOff is the value of Settings.NUMA for a device that places neither threads nor memory.
@@ -102,7 +106,7 @@ type Packed struct {
 }
 
 // Reservation is every byte a Device may use, as the ledger lists it. A
-// Device allocates exactly these arenas (already rounded) and nothing else.
+// Device allocates exactly these arenas (already rounded) and nothing else; with Settings.Weights, all but the Weights arena.
 type Reservation struct {
 	Weights  []WeightSpec
 	Packed   []Packed // of Weights, from Layout.Weight

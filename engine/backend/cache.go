@@ -11,7 +11,8 @@ import (
 type Cache struct {
 	Dir  string // "": no file
 	Stem string // prefix of the file's name
-	// Key is the digest of the source of the weights. A file with another key is stale.
+	// Key is the digest of the source of the weights. A file with another key is stale, and so are
+	// Settings.Weights: it is set without a Dir too.
 	Key [32]byte
 	// Must makes Open fail if there is no usable file and none can be written.
 	Must bool

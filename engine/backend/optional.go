@@ -63,6 +63,21 @@ type CacheLayout interface {
 	CacheFile(Cache, Reservation) string
 }
 
+// PackingLayout is a Layout whose packed weights depend on more than Packed.
+type PackingLayout interface {
+	// Packing names it: "avx512, 4 threads on node 0, 4 threads on node 1". Weights packed under another name have
+	// other bytes, or the same in other memory.
+	Packing() string
+}
+
+// PackingOf returns l.Packing, "" if the layout has none.
+func PackingOf(l Layout) string {
+	if p, ok := l.(PackingLayout); ok {
+		return p.Packing()
+	}
+	return ""
+}
+
 // Of a Device:
 
 // CacheWriter is a Device that can cache its packed weights.
@@ -97,7 +112,7 @@ type OpTimer interface {
 // the rest.
 type MemoryReporter interface {
 	// Memory returns the device's total memory, what was free before this Device allocated
-	// any, and what is free now, in bytes.
+	// any, and what is free now, in bytes. Settings.Weights count as if this Device had allocated them.
 	Memory() (total, before, now int64, err error)
 }
 

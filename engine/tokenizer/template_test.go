@@ -3,6 +3,7 @@
 package tokenizer
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,7 +16,7 @@ import (
 	"time"
 )
 
-var goldens = flag.String("goldens", "testdata/templates.json", "the cases of TestTemplates, as testdata/record.py writes them")
+var goldens = flag.String("goldens", "testdata/templates.json.gz", "the cases of TestTemplates, as testdata/record.py writes them")
 
 // recordedAt is the clock under which the goldens were recorded.
 var recordedAt = time.Date(2024, 7, 26, 3, 4, 5, 0, time.UTC)
@@ -41,12 +42,17 @@ func (g golden) template(t *testing.T) string {
 }
 
 func TestTemplates(t *testing.T) {
-	b, err := os.ReadFile(*goldens)
+	f, err := os.Open(*goldens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var cases []golden
-	if err := json.Unmarshal(b, &cases); err != nil {
+	if err := json.NewDecoder(b).Decode(&cases); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range cases {

@@ -160,6 +160,7 @@ func parts() []part {
 		{"drafts", (*subject).drafts},
 		{"draft positions", (*subject).draftPositions},
 		{"memory", (*subject).memory},
+		{"shared weights", (*subject).sharedWeights},
 		{"refusals", (*subject).refusals},
 	}
 }

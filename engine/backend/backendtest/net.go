@@ -17,8 +17,9 @@ type net struct {
 	rows, seqs     int // of the bucket
 	sampled        bool
 	tops           int
-	swap           bool // Swap has as many slots as KV has pages
-	latent         bool // attention is latent
+	swap           bool                  // Swap has as many slots as KV has pages
+	latent         bool                  // attention is latent
+	shared         backend.PackedWeights // of another rig
 
 	logits backend.Value
 }
@@ -43,7 +44,7 @@ func (n *net) rig(t testing.TB, s *subject, sequences int) *rig {
 	width := netMax / n.block
 	return s.rig(t, plan{
 		tensors: m, vocab: netVocab, bucket: backend.Bucket{Tokens: n.rows, Seqs: n.seqs, Samples: n.rows},
-		classes: []backend.KVClass{n.class(width)}, pages: sequences * width, bias: 4, tops: n.tops, swap: n.swap,
+		classes: []backend.KVClass{n.class(width)}, pages: sequences * width, bias: 4, tops: n.tops, swap: n.swap, weights: n.shared,
 		record: func(rec *backend.Recorder) { n.record(rec, w) },
 	})
 }

@@ -32,6 +32,7 @@ type plan struct {
 	outputCols int  // StepShape.OutputCols
 	slots      int  // of adapters
 	record     func(*backend.Recorder)
+	weights    backend.PackedWeights // of another rig; nil: the rig packs its own
 }
 
 // class returns a class of pages, two to a slab with a gap between slabs.
@@ -89,6 +90,7 @@ func (s *subject) rig(t testing.TB, pl plan) *rig {
 	if pl.swap {
 		settings.SwapDir = s.swapDir(t, r.res)
 	}
+	settings.Weights = pl.weights
 	r.dev, err = s.opener.Open(s.facts, settings, r.res)
 	check(t, err)
 	t.Cleanup(func() {
@@ -97,7 +99,9 @@ func (s *subject) rig(t testing.TB, pl plan) *rig {
 		}
 	})
 	for i := range r.res.Weights {
-		check(t, r.dev.Pack(i, pl.tensors))
+		if pl.weights == nil && !r.res.Weights[i].Unloaded {
+			check(t, r.dev.Pack(i, pl.tensors))
+		}
 	}
 	r.p = r.res.Programs[0]
 	r.exe, err = r.dev.Compile(r.p)

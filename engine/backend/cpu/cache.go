@@ -26,8 +26,7 @@ func (d *device) useCache(c backend.Cache) error {
 		return nil
 	}
 	begin := time.Now()
-	d.cacheUse.Path = d.layout.CacheFile(c, d.r)
-	d.cacheKey, d.cacheMade, d.cacheStem, d.cacheOwn = d.layout.cacheKey(c, d.r), madeOf(c), c.Stem, !c.Shared
+	d.nameCache(c)
 	m, err := d.loadCache(d.cacheUse.Path)
 	d.cacheUse.Took = time.Since(begin)
 	if err == nil {
@@ -35,6 +34,34 @@ func (d *device) useCache(c backend.Cache) error {
 		return nil
 	}
 	d.cacheUse.Why = err.Error()
+	if c.Must {
+		return d.writable()
+	}
+	return nil
+}
+
+// nameCache sets the file's path and what identifies it.
+func (d *device) nameCache(c backend.Cache) {
+	d.cacheUse.Path = d.layout.CacheFile(c, d.r)
+	d.cacheKey, d.cacheMade, d.cacheStem, d.cacheOwn = d.layout.cacheKey(c, d.r), madeOf(c), c.Stem, !c.Shared
+}
+
+// errInMemory is the reason not to load weights that another device packed.
+var errInMemory = errors.New("the weights were in memory")
+
+// keepCache is useCache of a device with the weights of another. It reads nothing. There is nothing to write either
+// if the file is complete and has these weights.
+func (d *device) keepCache(c backend.Cache) error {
+	if c.Dir == "" || d.r.Arenas[backend.Weights] == 0 {
+		return nil
+	}
+	d.nameCache(c)
+	st, ok := d.present()
+	if d.cacheSeen = st; ok {
+		d.cacheUse = backend.CacheUse{}
+		return nil
+	}
+	d.cacheUse.Why = errInMemory.Error()
 	if c.Must {
 		return d.writable()
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -18,9 +19,19 @@ import (
 var _ backend.CacheWriter = (*device)(nil)
 
 // WriteCache writes header and arena to a temporary file and renames it, so that only
-// complete files have the final name. Of several processes, one writes.
+// complete files have the final name. Of several processes, one writes; of several devices with the same weights, one
+// after the other does, unless the file is written by then.
 func (d *device) WriteCache(ctx context.Context) error {
 	if d.cacheUse.Path == "" || d.cacheUse.Loaded {
+		return nil
+	}
+	select {
+	case d.shared.writing <- struct{}{}:
+		defer func() { <-d.shared.writing }()
+	case <-ctx.Done():
+		return &backend.CacheError{Path: d.cacheUse.Path, Err: context.Cause(ctx)}
+	}
+	if d.shared.written == d.cacheUse.Path {
 		return nil
 	}
 	f, err := draft(d.cacheUse.Path)
@@ -37,6 +48,7 @@ func (d *device) WriteCache(ctx context.Context) error {
 		}
 		return &backend.CacheError{Path: d.cacheUse.Path, Err: errors.Join(err, os.Remove(f.Name()))}
 	}
+	d.shared.written = d.cacheUse.Path
 	d.cacheUse.Removed, d.cacheUse.Others = d.sweep()
 	return nil
 }
@@ -86,17 +98,22 @@ func (d *device) write(ctx context.Context, f *os.File) error {
 // replaced reports whether another process wrote the file since this device was opened, and
 // it has these weights. If several processes start at once, the first one writes.
 func (d *device) replaced() bool {
-	f, err := os.Open(d.cacheUse.Path)
+	st, ok := d.present()
+	return ok && (d.cacheSeen == nil || !os.SameFile(d.cacheSeen, st))
+}
+
+// present reports whether the file is complete and has these weights; st is nil if there is none.
+func (d *device) present() (st fs.FileInfo, ok bool) {
+	f, err := os.OpenFile(d.cacheUse.Path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || d.cacheSeen != nil && os.SameFile(d.cacheSeen, st) {
-		return false
+	if st, err = f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, false
 	}
 	h, err := d.header(f)
-	return err == nil && d.serves(h) && st.Size() == cacheHead+h.bytes
+	return st, err == nil && d.serves(h) && st.Size() == cacheHead+h.bytes
 }
 
 // draft opens the temporary file beside path, empty and locked. It overwrites the file of a

@@ -30,6 +30,9 @@ type device struct {
 	refused *backend.PlacementError // the first one
 	swap    *swapFile               // nil: no Swap arena
 	packing chan struct{}           // semaphore of the goroutines that pack
+	shared  *memory                 // the Weights arena and its users; nil: not mapped yet
+	joined  bool                    // another device packed the weights
+	left    bool                    // Close has ended the use of shared
 
 	cacheUse backend.CacheUse
 	cacheKey [32]byte
@@ -101,7 +104,7 @@ func (d *device) open(s backend.Settings) error {
 	if d.swap, err = openSwap(s.SwapDir, d.r.Arenas[backend.Swap]); err != nil {
 		return fmt.Errorf("backend %s: %w", name, err)
 	}
-	if err := d.useCache(s.Cache); err != nil {
+	if err := d.useWeights(s); err != nil {
 		return err
 	}
 	for a, n := range d.r.Arenas {
@@ -118,6 +121,7 @@ func (d *device) open(s backend.Settings) error {
 	if err := d.populate(); err != nil {
 		return err
 	}
+	d.count(s)
 	d.packing = make(chan struct{}, d.layout.threads)
 	size := d.r.Step.SetBytes()
 	d.steps, d.sets = make([]*backend.Step, d.r.Step.NumSets()), make([]set, d.r.Step.NumSets())
@@ -149,7 +153,7 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	return d.arenas[backend.Scratch].slice(in.Offset, in.Format.Bytes(int64(p.Rows(in.Rows))*int64(in.Cols)))
 }
 
-// Close waits for running launches, stops the threads and unmaps the arenas.
+// Close waits for running launches, stops the threads and unmaps the arenas; weights that others use stay.
 func (d *device) Close() error {
 	if d.ranks != nil {
 		d.drain()
@@ -162,7 +166,13 @@ func (d *device) Close() error {
 	}
 	errs := []error{d.swap.close()}
 	for a := range d.arenas {
-		errs = append(errs, d.arenas[a].unmap())
+		if backend.Arena(a) != backend.Weights || d.shared == nil {
+			errs = append(errs, d.arenas[a].unmap())
+		}
+	}
+	if d.shared != nil && !d.left {
+		d.left, d.arenas[backend.Weights] = true, arena{}
+		errs = append(errs, d.shared.Leave())
 	}
 	clear(d.steps)
 	d.sets = nil

@@ -103,6 +103,19 @@ func (l layout) Choices() []backend.Choice {
 	return out
 }
 
+// Packing implements backend.PackingLayout: the variant and, where memory is placed on nodes, their threads, since each
+// node's memory has the panels that its threads take.
+func (l layout) Packing() string {
+	s := l.variant
+	if l.int8 {
+		s += " with int8 activations"
+	}
+	for _, n := range l.nodes {
+		s += fmt.Sprintf(", %d threads on node %d", n.threads, n.ID)
+	}
+	return s
+}
+
 // hugePages returns the page size of the arenas as a choice. How many bytes the system did
 // put in huge pages is known at start and logged then.
 func hugePages(f backend.Facts) backend.Choice {

@@ -62,7 +62,7 @@ const populateChunk = 16 << 20
 func (d *device) populate() error {
 	var chunks [][]byte
 	for a, m := range d.arenas {
-		if backend.Arena(a) == backend.Weights && d.cacheUse.Loaded {
+		if backend.Arena(a) == backend.Weights && (d.cacheUse.Loaded || d.joined) {
 			continue
 		}
 		from := int64(0)

@@ -27,6 +27,9 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.weights) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
+	if d.joined {
+		return fmt.Errorf("backend %s: Pack of weight %d: the weights are those of another device", name, i)
+	}
 	if d.cacheUse.Loaded {
 		return fmt.Errorf("backend %s: Pack of weight %d: the weights were read from %s", name, i, d.cacheUse.Path)
 	}

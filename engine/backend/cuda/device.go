@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,8 @@ type device struct {
 	functions map[string]*driver.Function
 	arenas    [backend.NumArenas]driver.Address // device addresses; Swap's is a mapping of swap
 	offsets   []int64                           // of each weight in its arena
+	shared    *memory                           // the Weights arena and its users; nil: not allocated yet
+	joined    bool                              // another device packed the weights
 	host      []byte                            // all sets of step buffers, in host memory
 	mapped    driver.Address                    // device address of host
 	swap      []byte                            // the Swap arena
@@ -38,7 +39,8 @@ type device struct {
 	captured  []*captured
 	// graphBytes is by how much free memory fell during captures.
 	graphBytes int64
-	// before is the free memory after the context was created and before any allocation.
+	// before is the free memory after the context was created and before any allocation, with the
+	// weights of another device as if they were free.
 	before  int64
 	timer   *opTimer // nil: ops are not measured
 	staging staging
@@ -79,39 +81,45 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if d.offsets, err = d.r.Place(name, l); err != nil {
 		return nil, err
 	}
-	if err := d.openOn(ordinal); err != nil {
+	if err := d.openOn(ordinal, s); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
 // openOn opens a GPU and allocates everything that the device needs.
-func (d *device) openOn(ordinal int) (err error) {
+func (d *device) openOn(ordinal int, s backend.Settings) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if d.member, err = openMember(ordinal, d.layout.group); err != nil {
 		return err
 	}
-	if err := d.open(); err != nil {
+	if err := d.open(s); err != nil {
 		return errors.Join(fmt.Errorf("backend %s: %w", name, err), d.Close())
 	}
 	return nil
 }
 
 // open allocates everything; the context is current.
-func (d *device) open() (err error) {
+func (d *device) open(s backend.Settings) (err error) {
+	if err := d.joinWeights(s); err != nil {
+		return err
+	}
 	var need int64
 	for a, n := range d.r.Arenas {
 		if backend.Arena(a) != backend.Swap {
 			need += n
 		}
 	}
+	there := d.shared.there()
+	need -= there
 	if err := d.ctx.Require(need); err != nil {
 		return err
 	}
 	if d.before, _, err = d.ctx.Memory(); err != nil {
 		return err
 	}
+	d.before += there
 	if d.layout.blas { // before any weight is read
 		if d.blas, err = d.ctx.BLAS(); err != nil {
 			return err
@@ -127,12 +135,15 @@ func (d *device) open() (err error) {
 		}
 	}
 	for a, n := range d.r.Arenas {
-		if backend.Arena(a) == backend.Swap || n == 0 {
+		if backend.Arena(a) == backend.Swap || n == 0 || backend.Arena(a) == backend.Weights && d.joined {
 			continue
 		}
 		if d.arenas[a], err = d.ctx.Alloc(n); err != nil {
 			return fmt.Errorf("the %v arena of %d bytes: %w", backend.Arena(a), n, err)
 		}
+	}
+	if err := d.openWeights(s); err != nil {
+		return err
 	}
 	if n := d.r.Arenas[backend.Swap]; n > 0 {
 		if d.swap, d.arenas[backend.Swap], err = d.ctx.Pinned(n); err != nil {
@@ -208,18 +219,11 @@ func (d *device) leave(err error) error {
 	if err == nil {
 		return nil
 	}
-	var e *driver.Error
 	var r *ranksError
-	if errors.As(err, &e) && e.Fatal() || hung(err) || errors.As(err, &r) {
+	if fatal(err) || errors.As(err, &r) {
 		return d.fail(err)
 	}
 	return err
-}
-
-// hung reports whether err means that the device no longer responds.
-func hung(err error) bool {
-	var h *driver.HungError
-	return errors.As(err, &h)
 }
 
 // fail records err if it is fatal; from then on all calls return the first fatal error.
@@ -303,67 +307,4 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 		return nil
 	}
 	return out
-}
-
-// Close waits for running work and frees everything. If the device hangs, memory stays
-// allocated until the process ends, because every call that frees it would block forever.
-func (d *device) Close() error {
-	if d.ctx == nil {
-		return nil
-	}
-	for _, l := range d.lists {
-		l.Close()
-	}
-	var err error
-	failed := d.failed.Load()
-	if failed == nil || !hung(*failed) {
-		if err = d.idle(); err == nil {
-			err = d.ctx.Do(func() error { return errors.Join(d.close(), d.member.close()) })
-		}
-	}
-	switch {
-	case failed != nil && hung(*failed):
-	case hung(err):
-		err = d.fail(err)
-	case failed != nil: // on a failed device only the context can be released
-		err = d.ctx.Close()
-	default:
-		err = errors.Join(err, d.ctx.Close())
-	}
-	d.ctx, d.arenas, d.steps, d.sets = nil, [backend.NumArenas]driver.Address{}, nil, nil
-	return err
-}
-
-func (d *device) close() error {
-	var errs []error
-	for _, s := range d.sets {
-		for _, e := range []*driver.Event{s.copied, s.done} {
-			if e != nil {
-				errs = append(errs, e.Close())
-			}
-		}
-	}
-	for _, c := range d.captured {
-		errs = append(errs, c.close())
-	}
-	errs = append(errs, d.timer.close(), d.staging.close(d.ctx))
-	if d.blas != nil {
-		errs = append(errs, d.blas.Close())
-	}
-	for a, p := range d.arenas {
-		if p != 0 && backend.Arena(a) != backend.Swap {
-			errs = append(errs, d.ctx.Free(p))
-		}
-	}
-	for _, b := range [][]byte{d.host, d.swap} {
-		if b != nil {
-			errs = append(errs, d.ctx.FreePinned(b))
-		}
-	}
-	for _, m := range d.modules {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
-	}
-	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...)
 }

@@ -36,6 +36,20 @@ func startingUntil(t *testing.T) func(context.Context, func(engine.Progress)) (*
 // startingWith is startingUntil with other options.
 func startingWith(t *testing.T, change func(*engine.Options)) func(context.Context, func(engine.Progress)) (*engine.Engine, error) {
 	t.Helper()
+	config := configured(t, change)
+	return func(ctx context.Context, onProgress func(engine.Progress)) (*engine.Engine, error) {
+		c, err := config()
+		if err != nil {
+			return nil, err
+		}
+		c.Progress = onProgress
+		return engine.Open(ctx, c)
+	}
+}
+
+// configured returns a function that plans for a tiny model with graphs on the emulated driver.
+func configured(t *testing.T, change func(*engine.Options)) func() (engine.Config, error) {
+	t.Helper()
 	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
 	dir := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{Layers: 1, KVHeads: 2, HeadDim: 64, DType: kernels.BF16, Seed: 7}); err != nil {
@@ -46,10 +60,10 @@ func startingWith(t *testing.T, change func(*engine.Options)) func(context.Conte
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	return func(ctx context.Context, onProgress func(engine.Progress)) (*engine.Engine, error) {
+	return func() (engine.Config, error) {
 		f, err := cuda.Opener{}.Probe()
 		if err != nil {
-			return nil, err
+			return engine.Config{}, err
 		}
 		o := engine.Options{
 			MaxModelLen: 128, MaxNumSeqs: 2, MaxNumBatchedTokens: 16, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true, Overlap: true,
@@ -60,13 +74,11 @@ func startingWith(t *testing.T, change func(*engine.Options)) func(context.Conte
 		}
 		a, err := engine.NewAccount(o, m, cuda.Opener{}, f)
 		if err != nil {
-			return nil, err
+			return engine.Config{}, err
 		}
 		o.KVBytes = 16 * a.KV.SlabBytes
-		if a, err = engine.NewAccount(o, m, cuda.Opener{}, f); err != nil {
-			return nil, err
-		}
-		return engine.Open(ctx, engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a, Progress: onProgress})
+		a, err = engine.NewAccount(o, m, cuda.Opener{}, f)
+		return engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a}, err
 	}
 }
 

@@ -133,6 +133,18 @@ func (l layout) Choices() []backend.Choice {
 	return out
 }
 
+// Packing implements backend.PackingLayout: the architecture, and who multiplies.
+func (l layout) Packing() string {
+	s := l.arch()
+	if l.fp8 {
+		s += " with fp8 activations"
+	}
+	if l.blas {
+		s += " for " + backend.CUBLASLt
+	}
+	return s
+}
+
 // half returns the 16-bit format of the matrix units: Volta and Turing have no bf16.
 func (l layout) half() kernels.Format {
 	if l.cc < 80 {

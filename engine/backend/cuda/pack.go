@@ -21,6 +21,9 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.offsets) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.offsets))
 	}
+	if d.joined {
+		return fmt.Errorf("backend %s: Pack of weight %d: the weights are those of another device", name, i)
+	}
 	spec, base := d.r.Weights[i], d.arenas[backend.Weights]+driver.Address(d.offsets[i])
 	err := d.do(func() error {
 		if err := d.staging.open(d.ctx); err != nil {

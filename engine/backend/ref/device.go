@@ -13,6 +13,7 @@ type device struct {
 	layout  layout
 	r       backend.Reservation
 	arenas  [backend.NumArenas][]byte
+	shared  *sharing // the users of the Weights arena
 	weights []weight
 	steps   []*backend.Step
 	sets    []set
@@ -20,7 +21,7 @@ type device struct {
 	pool    *pool
 }
 
-func open(l layout, r backend.Reservation) (*device, error) {
+func open(l layout, s backend.Settings, r backend.Reservation) (*device, error) {
 	d := &device{layout: l, r: r}
 	for _, p := range r.Programs {
 		if err := errors.Join(backend.CheckGroup(name, p, l.group), l.Runs(r.Weights, p)); err != nil {
@@ -41,19 +42,25 @@ func open(l layout, r backend.Reservation) (*device, error) {
 		if n != l.Round(n) {
 			return nil, short(fmt.Sprintf("the %v arena, rounded,", backend.Arena(a)), l.Round(n), n)
 		}
+		if backend.Arena(a) == backend.Weights && s.Weights != nil {
+			continue
+		}
 		d.arenas[a] = make([]byte, n)
 		if n > 0 && uintptr(unsafe.Pointer(&d.arenas[a][0]))%64 != 0 {
 			return nil, fmt.Errorf("backend %s: Go's heap gave %d bytes that are not aligned to 64", name, n)
 		}
 	}
+	if err := d.share(s); err != nil {
+		return nil, err
+	}
 	var at int64
 	for i, p := range r.Packed {
 		if at+p.Bytes > int64(len(d.arenas[backend.Weights])) {
-			return nil, short("weight "+r.Weights[i].Name, at+p.Bytes, r.Arenas[backend.Weights])
+			return nil, errors.Join(short("weight "+r.Weights[i].Name, at+p.Bytes, r.Arenas[backend.Weights]), d.shared.Leave())
 		}
 		w, err := l.spec(r.Weights[i])
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, d.shared.Leave())
 		}
 		d.weights = append(d.weights, newWeight(w, p, d.arenas[backend.Weights][at:at+p.Bytes]))
 		at += p.Bytes
@@ -113,7 +120,7 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	return d.arenas[backend.Scratch][in.Offset : in.Offset+n]
 }
 
-// Close waits for running launches, stops the goroutines and releases the arenas.
+// Close waits for running launches, stops the goroutines and releases the arenas; weights that others use stay.
 func (d *device) Close() error {
 	if d.queue == nil {
 		return nil
@@ -124,5 +131,5 @@ func (d *device) Close() error {
 	close(d.queue)
 	d.pool.close()
 	d.queue, d.arenas, d.weights = nil, [backend.NumArenas][]byte{}, nil
-	return nil
+	return d.shared.Leave()
 }

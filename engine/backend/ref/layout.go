@@ -48,6 +48,14 @@ func (l layout) Choices() []backend.Choice {
 	return out
 }
 
+// Packing implements backend.PackingLayout.
+func (l layout) Packing() string {
+	if l.fp8 {
+		return "fp8 activations"
+	}
+	return "activations as they are"
+}
+
 // spec returns a weight with the settings for its inputs applied.
 func (l layout) spec(w backend.WeightSpec) (backend.WeightSpec, error) {
 	if !l.fp8 {

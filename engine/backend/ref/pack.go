@@ -18,6 +18,9 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.weights) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
+	if d.shared.joined {
+		return fmt.Errorf("backend %s: Pack of weight %d: the weights are those of another device", name, i)
+	}
 	k := packing{spec: d.r.Weights[i], w: &d.weights[i], src: src}
 	for k.expert = range max(1, k.spec.Experts) {
 		if err := k.matrix(); err != nil {

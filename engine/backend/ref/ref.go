@@ -43,11 +43,13 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 		return nil, err
 	}
 	var sum int64
-	for _, n := range r.Arenas {
-		sum += n
+	for a, n := range r.Arenas {
+		if backend.Arena(a) != backend.Weights || s.Weights == nil {
+			sum += n
+		}
 	}
 	if f.TotalBytes > 0 && sum > f.TotalBytes {
 		return nil, short("the arenas", sum, f.TotalBytes)
 	}
-	return open(l, r)
+	return open(l, s, r)
 }

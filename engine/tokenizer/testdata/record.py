@@ -2,12 +2,13 @@
 """Records the results of transformers and tokenizers for this directory's templates and texts.
 
     pip install transformers==5.15.1 Jinja2==3.1.6 tokenizers==0.22.2
-    python record.py                       writes templates.json and texts.json here
-    python record.py --sweep DIR OUT       records every *.jinja of DIR on every conversation into OUT,
-                                           for go test -run TestTemplates -args -goldens OUT
+    python record.py                       writes templates.json.gz and texts.json here
+    python record.py --sweep DIR OUT.gz    records every *.jinja of DIR on every conversation into OUT.gz,
+                                           for go test -run TestTemplates -args -goldens OUT.gz
 """
 import argparse
 import datetime
+import gzip
 import json
 import pathlib
 
@@ -100,7 +101,8 @@ def sweep(directory, out):
 
 
 def write(path, cases):
-    pathlib.Path(path).write_text("[\n" + ",\n".join(json.dumps(c, ensure_ascii=True) for c in cases) + "\n]\n")
+    text = "[\n" + ",\n".join(json.dumps(c, ensure_ascii=True) for c in cases) + "\n]\n"
+    pathlib.Path(path).write_bytes(gzip.compress(text.encode(), 9, mtime=0) if str(path).endswith(".gz") else text.encode())
 
 
 def templates():
@@ -112,7 +114,7 @@ def templates():
     for line in (HERE / "expressions.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             cases.append(case(line, line.replace("⏎", "\n"), VALUES))
-    write(HERE / "templates.json", cases)
+    write(HERE / "templates.json.gz", cases)
 
 
 VALUES = {"n": None, "i": 7, "big": 2**53 + 1, "f": 0.1, "g": 1e16, "h": 1.5e-7, "w": 3.0, "yes": True, "s": "a<b>'c'\"é\n",

@@ -53,6 +53,14 @@ func Open(ordinal int) (*Context, error) {
 	return c, nil
 }
 
+// Retain returns another reference to the device's context, which lives until all are closed.
+func (c *Context) Retain() (*Context, error) {
+	again := *c
+	var err error
+	again.c, err = c.device.RetainPrimaryCtx()
+	return &again, c.wrap("cuDevicePrimaryCtxRetain", err)
+}
+
 // contextBytes is about the memory of a context.
 const contextBytes = 512 << 20
 

@@ -182,6 +182,9 @@ func (e *Error) Error() string {
 // Fatal reports whether the context is unusable from now on: the process has to end.
 func (e *Error) Fatal() bool { return fatal[e.Code] }
 
+// OutOfMemory reports whether the device, or for Pinned the host, has too little memory left.
+func (e *Error) OutOfMemory() bool { return e.Code == codeOutOfMemory }
+
 // Codes of the driver (CUresult) that are handled separately.
 const (
 	codeInvalidValue    = 1

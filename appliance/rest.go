@@ -1,0 +1,340 @@
+package appliance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"vapp.dev/appliance/api"
+	"vapp.dev/appliance/auditlog"
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
+)
+
+// Residency decides when the model of one of several servers on a machine may be in memory.
+type Residency interface {
+	// Enter waits until the model may be loaded, and reserves its memory. Its error goes to the requests that wait.
+	Enter(context.Context) error
+	// Leave gives the memory back.
+	Leave()
+}
+
+// rest is how a server waits without an engine.
+type rest struct {
+	prepared *Prepared // of the engine that is opened next
+	level    int       // 1: the weights are kept; 2: nothing is
+	weights  backend.PackedWeights
+	host     int64 // bytes of host memory to which the weights were copied; 0: they are where they were
+	since    time.Time
+	asked    bool // by POST /sleep, so that requests are refused; else by serve.idle, and a request loads the model
+}
+
+// Limits of Sleep.
+const (
+	keepWeights = 1
+	keepNothing = 2
+)
+
+// Sleep implements api.Sleeper: it lets running requests end within serve.drainTimeout, aborts the others, and frees
+// the memory of the engine. Level 1 keeps the weights, in the host's memory where the device is a GPU.
+func (a *Appliance) Sleep(ctx context.Context, level int) (api.SleepReply, error) {
+	if r := a.resting.Load(); r != nil && r.asked && r.level >= level {
+		return a.sleepReply(r, 0), nil
+	}
+	return a.sleep(ctx, level, true)
+}
+
+// sleep closes the engine. asked is as in rest.
+func (a *Appliance) sleep(ctx context.Context, level int, asked bool) (reply api.SleepReply, err error) {
+	ended := make(chan struct{})
+	started := a.swaps.run(func(_, lasting context.Context, opened func()) {
+		defer close(ended)
+		opened()
+		reply, err = a.closeEngine(lasting, level, asked)
+	})
+	if !started {
+		return reply, chat.Errorf(chat.Unavailable, "", "The engine is being replaced. Please try again later.")
+	}
+	select {
+	case <-ended:
+		return reply, err
+	case <-ctx.Done():
+		return reply, context.Cause(ctx) // it goes on
+	}
+}
+
+func (a *Appliance) closeEngine(ctx context.Context, level int, asked bool) (api.SleepReply, error) {
+	was, s := a.resting.Load(), a.serving()
+	next := &rest{prepared: a.prepared(), level: level, since: a.reloader.now(), asked: asked}
+	if asked {
+		a.door.close(func() error { return a.asleep(next) })
+	} else if !a.door.holdIfEmpty(s, a.queueLimit(), a.loadOnRequest) {
+		return api.SleepReply{}, nil // a request came
+	}
+	a.phase.pause(next.phase())
+	var freed int64
+	var err error
+	if was != nil { // the engine is closed already; level 2 frees the weights too
+		next.weights, next.host = was.weights, was.host
+	} else {
+		a.retire(ctx, s)
+		if level == keepWeights {
+			if next.weights, err = s.engine.Weights(); err != nil {
+				a.log.Warn("the weights cannot be kept", "error", err)
+				next.level = keepNothing
+			}
+		}
+		for _, n := range s.engine.Usage() {
+			freed += n
+		}
+		if err := a.closeServed(s); err != nil {
+			a.log.Error("the engine did not close", "error", err)
+		}
+	}
+	a.resting.Store(next)
+	freed -= a.settleWeights(next)
+	a.metrics.SetSleep(next.level)
+	a.showRest(next)
+	if a.cfg.Residency != nil && !asked {
+		a.cfg.Residency.Leave()
+	}
+	reply := a.sleepReply(next, freed)
+	a.note(auditlog.Entry{Event: auditlog.Sleep, Outcome: fmt.Sprintf("level %d", next.level), After: a.state(), Note: reply.Note})
+	a.log.Info("the model's memory is freed", "level", next.level, "freed", plan.Size(freed), "note", reply.Note)
+	return reply, nil
+}
+
+// settleWeights frees or offloads the weights of a resting server. It returns the bytes that they still take of the device.
+func (a *Appliance) settleWeights(r *rest) (taken int64) {
+	if r.weights == nil {
+		return 0
+	}
+	if r.level == keepNothing {
+		if err := r.weights.Close(); err != nil {
+			a.log.Error("the weights were not freed", "error", err)
+		}
+		r.weights = nil
+		return 0
+	}
+	if o, ok := r.weights.(backend.Offloader); ok && r.host == 0 {
+		use, err := o.Offload()
+		if err != nil {
+			a.log.Warn("the weights stay on the device: they cannot be copied to the host", "error", err)
+			return r.weights.Bytes()
+		}
+		r.host = use.Bytes
+		return 0
+	}
+	if r.host > 0 {
+		return 0
+	}
+	return r.weights.Bytes()
+}
+
+// sleepReply describes what is freed and what is kept.
+func (a *Appliance) sleepReply(r *rest, freed int64) api.SleepReply {
+	out := api.SleepReply{Level: r.level, Freed: freed}
+	switch {
+	case r.weights == nil:
+		out.Note = "nothing is kept; waking up loads the model again"
+	case r.host > 0:
+		out.Kept, out.Note = r.host, "the weights are in the host's memory"
+	default:
+		out.Kept, out.Note = r.weights.Bytes(), "the weights stay where they are; the KV cache and all else is freed"
+	}
+	return out
+}
+
+// Wake implements api.Sleeper: it opens the engine again, with the weights that were kept.
+func (a *Appliance) Wake(ctx context.Context) error {
+	if a.resting.Load() == nil {
+		return nil
+	}
+	ended := make(chan error, 1)
+	if !a.swaps.run(func(opening, _ context.Context, opened func()) {
+		defer opened()
+		ended <- a.openResting(opening)
+	}) {
+		return chat.Errorf(chat.Unavailable, "", "The engine is being replaced. Please try again later.")
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Sleeping implements api.Sleeper.
+func (a *Appliance) Sleeping() bool {
+	r := a.resting.Load()
+	return r != nil && r.asked
+}
+
+// openResting opens the engine of a resting server.
+func (a *Appliance) openResting(ctx context.Context) error {
+	r := a.resting.Load()
+	if r == nil {
+		return nil
+	}
+	start := a.reloader.now()
+	if a.cfg.Residency != nil && !r.asked {
+		if err := a.cfg.Residency.Enter(ctx); err != nil {
+			a.door.fail(err)
+			return err
+		}
+	}
+	fresh, err := a.openTried(ctx, r.prepared, a.live.Load().profile, r.weights)
+	if err != nil {
+		if a.cfg.Residency != nil && !r.asked {
+			a.cfg.Residency.Leave()
+		}
+		a.door.fail(&chat.Error{Kind: chat.Unavailable, Message: "The model could not be loaded. Please try again later.", Cause: err})
+		a.note(auditlog.Entry{Event: auditlog.Wake, Outcome: "failed", After: a.state(), Error: err.Error()})
+		a.log.Error("the model cannot be loaded again", "error", err)
+		return &chat.Error{Kind: chat.Internal, Message: "The model could not be loaded.", Cause: err}
+	}
+	if r.weights != nil {
+		err = r.weights.Close()
+	}
+	a.resting.Store(nil)
+	a.metrics.SetSleep(0)
+	a.reloader.woken(fresh)
+	took := a.reloader.now().Sub(start)
+	a.note(auditlog.Entry{Event: auditlog.Wake, Outcome: "ready", After: a.state()})
+	a.log.Info("the model is loaded again", "after", took.Round(time.Millisecond).String())
+	a.report("STATUS=ready: " + a.url())
+	return err
+}
+
+// loadOnRequest loads a resting model, as soon as no swap runs.
+func (a *Appliance) loadOnRequest() {
+	a.loading.run(func() {
+		for a.swaps.await() {
+			ended := make(chan error, 1)
+			if a.swaps.run(func(opening, _ context.Context, opened func()) {
+				defer opened()
+				ended <- a.openResting(opening)
+			}) {
+				<-ended // openResting has logged the error
+				return
+			}
+		}
+	}, a.door.knocked)
+}
+
+// asleep returns the error of requests to a sleeping server.
+func (a *Appliance) asleep(r *rest) error {
+	return chat.Errorf(chat.Unavailable, "", "The model sleeps (level %d). POST /wake_up loads it again.", r.level)
+}
+
+func (r *rest) phase() Phase {
+	if r.asked {
+		return Sleeping
+	}
+	return Unloaded
+}
+
+// queueLimit returns how many requests may wait for an engine.
+func (a *Appliance) queueLimit() int { return a.live.Load().profile.Reload.Queue }
+
+// watchIdle unloads the model after serve.idle.unload without a request.
+func (a *Appliance) watchIdle(ctx context.Context) {
+	for {
+		c, pause := a.live.Load().profile.Serve.Idle, time.Second
+		if s := a.serving(); c != nil && c.Unload > 0 && s != nil && a.resting.Load() == nil {
+			limit := time.Duration(c.Unload)
+			since, idle := a.door.idle(s)
+			left := limit - a.reloader.now().Sub(since)
+			if idle && left <= 0 {
+				a.Unload(ctx)
+			}
+			pause = min(pause, max(left, 10*time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Unload frees the model's memory until the next request, unless it has requests. It reports whether it did.
+func (a *Appliance) Unload(ctx context.Context) bool {
+	_, err := a.sleep(ctx, keepNothing, false)
+	r := a.resting.Load()
+	return err == nil && r != nil && !r.asked
+}
+
+// Idle returns since when the model is loaded and has no request; ok is false if it has one, or is not loaded.
+func (a *Appliance) Idle() (since time.Time, ok bool) {
+	s := a.serving()
+	if s == nil || a.resting.Load() != nil {
+		return time.Time{}, false
+	}
+	return a.door.idle(s)
+}
+
+// restFirst makes a server ready that loads its model with the first request.
+func (a *Appliance) restFirst() {
+	a.resting.Store(&rest{prepared: a.first, level: keepNothing, since: a.reloader.now()})
+	a.metrics.SetSleep(keepNothing)
+	a.phase.pause(Unloaded)
+	a.door.hold(a.queueLimit(), time.Time{}, a.loadOnRequest)
+}
+
+// woken makes the engine of a resting server serve.
+func (r *reloader) woken(fresh *served) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.a.admit(fresh, r.a.live.Load())
+}
+
+// whileResting makes next the profile of the engine that a resting server opens.
+func (r *reloader) whileResting(was *rest, next *Prepared, changes []string) error {
+	l, err := r.a.newLive(next.Profile, next.Model)
+	if err != nil {
+		return err
+	}
+	now := *was
+	now.prepared = next
+	if now.weights != nil {
+		if err := now.weights.Close(); err != nil {
+			r.a.log.Error("the weights were not freed", "error", err)
+		}
+		now.weights, now.level = nil, keepNothing
+	}
+	r.a.resting.Store(&now)
+	r.a.apply(l.with(r.access))
+	r.waiting = nil
+	r.setStale("profile of the engine", true)
+	r.record(Reload{Class: string(schema.Structural), Outcome: Applied, Changes: changes, Plan: plan.Diff(was.prepared.Plan, next.Plan).String(), Note: "the model is not loaded; it will be with these changes"})
+	if s := r.a.serving(); s == nil || s.prepared != was.prepared {
+		return was.prepared.Close()
+	}
+	return nil
+}
+
+// loaded reports whether an engine serves.
+func (a *Appliance) loaded() bool { return a.serving() != nil && a.resting.Load() == nil }
+
+// closeResting frees the weights that a resting server has kept.
+func (a *Appliance) closeResting() {
+	if r := a.resting.Load(); r != nil && r.weights != nil {
+		if err := r.weights.Close(); err != nil {
+			a.log.Error("the weights were not freed", "error", err)
+		}
+	}
+}
+
+// showRest shows in the metrics what a resting server has of its ledger.
+func (a *Appliance) showRest(r *rest) {
+	for _, l := range r.prepared.Ledger() {
+		a.metrics.SetActual(l.Name, 0)
+	}
+	if r.weights != nil {
+		a.metrics.SetActual(backend.Weights.String(), r.weights.Bytes())
+	}
+}

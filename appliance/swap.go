@@ -1,0 +1,289 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
+)
+
+// swaps runs at most one swap at a time.
+type swaps struct {
+	mu      sync.Mutex
+	opening context.Context // cancelled when the server is asked to end: no engine is opened any more
+	lasting context.Context // cancelled when the server ends at once
+	stop    context.CancelFunc
+	open    chan struct{} // closed when the running swap opens nothing any more; nil: none runs
+	ended   chan struct{} // closed when the running swap has ended; nil: none runs
+}
+
+// start allows swaps until ctx ends.
+func (s *swaps) start(ctx, hard context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening, s.stop = context.WithCancel(ctx)
+	s.lasting = hard
+}
+
+// run runs a swap in a goroutine of its own. do calls opened when it opens nothing any more. run returns false if a swap runs
+// already or the server ends.
+func (s *swaps) run(do func(opening, lasting context.Context, opened func())) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil || s.opening == nil || s.opening.Err() != nil {
+		return false
+	}
+	open, ended := make(chan struct{}), make(chan struct{})
+	s.open, s.ended = open, ended
+	go func() {
+		opened := sync.OnceFunc(func() { close(open) })
+		do(s.opening, s.lasting, opened)
+		opened()
+		s.mu.Lock()
+		s.open, s.ended = nil, nil
+		s.mu.Unlock()
+		close(ended)
+	}()
+	return true
+}
+
+// running reports whether a swap runs.
+func (s *swaps) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended != nil
+}
+
+// await waits until no swap runs; it returns false when the server ends.
+func (s *swaps) await() bool {
+	s.mu.Lock()
+	ended, opening := s.ended, s.opening
+	s.mu.Unlock()
+	if ended == nil {
+		return opening.Err() == nil
+	}
+	select {
+	case <-ended:
+		return true
+	case <-opening.Done():
+		return false
+	}
+}
+
+// solo runs a function in a goroutine, unless it runs already.
+type solo struct{ busy atomic.Bool }
+
+// run calls do until again returns false, unless another call does.
+func (s *solo) run(do func(), again func() bool) {
+	if !s.busy.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		do()
+		s.busy.Store(false)
+		if again() { // a caller may have come in between
+			s.run(do, again)
+		}
+	}()
+}
+
+// stopOpening cancels the opening of an engine, and waits for its end at most that long. It reports whether it ended.
+func (s *swaps) stopOpening(limit time.Duration) bool {
+	return s.wait(limit, func() chan struct{} { return s.open })
+}
+
+// end is stopOpening for the whole swap.
+func (s *swaps) end(limit time.Duration) bool {
+	return s.wait(limit, func() chan struct{} { return s.ended })
+}
+
+func (s *swaps) wait(limit time.Duration, of func() chan struct{}) bool {
+	s.mu.Lock()
+	s.stop()
+	c := of()
+	s.mu.Unlock()
+	if c == nil {
+		return true
+	}
+	select {
+	case <-c:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// swap replaces the engine old by that of next.
+type swap struct {
+	a       *Appliance
+	old     *served
+	next    *Prepared
+	way     plan.Transition
+	newest  *schema.Profile // as it was read
+	trigger string
+	changes []string
+	diff    string // of the plans
+
+	begun   time.Time
+	gap     time.Duration // for which no engine took requests
+	aborted int           // requests of the old engine that had not ended after serve.drainTimeout
+}
+
+// run replaces the engine. The server goes on with the old one if the new one cannot be opened.
+func (s *swap) run(opening, lasting context.Context, opened func()) {
+	s.begun = s.a.reloader.now()
+	if s.way.Overlaps {
+		s.beside(opening, lasting, opened)
+		return
+	}
+	s.afterDrain(opening, lasting, opened)
+}
+
+// beside opens the new engine while the old one serves.
+func (s *swap) beside(opening, lasting context.Context, opened func()) {
+	a := s.a
+	debug.SetMemoryLimit(s.way.GoMemoryLimit)
+	fresh, err := s.openKeeping(opening)
+	opened()
+	if err != nil {
+		debug.SetMemoryLimit(s.old.prepared.Plan.GoMemoryLimit)
+		a.reloader.swapped(s, nil, err)
+		return
+	}
+	if err := a.reloader.swapped(s, fresh, nil); err != nil {
+		debug.SetMemoryLimit(s.old.prepared.Plan.GoMemoryLimit)
+		a.log.Error("the engine that was not used did not close", "error", a.closeServed(fresh))
+		return
+	}
+	s.aborted = a.retire(lasting, s.old)
+	s.discardOld()
+	a.reloader.swapEnded()
+}
+
+// openKeeping opens the new engine, with the weights of the old one if they stay, and lets it compute a token.
+func (s *swap) openKeeping(ctx context.Context) (*served, error) {
+	if !s.way.KeepsWeights {
+		return s.a.openTried(ctx, s.next, s.next.Profile, nil)
+	}
+	w, err := s.old.engine.Weights()
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := s.a.openTried(ctx, s.next, s.next.Profile, w)
+	return fresh, errors.Join(err, w.Close())
+}
+
+// openTried opens the engine of p, with the LoRA adapters of a profile, and lets it compute a token. It logs when there is no progress.
+func (a *Appliance) openTried(ctx context.Context, p *Prepared, of *schema.Profile, w backend.PackedWeights) (s *served, err error) {
+	abandoned, err := a.watchLoad(ctx, func(progress func(engine.Progress)) (err error) {
+		s, err = a.openServed(ctx, p, of, w, progress)
+		if err != nil {
+			return err
+		}
+		if err = s.try(ctx); err != nil {
+			return errors.Join(fmt.Errorf("first token: %w", err), s.engine.Close())
+		}
+		return nil
+	})
+	if abandoned {
+		return nil, err // the load may still use s
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// afterDrain closes the old engine before it opens the new one. Requests wait meanwhile. If the new engine cannot be
+// opened it opens the old one again; if that fails too, the server ends.
+func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
+	defer opened()
+	a := s.a
+	closed := a.reloader.now()
+	expected := time.Time{}
+	if g := s.way.Gap; g.Load > 0 {
+		expected = closed.Add(g.Load)
+	}
+	a.phase.reload()
+	a.door.hold(a.live.Load().profile.Reload.Queue, expected, nil)
+	s.aborted = a.retire(lasting, s.old)
+	var w backend.PackedWeights
+	var err error
+	if s.way.KeepsWeights {
+		if w, err = s.old.engine.Weights(); err == nil {
+			defer w.Close()
+		}
+	}
+	err = errors.Join(err, a.closeServed(s.old))
+	var fresh *served
+	if err == nil {
+		fresh, err = a.openTried(opening, s.next, s.next.Profile, w)
+	}
+	s.gap = a.reloader.now().Sub(closed)
+	if err == nil {
+		debug.SetMemoryLimit(s.next.Plan.GoMemoryLimit)
+		if err = a.reloader.swapped(s, fresh, nil); err == nil {
+			s.discardOld()
+			a.reloader.swapEnded()
+			return
+		}
+		err = errors.Join(err, a.closeServed(fresh))
+	}
+	if opening.Err() != nil {
+		a.door.close(a.notReady)
+		s.next.Close()
+		return
+	}
+	a.log.Error("the new engine cannot be opened; the last good one is opened again", "error", err)
+	again, back := a.openTried(opening, s.old.prepared, a.live.Load().profile, w)
+	if back != nil {
+		a.door.close(a.notReady)
+		if opening.Err() == nil {
+			a.fatal(errors.Join(err, fmt.Errorf("the last good engine cannot be opened again: %w", back)))
+		}
+		return
+	}
+	s.gap = a.reloader.now().Sub(closed)
+	a.reloader.restored(s, again, err)
+}
+
+// retire waits until no request is inside s, at most serve.drainTimeout. It returns the number of requests that are
+// left; they are aborted when s is closed.
+func (a *Appliance) retire(ctx context.Context, s *served) (left int) {
+	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-a.door.emptied(s):
+		return 0
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	left = a.door.count(s)
+	a.log.Warn("requests of the engine that ends had not ended and are aborted; serve.drainTimeout is the limit", "requests", left, "after", limit.String())
+	a.metrics.CountAborted(left)
+	return left
+}
+
+// discardOld closes the old engine, and its model when its last request has gone.
+func (s *swap) discardOld() {
+	if err := s.a.closeServed(s.old); err != nil {
+		s.a.log.Error("the replaced engine did not close", "error", err)
+	}
+	debug.SetMemoryLimit(s.next.Plan.GoMemoryLimit)
+	emptied := s.a.door.emptied(s.old)
+	go func() {
+		<-emptied
+		if err := s.old.prepared.Close(); err != nil {
+			s.a.log.Error("the files of the replaced model did not close", "error", err)
+		}
+	}()
+}
