@@ -60,7 +60,8 @@ type takes struct {
 }
 
 // unloadedHeap is the bound of what a server takes while its model is not in memory, beyond the
-// bodies of its requests: routes, metrics, settings.
+// headers of the model's files: routes, metrics, settings. Requests that wait for the model have
+// their bodies at the listener.
 const unloadedHeap = 16 << 20
 
 // frontBytes is what the listener's handler takes for bodies whose model it looks for
@@ -89,21 +90,27 @@ func MakeJoint(all []Inputs) (*Joint, error) {
 	return Join(plans)
 }
 
-// Join returns the joint plan of plans for one machine. It fails like MakeJoint.
+// Join returns the joint plan of plans for one machine. The error is a *JointError. It does not
+// compare the profiles.
 func Join(plans []*Plan) (*Joint, error) {
-	j := &Joint{}
-	var profiles []*schema.Profile
-	for _, p := range plans {
-		profiles = append(profiles, p.resolved.in.Profile)
-		j.Members = append(j.Members, member(p.resolved.in, p))
-	}
-	if err := CheckTogether(profiles); err != nil {
-		return nil, err
-	}
+	j := assemble(plans)
 	if err := j.join(); err != nil {
 		return nil, err
 	}
 	return j, nil
+}
+
+// FitTogether reports whether the models of some of the plans, by index, can be in memory at once
+// while the others are not.
+func FitTogether(plans []*Plan, loaded []int) bool { return assemble(plans).Fits(loaded) }
+
+func assemble(plans []*Plan) *Joint {
+	j := &Joint{}
+	for _, p := range plans {
+		j.Members = append(j.Members, member(p.resolved.in, p))
+	}
+	j.split()
+	return j
 }
 
 func member(in Inputs, p *Plan) Member {
@@ -135,9 +142,8 @@ func (p *Plan) load() Load {
 	return l
 }
 
-// join computes the ledgers of all places and the sets. The error is a *JointError.
+// join checks what has to fit and computes the sets. The error is a *JointError.
 func (j *Joint) join() error {
-	j.split()
 	var base []int
 	var onRequest []int
 	for i, m := range j.Members {
@@ -235,15 +241,41 @@ func (j *Joint) everything() (all []int) {
 	return all
 }
 
-// GoMemoryLimit returns the limit of the Go heap while all models are in memory.
-func (j *Joint) GoMemoryLimit() int64 {
-	n := int64(heapBase)
-	var largest int64
-	for _, m := range j.Members {
-		n = add(n, m.Plan.GoMemoryLimit-heapBase)
-		largest = max(largest, int64(m.profile.Serve.Limits.MaxBodyBytes))
+// HeapTogether returns the limit of the Go heap of a process whose servers have these limits each,
+// for bodies of at most largest bytes at the listener.
+func HeapTogether(limits []int64, largest int64) int64 {
+	n := add(heapBase, frontBytes(largest))
+	for _, l := range limits {
+		n = add(n, max(0, l-heapBase))
 	}
-	return add(n, frontBytes(largest))
+	return n
+}
+
+// UnloadedHeap returns the limit of the Go heap of a server whose model is not in memory.
+func (p *Plan) UnloadedHeap() int64 {
+	return add(heapBase+unloadedHeap, mul(heapPerWord, int64(p.Model.Vocab)))
+}
+
+// CheckFree compares the most that is taken at once with what was available when the plan was made.
+// It fails like Plan.CheckFree.
+func (j *Joint) CheckFree() error {
+	for k := range j.places {
+		var free, need int64
+		for _, m := range j.Members {
+			if m.w.onGPU() == (k == 1) {
+				free = m.Plan.Facts.FreeBytes
+			}
+		}
+		for _, it := range j.ledger(k, j.largest(k)) {
+			if it.Basis.counts() && it.Basis != Held {
+				need = add(need, it.Bytes)
+			}
+		}
+		if free > 0 && need > free {
+			return &NotFreeError{need, free}
+		}
+	}
+	return nil
 }
 
 // list joins the names of members.

@@ -85,8 +85,8 @@ func (m *Member) processOnce(it Item) (shared, own Item) {
 
 // unloaded returns the line of a member whose model is not in memory.
 func (m *Member) unloaded() Item {
-	return Item{Name: "unloaded", Bytes: add(unloadedHeap, m.Plan.BodyBytes), Basis: Bound,
-		Rule: fmt.Sprintf("%v + bodies of its requests", schema.Bytes(unloadedHeap))}
+	return Item{Name: "unloaded", Bytes: m.Plan.UnloadedHeap() - heapBase, Basis: Bound,
+		Rule: fmt.Sprintf("%v + %v × %s ids: its server while the model is not loaded", schema.Bytes(unloadedHeap), schema.Bytes(heapPerWord), Group(int64(m.Plan.Model.Vocab)))}
 }
 
 // once adds a line that the process has once: the largest of the members' lines.

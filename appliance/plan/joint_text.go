@@ -114,6 +114,9 @@ func (j *Joint) writeMembers(t *text) {
 		path, value := m.describe()
 		t.wide(12, m.Profile, fmt.Sprintf("%s of %s · %s · %s (%s)", Size(m.Plan.Ledger.Total()), m.Plan.Facts.Device, m.Plan.Backend, when, m.File))
 		t.wide(12, "", fmt.Sprintf("%s: %s; carries %s", path, value, m.Plan.Verdict().Carries))
+		for _, why := range m.Plan.PlanOnly {
+			t.wide(12, "", "plan-only: vapp up refuses it: "+why)
+		}
 		if !m.OnRequest && m.profile.Serve.Idle == nil {
 			continue
 		}
