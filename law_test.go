@@ -218,7 +218,7 @@ var rules = map[string]rule{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// Types of the engine's options, which a profile is translated to.
-			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "kernels",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "engine/turns", "kernels",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

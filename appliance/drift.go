@@ -65,7 +65,7 @@ func (a *Appliance) drift(fields bool) drift.Report {
 	if fields {
 		f.Fields = a.fields(d.profile)
 	}
-	if a.loaded() { // a load takes more for a while: the model's files
+	if a.loaded() && a.cfg.member == nil { // what a process takes is not one of several models'; a load takes more for a while: the model's files
 		a.measure(&f)
 	}
 	return drift.Judge(f)

@@ -20,6 +20,7 @@ type stub struct {
 	ready     bool
 	loaded    bool
 	holds     string // the id of a stored response
+	read      func() // called when a body is read
 }
 
 func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +43,9 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	default:
 		b, err := io.ReadAll(r.Body)
+		if s.read != nil {
+			s.read()
+		}
 		fmt.Fprintf(w, "%s %d %s %v", s.name, len(b), b[max(0, len(b)-40):], err)
 	}
 }
@@ -151,9 +155,15 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// chunked sends a body of no known length.
+// TestBodyOfUnknownLength sends bodies without Content-Length.
 func TestBodyOfUnknownLength(t *testing.T) {
-	f := front(&stub{name: "a", ready: true}, &stub{name: "b", ready: true})
+	b := &stub{name: "b", ready: true}
+	f := front(&stub{name: "a", ready: true}, b)
+	b.read = func() { // a body that the member has read is not kept
+		if used, _, _ := f.bodies.large.Usage(); used != 0 {
+			t.Errorf("%d bytes are used while the member answers", used)
+		}
+	}
 	for _, n := range []int{10, 5 << 10, 100 << 10, 1<<20 - 60, 1 << 20} {
 		body := `{"messages":"` + strings.Repeat("x", n) + `","model":"b"}`
 		r := httptest.NewRequest("POST", "/v1/chat/completions", io.MultiReader(strings.NewReader(body)))
