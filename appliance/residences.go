@@ -219,7 +219,7 @@ func (r *residences) list(but int) (out []int) {
 
 // refuse returns the error of requests whose model cannot be loaded now.
 func (r *residences) refuse(i int) error {
-	e := chat.Errorf(chat.Unavailable, "", "%s", fmt.Sprintf("The model of profile %s is not in memory, and there is no room beside %s, which have requests. Please try again later.",
+	e := chat.Errorf(chat.Unavailable, "", "%s", fmt.Sprintf("The model of profile %s is not in memory, and does not fit beside %s, which have requests. Please try again later.",
 		r.members()[i].profileName(), r.names(i)))
 	e.RetryAfter = longestWait / 10
 	return e
