@@ -253,6 +253,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	ended := make(chan error, len(f.members))
 	var running sync.WaitGroup
 	f.report("STATUS=loading " + f.names())
+	defer context.AfterFunc(ctx, func() { f.report("STOPPING=1", "STATUS=draining") })()
 	go f.load(ctx, func(a *Appliance) {
 		running.Go(func() {
 			err := a.Run(ctx)
@@ -276,7 +277,6 @@ func (f *Fleet) Run(ctx context.Context) error {
 		}
 	}
 	running.Wait()
-	f.report("STOPPING=1")
 	if f.hard.Err() != nil {
 		return errors.Join(context.Cause(f.hard), server.Close())
 	}

@@ -99,7 +99,7 @@ func (a *Appliance) frontMember() front.Member {
 	return front.Member{
 		Profile: a.first.Profile.Name, Handler: a.countRequests(a.server.Handler()), Allows: a.server.Allows,
 		Names: a.names, Loaded: a.loaded, InFlight: a.server.InFlight,
-		State:       func() (string, bool) { return a.Phase(), a.Ready() },
+		Ready: a.Ready, Healthy: a.Healthy,
 		BodyTimeout: func() time.Duration { return time.Duration(a.live.Load().profile.Serve.Timeouts.Body) },
 		MaxBody:     int64(a.first.Profile.Serve.Limits.MaxBodyBytes), Metrics: a.metrics.Gatherer(),
 	}

@@ -345,3 +345,59 @@ func TestFleetFails(t *testing.T) {
 		t.Error("the other server did not drain")
 	}
 }
+
+// settable is a clock that a test sets.
+type settable struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *settable) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *settable) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// TestFleetIdle: a model is unloaded when it has had no request for serve.idle.unload, and loaded by the next one. A model
+// that is loaded at start keeps its memory meanwhile, so that one on request does not take it.
+func TestFleetIdle(t *testing.T) {
+	clock := &settable{at: time.Unix(1e9, 0)}
+	dirs := toys(t, 2)
+	s := startFleet(t, 0, []string{fleetText("a", dirs[0], `serve: idle: unload: "10m"`), fleetText("b", dirs[1], `serve: idle: {load: "onRequest", unload: "20m"}`)}, func(f *Fleet) {
+		for _, a := range f.members {
+			a.reloader.now, a.door.now = clock.now, clock.now
+		}
+	})
+	for _, name := range []string{"a", "b"} {
+		if _, err := s.complete(name, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.add(10 * time.Minute)
+	s.eventually(t, "a is unloaded", func() bool { return !s.members[0].loaded() })
+	if !s.members[1].loaded() {
+		t.Error("b is unloaded after 10 of 20 minutes")
+	}
+	if got := s.places.inMemory(-1); fmt.Sprint(got) != "[0 1]" {
+		t.Errorf("the memory is kept for %v", got)
+	}
+	clock.add(10 * time.Minute)
+	s.eventually(t, "b is unloaded", func() bool { return !s.members[1].loaded() })
+	if got := s.places.inMemory(-1); fmt.Sprint(got) != "[0]" {
+		t.Errorf("the memory is kept for %v", got)
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := s.complete(name, 4); err != nil {
+			t.Error(err)
+		}
+	}
+	if code, _ := s.get(t, "/health"); code != 200 {
+		t.Errorf("health %d", code)
+	}
+}

@@ -29,9 +29,9 @@ type Member struct {
 	// Names returns the names in force that a request may have as its model: served names and
 	// LoRA adapters.
 	Names func() []string
-	// State returns the phase, and whether requests for the model are answered. A model that is
-	// loaded on request is ready while it is unloaded.
-	State func() (phase string, ready bool)
+	// Ready reports whether requests for the model are answered: api.State.Ready. A model that is
+	// loaded on request is ready while it is unloaded. Healthy is api.State.Healthy.
+	Ready, Healthy func() bool
 	// Loaded reports whether the model is in memory.
 	Loaded func() bool
 	// InFlight returns the number of requests in progress.

@@ -65,8 +65,8 @@ func front(stubs ...*stub) *Front {
 	for _, s := range stubs {
 		c.Members = append(c.Members, Member{
 			Profile: "p" + s.name, Handler: s, Allows: s.allows, MaxBody: 1 << 20,
-			Names:  func() []string { return []string{s.name, s.name + "-lora"} },
-			State:  func() (string, bool) { return "loading", s.ready },
+			Names: func() []string { return []string{s.name, s.name + "-lora"} },
+			Ready: func() bool { return s.ready }, Healthy: func() bool { return s.ready },
 			Loaded: func() bool { return s.loaded }, InFlight: func() int { return 2 },
 			BodyTimeout: func() time.Duration { return time.Minute },
 		})

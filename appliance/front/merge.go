@@ -29,28 +29,28 @@ func (f *Front) shared(r *http.Request) http.HandlerFunc {
 	return nil
 }
 
-// unready returns the first member that does not answer requests; nil: all do.
-func (f *Front) unready() *Member {
+// without returns the first member that lacks a quality; nil: all have it.
+func (f *Front) without(has func(*Member) bool) *Member {
 	for i := range f.cfg.Members {
-		if _, ready := f.cfg.Members[i].State(); !ready {
-			return &f.cfg.Members[i]
+		if m := &f.cfg.Members[i]; !has(m) {
+			return m
 		}
 	}
 	return nil
 }
 
-// health answers 200 if every model is answered for, else as the first member that is not ready.
+// health answers 200 if all members are healthy, else as the first that is not.
 func (f *Front) health(w http.ResponseWriter, r *http.Request) {
-	if m := f.unready(); m != nil {
+	if m := f.without(func(m *Member) bool { return m.Healthy() }); m != nil {
 		m.Handler.ServeHTTP(w, r)
 		return
 	}
 	w.WriteHeader(http.StatusOK)
 }
 
-// readyz is health with the phase.
+// readyz answers 200 if all members are ready, else as the first that is not.
 func (f *Front) readyz(w http.ResponseWriter, r *http.Request) {
-	if m := f.unready(); m != nil {
+	if m := f.without(func(m *Member) bool { return m.Ready() }); m != nil {
 		m.Handler.ServeHTTP(w, r)
 		return
 	}
