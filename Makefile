@@ -117,6 +117,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	@$(MAKE) cross-all
 	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy|TestRanks' -v ./engine
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run TestSuite ./engine/backend/cuda
+	$(CUDA_GO) test -tags bundle,soak -count=1 -timeout 1h -run TestBundle -v ./tests/gpu
 	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run 'TestGoldenCUDA|TestGoldenRanksCUDA' -v ./engine/models
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
 	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda
@@ -126,6 +127,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients,soak -count=1 -timeout 4h -run TestBodies -v ./tests/clients
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
+	go test -tags soak -count=1 -timeout 1h -run TestSwapStorm -v ./appliance
 	go test -tags soak -count=1 -run 'TestPython|TestTwin' -v ./appliance/kvevents
 	go test -tags soak -count=1 -run TestPrometheus -v ./appliance/metrics
 	@scripts/ranks-soak.sh

@@ -102,11 +102,17 @@ const endless = 100_000
 // startLong is start with a context and a KV cache for streams of endless tokens.
 func startLong(t *testing.T, more string) *server {
 	t.Helper()
+	return serve(t, longModel(t), `maxModelLen: "128K", memory: kvCache: "72MiB", `+more)
+}
+
+// longModel writes a toy model with a long context and returns its folder.
+func longModel(t *testing.T) string {
+	t.Helper()
 	toy := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3, MaxPos: 128 << 10}); err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, toy, `maxModelLen: "128K", memory: kvCache: "72MiB", `+more)
+	return toy
 }
 
 // serve is start with another model.

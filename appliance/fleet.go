@@ -165,7 +165,7 @@ func closeAll(list []*Prepared) error {
 // add makes the server of one profile.
 func (f *Fleet) add(i int, c Config, p *Prepared) (*Appliance, error) {
 	c.member = &member{fleet: f, index: i, ready: make(chan struct{})}
-	if idle := p.Profile.Serve.Idle; idle != nil && idle.Load == schema.OnRequest {
+	if onRequest(p.Profile) {
 		c.Residency = residence{f.places, i}
 	}
 	admit, onReady := c.Admit, c.OnReady
@@ -186,8 +186,16 @@ func (f *Fleet) add(i int, c Config, p *Prepared) (*Appliance, error) {
 	return newPrepared(c, p)
 }
 
+// onRequest reports whether the model of a profile is loaded on request.
+func onRequest(p *schema.Profile) bool {
+	return p.Serve.Idle != nil && p.Serve.Idle.Load == schema.OnRequest
+}
+
 // admitChange returns why a changed profile cannot run with the others.
 func (f *Fleet) admitChange(i int, next *Prepared) error {
+	if p := next.Profile; onRequest(p) != (f.members[i].cfg.Residency != nil) {
+		return p.Reject("serve.idle.load", "which of several models have to be in memory together is decided at start: restart the server for this change")
+	}
 	var profiles []*schema.Profile // with the live fields in force
 	var plans []*plan.Plan
 	for k, a := range f.members {

@@ -128,7 +128,7 @@ func (s *several) complete(model string, tokens int) (string, error) {
 	return v.Choices[0].Text, nil
 }
 
-const onRequest = `serve: idle: {load: "onRequest", unload: "0s"}, `
+const onRequestText = `serve: idle: {load: "onRequest", unload: "0s"}, `
 
 // TestFleet: two models with clients on both, and a third that is loaded by its first request. Each model's replies are
 // those that it gives alone.
@@ -143,7 +143,7 @@ func TestFleet(t *testing.T) {
 		}
 		want[string(rune('a'+i))] = text
 	}
-	s := startFleet(t, 0, []string{fleetText("a", dirs[0], ""), fleetText("b", dirs[1], ""), fleetText("c", dirs[2], onRequest)})
+	s := startFleet(t, 0, []string{fleetText("a", dirs[0], ""), fleetText("b", dirs[1], ""), fleetText("c", dirs[2], onRequestText)})
 	if code, text := s.get(t, "/v1/models"); code != 200 || strings.Count(text, `"object":"model"`) != 3 {
 		t.Errorf("models: %d %s", code, text)
 	}
@@ -207,7 +207,7 @@ func least(t *testing.T, texts []string) int64 {
 // has a request, the other waits, and is refused with the reason if that lasts too long.
 func TestFleetTakesTurnsInMemory(t *testing.T) {
 	dirs := toys(t, 2)
-	long := `maxModelLen: 4096, memory: kvCache: "32MiB", ` + onRequest
+	long := `maxModelLen: 4096, memory: kvCache: "32MiB", ` + onRequestText
 	texts := []string{fleetText("a", dirs[0], long), fleetText("b", dirs[1], long)}
 	for i, dir := range dirs {
 		if err := enginetest.WriteLlama(dir, enginetest.Llama{Seed: uint64(3 + i), MaxPos: 4096}); err != nil {
@@ -316,6 +316,11 @@ func TestFleetReload(t *testing.T) {
 	if _, err := s.complete("b", 4); err == nil {
 		t.Error("the old name is served")
 	}
+	writeFile(t, s.files[1], fleetText("b", dirs[1], onRequestText))
+	s.eventually(t, "a rejected change of serve.idle.load", func() bool {
+		l := s.members[1].Reloads()
+		return len(l) > 0 && strings.Contains(l[0].Error, "restart the server")
+	})
 	if n := len(s.members[0].Reloads()); n != 0 {
 		t.Errorf("%d reloads of the other server", n)
 	}

@@ -37,6 +37,7 @@ func (r *reloader) log(o Reload) {
 	if o.Outcome != Rejected {
 		add("pending", strings.Join(o.Pending, "; "))
 	}
+	add("gap", o.Gap)
 	add("plan", o.Plan)
 	switch {
 	case o.Error != "":

@@ -125,7 +125,7 @@ func Prepare(path string, m Machine) (*Prepared, error) {
 
 // PrepareProfile is Prepare for a loaded profile.
 func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
-	if err := errors.Join(CheckParsers(p), CheckAdapters(p)); err != nil {
+	if err := errors.Join(CheckParsers(p), CheckAdapters(p), checkResting(p)); err != nil {
 		return nil, err
 	}
 	in, err := m.inputs(p)

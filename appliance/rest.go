@@ -317,6 +317,19 @@ func (r *reloader) whileResting(was *rest, next *Prepared, changes []string) err
 	return nil
 }
 
+// checkResting refuses a model of several ranks that is to be unloaded: its engines end together with their processes.
+func checkResting(p *schema.Profile) error {
+	if p.Parallel.Ranks() == 1 {
+		return nil
+	}
+	for field, set := range map[string]bool{"serve.sleep": p.Serve.Sleep, "serve.idle": p.Serve.Idle != nil} {
+		if set {
+			return p.Reject(field, "a model of several ranks cannot be unloaded and loaded again while its server runs; leave the field out")
+		}
+	}
+	return nil
+}
+
 // loaded reports whether an engine serves.
 func (a *Appliance) loaded() bool { return a.serving() != nil && a.resting.Load() == nil }
 

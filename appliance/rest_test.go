@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
 )
 
 // poke sends an empty request and returns the reply.
@@ -87,8 +91,7 @@ func TestSleepRefused(t *testing.T) {
 	if code, text := s.poke(t, "/sleep"); code != 501 && code != 400 && code != 404 || !strings.Contains(text, "serve.sleep") {
 		t.Errorf("off: %d %s", code, text)
 	}
-	s.edit(t, "rename", `serve: sleep: true`)
-	s.waitApplied(t, 1)
+	s = start(t, `serve: sleep: true`)
 	if code, text := s.poke(t, "/sleep?level=3"); code != 400 || !strings.Contains(text, "level") {
 		t.Errorf("level 3: %d %s", code, text)
 	}
@@ -221,5 +224,17 @@ func TestDoorInOrder(t *testing.T) {
 	_, counts := d.queue()
 	if counts[letIn] != 2 || counts[tooMany] != 1 || counts[wentAway] != 1 {
 		t.Errorf("%v", counts)
+	}
+}
+
+// TestRanksRest: a model of several ranks cannot sleep.
+func TestRanksRest(t *testing.T) {
+	for _, field := range []string{"sleep: true", "idle: {}"} {
+		file := filepath.Join(t.TempDir(), "p.cue")
+		writeFile(t, file, profileText(toyModel(t), "parallel: tensor: 2, serve: "+field))
+		_, err := Prepare(file, Machine{Backends: []backend.Opener{ref.Opener{}}})
+		if err == nil || !strings.Contains(err.Error(), "several ranks cannot be unloaded") {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }

@@ -109,7 +109,7 @@ func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, er
 	running := a.live.Load().profile
 	in := plan.ChangeInputs{
 		Old: old.prepared.Plan, New: next.Plan, Mode: a.structuralMode(running),
-		DrainTimeout: time.Duration(running.Serve.DrainTimeout), Loaded: old.took, Running: true,
+		DrainTimeout: running.Serve.DrainTimeout, Loaded: schema.Duration(old.took), Running: true,
 	}
 	if i, ok := old.engine.WeightsInfo(); ok {
 		in.OldFiles = i.Source

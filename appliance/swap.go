@@ -209,7 +209,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	closed := a.reloader.now()
 	expected := time.Time{}
 	if g := s.way.Gap; g.Load > 0 {
-		expected = closed.Add(g.Load)
+		expected = closed.Add(g.Load.Time())
 	}
 	a.phase.reload()
 	a.door.hold(a.live.Load().profile.Reload.Queue, expected, nil)

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// PlannedWeights describes the weights of an engine as they lie in memory. It is computed from a plan; no device is opened.
+// PlannedWeights describes the weights of an engine as they are in memory. It is computed from a plan; no device is opened.
 type PlannedWeights struct {
 	backend.WeightsOf
 	Model, Draft string // names of the models; "": there is no draft model
@@ -51,7 +51,7 @@ func (e *DifferentWeightsError) Error() string {
 // Unwrap returns Err.
 func (e *DifferentWeightsError) Unwrap() error { return e.Err }
 
-// SameWeights returns nil if an engine of next can use the weights of an engine of old as they lie in memory (Config.Weights), at
+// SameWeights returns nil if an engine of next can use the weights of an engine of old as they are in memory (Config.Weights), at
 // the same time unless they are OneAtATime. Otherwise it returns a *DifferentWeightsError. Devices decide by the same comparison,
 // backend.WeightsOf.Serves.
 func SameWeights(old, next PlannedWeights) error {

@@ -14,7 +14,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestSameWeights: SameWeights foretells whether Open takes the weights of another engine, and says what differs.
+// TestSameWeights: SameWeights predicts whether Open takes the weights of another engine, and says what differs.
 func TestSameWeights(t *testing.T) { sameWeights(t, ref.Opener{}, backend.Settings{}, nil) }
 
 // sameWeights compares SameWeights with Open on a backend; more are changes of its settings.

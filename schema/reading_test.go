@@ -86,9 +86,9 @@ func TestTake(t *testing.T) {
 		return parse(t, readingHead+"schema.#Profile & {name: \"x\", model: source: \"./m\", "+more+"}\n")
 	}
 	running := of(`scheduler: maxNumSeqs: 4, serve: responses: store: "r"`)
-	newest := of(`scheduler: {maxNumSeqs: 8, policy: "priority"}, serve: {apiKeys: ["a"], port: 1, responses: {store: "s", maxAge: "1h"}, tls: {certFile: "c", keyFile: "k"}}`)
+	newest := of(`scheduler: {maxNumSeqs: 8, policy: "priority"}, serve: {apiKeys: ["a"], port: 1, metricsCompat: true, responses: {store: "s", maxAge: "1h"}, tls: {certFile: "c", keyFile: "k"}}`)
 	got := running.Take(newest, Live)
-	if got.Scheduler.MaxNumSeqs != 4 || got.Scheduler.Policy != "fcfs" || len(got.Serve.APIKeys) != 1 || got.Serve.Port != 8000 || got.Serve.TLS != nil {
+	if got.Scheduler.MaxNumSeqs != 4 || got.Scheduler.Policy != "fcfs" || len(got.Serve.APIKeys) != 1 || got.Serve.Port != 1 || got.Serve.MetricsCompat || got.Serve.TLS != nil {
 		t.Errorf("%+v", got.Serve)
 	}
 	if r := got.Serve.Responses; r.Store != "r" || r.MaxAge == running.Serve.Responses.MaxAge || running.Serve.Responses.Store != "r" {

@@ -76,6 +76,7 @@ const (
 	runtimeItem = "runtime"
 	reserveItem = "reserve"
 	mappedItem  = "mapped"
+	stagingItem = "staging" // of backend cuda
 	heapPart    = "go heap"
 )
 
@@ -107,6 +108,9 @@ func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 			process[i].Basis = Host
 		}
 		l, mapped.Basis = append(l, process...), Host
+		if w.in.Profile.Serve.Sleep {
+			l = append(l, Item{Name: "sleep", Bytes: r.Arenas[backend.Weights], Basis: Host, Rule: "the weights, while the model sleeps at level 1"})
+		}
 	}
 	if mapped.Bytes > 0 {
 		l = append(l, mapped)

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"time"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -27,8 +26,8 @@ type ChangeInputs struct {
 	OldFiles, NewFiles [32]byte
 	// Mode is reload.structural. "drain" never has two engines at once. "report" gives what "swap" would do.
 	Mode         string
-	DrainTimeout time.Duration // serve.drainTimeout
-	Loaded       time.Duration // what loading Old's weights took; 0: unknown
+	DrainTimeout schema.Duration // serve.drainTimeout
+	Loaded       schema.Duration // what loading Old's weights took; 0: unknown
 
 	// Running means that an engine of Old runs in this process, so that New's Facts.FreeBytes is free beside it.
 	// Otherwise the limit is the device's memory.
@@ -51,10 +50,10 @@ type Transition struct {
 	Mode         string `json:"mode"`          // reload.structural
 	KeepsWeights bool   `json:"keeps_weights"` // the new engine uses the old one's weights, also after that is closed
 	Overlaps     bool   `json:"overlaps"`      // both engines exist at the same time: there is no gap
-	Room
-	Host *Room  `json:"host,omitempty"` // of a GPU's server: the machine's memory
-	Why  string `json:"why"`            // one sentence with the figures
-	Gap  Gap    `json:"gap"`
+	Footprint
+	Host *Footprint `json:"host,omitempty"` // of a GPU's server: the machine's memory
+	Why  string     `json:"why"`            // one sentence with the figures
+	Gap  Gap        `json:"gap"`
 	// PrefixCache says what becomes of cached prefixes.
 	PrefixCache string `json:"prefix_cache"`
 	// Ledger is what the server takes at most during the change: of both engines with shared weights once if they
@@ -63,8 +62,8 @@ type Transition struct {
 	GoMemoryLimit int64  `json:"go_memory_limit"`
 }
 
-// Room is what two engines take of a memory, in bytes.
-type Room struct {
+// Footprint is what two engines take of a memory, in bytes.
+type Footprint struct {
 	Old    int64  `json:"old_bytes"` // of the old engine alone, without memory.reserve
 	New    int64  `json:"new_bytes"` // of the new one alone
 	Shared int64  `json:"shared_bytes"`
@@ -74,13 +73,13 @@ type Room struct {
 }
 
 // fits reports whether both engines fit at once.
-func (r *Room) fits() bool { return r.Limit > 0 && r.Peak <= r.Limit }
+func (r *Footprint) fits() bool { return r.Limit > 0 && r.Peak <= r.Limit }
 
 // Gap is the time in which no engine takes requests; they wait (reload.queue).
 type Gap struct {
-	Drain time.Duration `json:"drain_ns"` // at most: running requests end, or are aborted
-	Load  time.Duration `json:"load_ns"`  // about; 0: unknown
-	Basis string        `json:"basis"`    // of Load: "last load", "memory rate" (a lower bound), ""
+	Drain schema.Duration `json:"drain"` // at most: running requests end, or are aborted
+	Load  schema.Duration `json:"load"`  // about; 0: unknown
+	Basis string          `json:"basis"` // of Load: "last load", "memory rate" (a lower bound), ""
 }
 
 // NewTransition decides how an engine of in.New takes the place of one of in.Old. The error is a *schema.Error if a model has several
@@ -101,9 +100,9 @@ func NewTransition(in ChangeInputs) (Transition, error) {
 		t.PrefixCache = "there is none"
 	}
 	both := join(in.Old, in.New, t.KeepsWeights)
-	t.Room = in.room(both, t.KeepsWeights)
+	t.Footprint = in.footprint(both, t.KeepsWeights)
 	if in.New.resolved.onGPU() {
-		t.Host = in.hostRoom(both)
+		t.Host = in.hostFootprint(both, t.KeepsWeights)
 	}
 	if err := in.alone(t); err != nil {
 		return Transition{}, err
@@ -184,14 +183,13 @@ func (in ChangeInputs) obstacle(t *Transition, oneAtATime bool) string {
 	case r.Limit == 0:
 		return fmt.Sprintf("the memory of %s is unknown, so that %s are not tried at once", in.New.Facts.Device, what)
 	case !r.fits():
-		s := fmt.Sprintf("%s do not fit at once: %s, %s missing", what, r.of(), Size(r.Peak-r.Limit))
+		where, hint := "", ""
 		if r == t.Host {
-			return s + " of the machine's memory"
+			where = " in the machine's memory"
+		} else if in.New.utilization > 0 {
+			hint = " (a fixed memory.kvCache leaves memory for both)"
 		}
-		if in.New.utilization > 0 {
-			s += " (a fixed memory.kvCache leaves memory for both)"
-		}
-		return s
+		return fmt.Sprintf("%s do not fit at once%s: %s, %s missing%s", what, where, r.of(), Size(r.Peak-r.Limit), hint)
 	}
 	if in.Running {
 		if err := in.New.checkLimits(0, t.Shared); err != nil {
@@ -202,9 +200,9 @@ func (in ChangeInputs) obstacle(t *Transition, oneAtATime bool) string {
 }
 
 // tight returns the memory that decides: the host's if both engines fit on the device and not there.
-func (t *Transition) tight() *Room {
+func (t *Transition) tight() *Footprint {
 	if h := t.Host; h != nil && h.Limit > 0 && t.fits() && !h.fits() {
 		return h
 	}
-	return &t.Room
+	return &t.Footprint
 }

@@ -20,8 +20,8 @@ func join(old, new *Plan, shared bool) Ledger {
 		switch {
 		case name == mappedItem && shared:
 			continue // no file is read
-		case a.Basis == Held || b.Basis == Held || a.Basis == Apart || b.Basis == Apart:
-			if hasNew {
+		case a.Basis == Held || b.Basis == Held || a.Basis == Apart || b.Basis == Apart || name == mappedItem || name == stagingItem:
+			if hasNew { // the old engine has loaded its weights
 				out = append(out, b)
 			}
 		case !hasOld:
@@ -77,8 +77,8 @@ func elsewhere(p *Plan, onGPU bool) Ledger {
 		default:
 			i.Basis = Bound
 		}
-		if i.Name == childItem {
-			continue // the process has them once
+		if i.Name == childItem || i.Name == mappedItem || i.Name == stagingItem {
+			continue // the process has children once, and the old engine has loaded its weights
 		}
 		i.Name, i.Parts = "old "+i.Name, nil
 		out = append(out, i)
@@ -116,15 +116,24 @@ func (p *Plan) arenas() int64 {
 	return n
 }
 
-// room returns what both engines take of the memory that New's ledger is of.
-func (in ChangeInputs) room(both Ledger, shared bool) Room {
+// resident returns what an engine of the plan has for certain. Backend ref takes its arenas from the Go heap, where only written
+// memory is resident.
+func (p *Plan) resident() int64 {
+	if p.Backend == "ref" {
+		return p.Ledger.Bytes(backend.Weights.String())
+	}
+	return p.arenas()
+}
+
+// footprint returns what both engines take of the memory that New's ledger is of.
+func (in ChangeInputs) footprint(both Ledger, shared bool) Footprint {
 	old, new := in.Old, in.New
-	r := Room{New: new.Ledger.taken(), Peak: both.Total(), Limit: new.Budget.Bytes, Rule: new.Budget.Rule}
+	r := Footprint{New: new.Ledger.taken(), Peak: both.Total(), Limit: new.Budget.Bytes, Rule: new.Budget.Rule}
 	resident := in.Resident
 	switch onGPU := new.resolved.onGPU(); {
 	case old.resolved.onGPU() == onGPU:
 		if r.Old = old.Ledger.taken(); resident == 0 {
-			resident = old.arenas()
+			resident = old.resident()
 		}
 	case !onGPU:
 		r.Old = old.Ledger.HostTotal()
@@ -138,11 +147,14 @@ func (in ChangeInputs) room(both Ledger, shared bool) Room {
 	return r
 }
 
-// hostRoom returns what both engines take of the machine's memory if New's ledger is of a GPU.
-func (in ChangeInputs) hostRoom(both Ledger) *Room {
-	r := &Room{New: in.New.Ledger.HostTotal(), Old: in.Old.Ledger.HostTotal(), Peak: both.HostTotal(), Limit: in.Host.Total, Rule: "the machine's memory"}
+// hostFootprint returns what both engines take of the machine's memory if New's ledger is of a GPU.
+func (in ChangeInputs) hostFootprint(both Ledger, shared bool) *Footprint {
+	r := &Footprint{New: in.New.Ledger.HostTotal(), Old: in.Old.Ledger.HostTotal(), Peak: both.HostTotal(), Limit: in.Host.Total, Rule: "the machine's memory"}
 	if !in.Old.resolved.onGPU() {
 		r.Old = in.Old.Ledger.taken()
+	}
+	if shared {
+		r.New -= in.New.Ledger.Bytes(mappedItem)
 	}
 	if in.Host.Free > 0 {
 		r.lower(add(in.Host.Free, in.Host.Resident), in.Host.Free, in.Host.Resident)
@@ -151,7 +163,7 @@ func (in ChangeInputs) hostRoom(both Ledger) *Room {
 }
 
 // lower sets the limit to n bytes, what is free and what this process has, if that is less.
-func (r *Room) lower(n, free, resident int64) {
+func (r *Footprint) lower(n, free, resident int64) {
 	if r.Limit == 0 || n < r.Limit {
 		r.Limit, r.Rule = n, fmt.Sprintf("%s free now + %s of this process", Size(free), Size(resident))
 	}

@@ -24,7 +24,8 @@ type transitionCase struct {
 	on       string // backend cpu (""), or a GPU of the catalogue
 	memory   int64  // of the machine or the device; 0: 8 GiB; -1: unknown
 	old, new string // fields that are added to the profile
-	to       string // the new profile is on this GPU
+	to       string // the new profile is on this GPU, or on the "cpu"
+	files    bool   // the model is one of 2 layers with real files
 	in       func(*plan.ChangeInputs)
 }
 
@@ -35,11 +36,12 @@ var transitionCases = []transitionCase{
 	{name: "a larger KV cache, both do not fit", old: fixed, new: "\tmemory: kvCache: \"6GiB\"\n"},
 	{name: "utilization gives each all the memory", old: "", new: "\tscheduler: maxNumSeqs: 128\n"},
 	{name: "asked to drain", old: fixed, new: fixed + "\tscheduler: maxNumSeqs: 128\n", in: func(c *plan.ChangeInputs) { c.Mode = "drain" }},
+	{name: "asked to report", old: fixed, new: fixed + "\tscheduler: maxNumSeqs: 128\n", in: func(c *plan.ChangeInputs) { c.Mode = "report" }},
 	{name: "the same LoRA slots", old: fixed + slots(2), new: fixed + slots(2) + "\tmaxModelLen: 1024\n"},
 	{name: "other LoRA slots", old: fixed + slots(2), new: fixed + slots(4)},
 	{name: "quantized at load", old: fixed, new: fixed + "\tquantization: \"fp8\"\n"},
 	{name: "quantized at load, asked to drain", old: fixed, new: fixed + "\tquantization: \"fp8\"\n",
-		in: func(c *plan.ChangeInputs) { c.Mode, c.Loaded = "drain", 8*time.Second }},
+		in: func(c *plan.ChangeInputs) { c.Mode, c.Loaded = "drain", schema.Duration(8*time.Second) }},
 	{name: "quantized at load, too little memory", memory: 3 << 30, old: fixed, new: fixed + "\tquantization: \"fp8\"\n"},
 	{name: "another variant", old: fixed, new: fixed + "\tcpu: variant: \"avx2\"\n"},
 	{name: "other activations", old: fixed, new: fixed + "\tcpu: activations: \"int8\"\n"},
@@ -60,7 +62,10 @@ var transitionCases = []transitionCase{
 		in: func(c *plan.ChangeInputs) {
 			c.Host = plan.HostMemory{Total: 64 << 30, Free: 100 << 20, Resident: 800 << 20}
 		}},
+	{name: "on a GPU, files that are mapped while they are loaded", on: "h100-80g", files: true, old: fixed, new: fixed + "\tmodel: dtype: \"float32\"\n",
+		in: func(c *plan.ChangeInputs) { c.Host = plan.HostMemory{Total: 64 << 30} }},
 	{name: "from the CPU to a GPU", old: fixed, new: fixed, to: "h100-80g", in: func(c *plan.ChangeInputs) { c.Host = plan.HostMemory{Total: 8 << 30} }},
+	{name: "from a GPU to the CPU", on: "h100-80g", old: fixed, new: fixed, to: "cpu"},
 	{name: "no prefix cache", old: fixed + "\tscheduler: prefixCaching: false\n", new: fixed},
 }
 
@@ -75,6 +80,9 @@ func besideFree(free int64) func(*plan.ChangeInputs) {
 func (c transitionCase) inputs(t *testing.T) plan.ChangeInputs {
 	t.Helper()
 	m := smol(t)
+	if c.files {
+		m = toy(t)
+	}
 	files, err := m.Fingerprint()
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +94,7 @@ func (c transitionCase) inputs(t *testing.T) plan.ChangeInputs {
 			f.TotalBytes = max(0, c.memory)
 		}
 		var op backend.Opener = cpu.Opener{}
-		if on != "" {
+		if on != "" && on != "cpu" {
 			d, err := devices.Find(on)
 			if err != nil {
 				t.Fatal(err)
@@ -104,7 +112,7 @@ func (c transitionCase) inputs(t *testing.T) plan.ChangeInputs {
 	if to == "" {
 		to = c.on
 	}
-	out := plan.ChangeInputs{Old: side(c.old, c.on), New: side(c.new, to), OldFiles: files, NewFiles: files, Mode: "swap", DrainTimeout: 30 * time.Second}
+	out := plan.ChangeInputs{Old: side(c.old, c.on), New: side(c.new, to), OldFiles: files, NewFiles: files, Mode: "swap", DrainTimeout: schema.Duration(30 * time.Second)}
 	if c.in != nil {
 		c.in(&out)
 	}
@@ -169,9 +177,9 @@ func TestTransitionRefused(t *testing.T) {
 	if _, err := plan.NewTransition(c.inputs(t)); !errors.As(err, &short) || short.Free < 1<<30 {
 		t.Errorf("too large: %v", err)
 	}
-	c = transitionCase{old: fixed, new: "\tmemory: kvCache: \"2GiB\"\n", in: func(c *plan.ChangeInputs) {
-		besideFree(6 << 30)(c)
-		c.New.Facts.Limits = []backend.ProcessLimit{{Name: backend.DataSize, Limit: 2 << 30, Used: 2 << 30}}
+	c = transitionCase{old: fixed, new: fixed + "\tscheduler: maxNumSeqs: 128\n", in: func(c *plan.ChangeInputs) {
+		besideFree(6 << 30)(c) // the limit is between what the process has with and without weights that stay
+		c.New.Facts.Limits = []backend.ProcessLimit{{Name: backend.DataSize, Limit: 2560 << 20, Used: 2 << 30}}
 	}}
 	var limit *plan.LimitError
 	if _, err := plan.NewTransition(c.inputs(t)); !errors.As(err, &limit) {

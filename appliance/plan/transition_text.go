@@ -3,9 +3,9 @@ package plan
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
 )
 
 // why returns the sentence. differ is why the weights do not stay, obstacle why the engines do not overlap.
@@ -30,7 +30,7 @@ func (t *Transition) why(differ error, obstacle string) string {
 }
 
 // of returns the peak and the limit: "5.10 of 8.00 GiB".
-func (r *Room) of() string {
+func (r *Footprint) of() string {
 	a, b := Size(r.Peak), Size(r.Limit)
 	if n, unit, _ := strings.Cut(a, " "); strings.HasSuffix(b, " "+unit) {
 		a = n
@@ -46,7 +46,7 @@ func (in ChangeInputs) gap(keeps bool) Gap {
 	if keeps {
 		bytes -= in.New.Ledger.Bytes(weights)
 	} else if was := in.Old.Ledger.Bytes(weights); in.Loaded > 0 && was > 0 {
-		g.Load = time.Duration(float64(in.Loaded) * float64(in.New.Ledger.Bytes(weights)) / float64(was))
+		g.Load = schema.Duration(float64(in.Loaded) * float64(in.New.Ledger.Bytes(weights)) / float64(was))
 		g.Basis = "last load"
 		return g
 	}
@@ -54,7 +54,7 @@ func (in ChangeInputs) gap(keeps bool) Gap {
 		bytes = add(bytes, in.New.Ledger.Bytes(mappedItem))
 	}
 	if r, err := in.New.ratesOf(); err == nil && r.Read > 0 {
-		g.Load, g.Basis = time.Duration(float64(bytes)/r.Read*float64(time.Second)), "memory rate"
+		g.Load, g.Basis = schema.Duration(float64(bytes)/r.Read*1e9), "memory rate"
 	}
 	return g
 }
@@ -67,27 +67,33 @@ func (g Gap) String() string {
 	case g == Gap{}:
 		return "none"
 	case g.Basis == "last load":
-		return drain + "about " + timeOf(g.Load.Seconds()) + " of load (as the last one took)"
+		return drain + "about " + timeOf(g.Load.Time().Seconds()) + " of load (as the last one took)"
 	case g.Basis == "memory rate":
-		return drain + "at least " + timeOf(g.Load.Seconds()) + " to fill the memory (at its rate)"
+		return drain + "at least " + timeOf(g.Load.Time().Seconds()) + " to fill the memory (at its rate)"
 	}
 	return drain + "the load, whose time is not known"
 }
 
+// reported introduces what is not done.
+const reported = `reload.structural is "report": the change waits for a restart; "swap" would do this:`
+
 // String returns the change in lines: why, the gap, the memory of both engines, the prefix cache.
 func (t *Transition) String() string {
 	out := &text{width: TextWidth}
+	if t.Mode == schema.Report {
+		out.pair("mode", reported)
+	}
 	out.pair("change", t.Why)
 	out.pair("gap", t.Gap.String())
-	if out.pair("memory", t.Room.String()); t.Host != nil {
+	if out.pair("memory", t.Footprint.String()); t.Host != nil {
 		out.pair("host", t.Host.String())
 	}
 	out.pair("prefixes", t.PrefixCache)
-	return strings.TrimPrefix(out.b.String(), "\n")
+	return out.b.String()
 }
 
 // String returns the figures: "old 2.0 GiB + new 3.0 GiB − shared 1.0 GiB …".
-func (r *Room) String() string {
+func (r *Footprint) String() string {
 	s := fmt.Sprintf("old %s, new %s", Size(r.Old), Size(r.New))
 	if r.Shared > 0 {
 		s += fmt.Sprintf(", of them %s shared", Size(r.Shared))

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
+	"vapp.dev/appliance/plan"
 	"vapp.dev/schema"
 	"vapp.dev/tools/lock"
 	"vapp.dev/tools/lock/lockfile"
@@ -143,6 +145,7 @@ func (d *comparer) compare(ctx context.Context, sides [2]side, pairs []pair) (*r
 func (d *comparer) plan(sides [2]side, p pair) review.File {
 	var states [2]*review.State
 	var sources [2]string
+	var prepared [2]*appliance.Prepared
 	for i, s := range sides {
 		if p.files[i] != "" {
 			states[i], sources[i] = s.load(p.files[i])
@@ -161,26 +164,56 @@ func (d *comparer) plan(sides [2]side, p pair) review.File {
 		}
 		err := lockErr
 		if err == nil {
-			states[i].Figures, err = d.figures(states[i].Profile, targets[i])
+			prepared[i], err = d.prepare(states[i].Profile, targets[i])
 		}
 		if err != nil {
-			states[i].Figures, states[i].Err = nil, s.errorText(err)
+			states[i].Err = s.errorText(err)
+			continue
+		}
+		defer prepared[i].Close()
+		states[i].Figures = review.FiguresOf(prepared[i].Plan)
+	}
+	f := review.File{Path: p.name, Old: a, New: b}
+	if old, next := prepared[0], prepared[1]; old != nil && next != nil {
+		t, err := transition(old, next, targets[0] == targets[1])
+		if f.Transition = t; err != nil {
+			f.Refused = sides[1].errorText(err)
 		}
 	}
-	return review.File{Path: p.name, Old: a, New: b}
+	return f
 }
 
-// figures plans p for t and returns what the review shows of the plan.
-func (d *comparer) figures(p *schema.Profile, t target) (*review.Figures, error) {
+// prepare plans p for t.
+func (d *comparer) prepare(p *schema.Profile, t target) (*appliance.Prepared, error) {
 	m, err := t.machine(d.c)
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := appliance.PrepareProfile(p, m)
+	return appliance.PrepareProfile(p, m)
+}
+
+// errMachines is why there is no transition between profiles of different machines.
+var errMachines = errors.New("the two sides are planned for different machines")
+
+// transition returns how a server that runs the old profile would change to the next one. No server is asked, so that
+// the limit is the memory of the device.
+func transition(old, next *appliance.Prepared, sameMachine bool) (*plan.Transition, error) {
+	if !sameMachine {
+		return nil, errMachines
+	}
+	in := plan.ChangeInputs{Old: old.Plan, New: next.Plan, Mode: next.Profile.Reload.Structural, DrainTimeout: next.Profile.Serve.DrainTimeout}
+	var err error
+	if in.OldFiles, err = old.Model.Fingerprint(); err != nil {
+		return nil, err
+	}
+	if in.NewFiles, err = next.Model.Fingerprint(); err != nil {
+		return nil, err
+	}
+	t, err := plan.NewTransition(in)
 	if err != nil {
 		return nil, err
 	}
-	return review.FiguresOf(prepared.Plan), prepared.Close()
+	return &t, nil
 }
 
 // load reads a profile and returns the path of its model. The path is the same on both sides

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -14,14 +15,19 @@ import (
 func newDiff() *cobra.Command {
 	var target target
 	var revisions string
-	var markdown, asJSON bool
+	var out diffOutput
 	c := &cobra.Command{
 		Use:   "diff OLD NEW | diff --git A..B [PATH...]",
 		Short: "Show what changes between profiles: fields, reload classes, bytes, capacity",
 		Long: `Diff compares two profiles, or the profiles of two folders by their paths, as a
 running server would on reload: every field that differs with its reload class
-(live, drain, structural), memory and capacity before and after, and what gets
-worse. Nothing is loaded.
+(live, drain, structural, restart), memory and capacity before and after, and what
+gets worse. Nothing is loaded.
+
+For structural changes it prints how a running server would make them
+(reload.structural): rebuild (the weights stay), beside (both engines at once) or
+drain, why, and the gap to expect. No server is asked: the limit is the memory of
+the machine or of the device.
 
   --git A..B    the profiles of two commits of this repository (A or B left out: HEAD)
   --git A...B   those of B since it branched off A
@@ -43,7 +49,7 @@ comparison fails or a profile of the new side cannot be planned.`,
 			return needArgs(2, 2, "two profiles or folders")(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if markdown && asJSON {
+			if out.markdown && out.json {
 				return &usageError{errors.New("--markdown and --json: give one of them"), c.CommandPath()}
 			}
 			d := &comparer{c: c, flags: target, given: c.Flags().Changed("gpu") || c.Flags().Changed("memory")}
@@ -60,7 +66,7 @@ comparison fails or a profile of the new side cannot be planned.`,
 				r, err = d.operands(ctx, args[0], args[1])
 			}
 			if err == nil {
-				err = printReview(c, r, markdown, asJSON)
+				err = out.print(c, r)
 			}
 			var usage *usageError
 			if errors.As(err, &usage) {
@@ -80,24 +86,43 @@ comparison fails or a profile of the new side cannot be planned.`,
 	}
 	target.flags(c)
 	c.Flags().StringVar(&revisions, "git", "", "compare commits of this repository: A..B, A...B, or A with the working tree")
-	c.Flags().BoolVar(&markdown, "markdown", false, "print a comment for a pull request")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the review as JSON")
+	c.Flags().BoolVar(&out.markdown, "markdown", false, "print a comment for a pull request")
+	c.Flags().BoolVar(&out.json, "json", false, "print the review as JSON")
+	c.Flags().StringVar(&out.html, "html", "", "write the review as one self-contained page to this file, in place of text")
 	return c
 }
 
-func printReview(c *cobra.Command, r *review.Review, markdown, asJSON bool) error {
-	if markdown || asJSON { // stdout may go to a file, so the job's log needs the errors
+// diffOutput is how a review is printed; the zero diffOutput is text.
+type diffOutput struct {
+	markdown, json bool
+	html           string // a file
+}
+
+// print writes the review to the page if there is one, and to stdout as Markdown, as JSON or, without a page, as text.
+func (o diffOutput) print(c *cobra.Command, r *review.Review) error {
+	if o.markdown || o.json || o.html != "" { // stdout may go to a file, so the job's log needs the errors
 		for _, change := range r.Changes {
 			if change.Status == review.Broken {
 				fmt.Fprintln(c.ErrOrStderr(), change.New.Err)
 			}
 		}
 	}
+	if o.html != "" {
+		var page bytes.Buffer
+		if err := r.HTML(&page); err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.html, page.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("--html: %w", err)
+		}
+	}
 	switch {
-	case markdown:
+	case o.markdown:
 		return r.Markdown(c.OutOrStdout())
-	case asJSON:
+	case o.json:
 		return r.JSON(c.OutOrStdout())
+	case o.html != "":
+		return nil
 	}
 	return r.Text(c.OutOrStdout())
 }

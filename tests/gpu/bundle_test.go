@@ -22,7 +22,7 @@ import (
 // the other parts still run.
 func TestBundle(t *testing.T) {
 	dir := unpack(t)
-	report, results := smallCheck(t, dir, 0)
+	report, results := smallCheck(t, dir, 0, parts...)
 	for _, r := range results {
 		if want := map[bool]agenda.Status{true: agenda.Absent, false: agenda.OK}[r.Name == "torch"]; r.Status != want {
 			t.Errorf("%s: %s, %s\n%s\n%s", r.Name, r.Status, r.Why, r.Output, r.Errors)

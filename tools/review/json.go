@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 
+	"vapp.dev/appliance/plan"
 	"vapp.dev/schema"
 )
 
@@ -17,7 +18,7 @@ type document struct {
 	New       string       `json:"new"`
 	ExitCode  int          `json:"exit_code"`
 	Headline  string       `json:"headline"`
-	Class     schema.Class `json:"class"` // "", live, drain, structural
+	Class     schema.Class `json:"class"` // "", live, drain, structural, restart
 	Unchanged int          `json:"unchanged"`
 	Profiles  []profile    `json:"profiles"`
 }
@@ -31,6 +32,39 @@ type profile struct {
 	Better []string     `json:"better"`
 	Old    *side        `json:"old"` // null: missing on this side
 	New    *side        `json:"new"`
+	// Transition is how a running server makes structural changes; null: there are none.
+	Transition *transition `json:"transition"`
+}
+
+// transition is a plan.Transition without its ledger. Error is why there is none; other fields are then zero.
+type transition struct {
+	Way          plan.Way        `json:"way"`
+	Mode         string          `json:"mode"` // reload.structural
+	KeepsWeights bool            `json:"keeps_weights"`
+	Overlaps     bool            `json:"overlaps"`
+	Why          string          `json:"why"`
+	Gap          string          `json:"gap"`
+	DrainSeconds float64         `json:"drain_seconds"` // at most
+	LoadSeconds  float64         `json:"load_seconds"`  // 0: none, or unknown
+	Memory       plan.Footprint  `json:"memory"`
+	Host         *plan.Footprint `json:"host,omitempty"`
+	PrefixCache  string          `json:"prefix_cache"`
+	Error        string          `json:"error,omitempty"`
+}
+
+// transition returns the change's transition; nil if nothing is structural.
+func (c *Change) transition() *transition {
+	t := c.Transition
+	switch {
+	case c.Refused != "":
+		return &transition{Error: c.Refused}
+	case t == nil:
+		return nil
+	}
+	return &transition{
+		Way: t.Way, Mode: t.Mode, KeepsWeights: t.KeepsWeights, Overlaps: t.Overlaps, Why: t.Why, Gap: t.Gap.String(),
+		DrainSeconds: t.Gap.Drain.Time().Seconds(), LoadSeconds: t.Gap.Load.Time().Seconds(), Memory: t.Footprint, Host: t.Host, PrefixCache: t.PrefixCache,
+	}
 }
 
 // field is a change of the profile; values are JSON texts, "" where absent.
@@ -57,7 +91,7 @@ func (r *Review) JSON(w io.Writer) error {
 	for _, c := range r.Changes {
 		p := profile{
 			Path: c.Path, Status: c.Status, Class: c.Class, Fields: []field{}, Worse: append([]string{}, c.Worse...),
-			Better: append([]string{}, c.Better...), Old: sideOf(c.Old), New: sideOf(c.New),
+			Better: append([]string{}, c.Better...), Old: sideOf(c.Old), New: sideOf(c.New), Transition: c.transition(),
 		}
 		for _, f := range c.Fields {
 			p.Fields = append(p.Fields, field(f))

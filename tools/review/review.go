@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"slices"
 
+	"vapp.dev/appliance/plan"
 	"vapp.dev/schema"
 )
 
@@ -22,6 +23,9 @@ type State struct {
 type File struct {
 	Path     string // the same on both sides, slash-separated
 	Old, New *State
+	// Transition is how a running server makes the change, or Refused why it cannot; neither: it was not planned.
+	Transition *plan.Transition
+	Refused    string
 }
 
 // Status classifies the change of a profile.
@@ -42,6 +46,9 @@ type Change struct {
 	Class    schema.Class // how a running server applies it; "" unless Changed
 	Fields   schema.Changes
 	Old, New *State
+	// Transition is how a running server makes structural changes, or Refused why it cannot.
+	Transition *plan.Transition
+	Refused    string
 	// What gets worse and better for clients and operators, one figure each.
 	Worse, Better []string
 }
@@ -96,7 +103,15 @@ func changeOf(f File) Change {
 		c.Status, c.Class = Changed, schema.Structural
 		c.Worse, c.Better = verdict(f.Old.Figures, f.New.Figures)
 	}
+	if c.Status == Changed && c.structural() {
+		c.Transition, c.Refused = f.Transition, f.Refused
+	}
 	return c
+}
+
+// structural reports whether the change needs a new engine.
+func (c *Change) structural() bool {
+	return c.Class == schema.Structural || slices.ContainsFunc(c.Fields, func(f schema.Change) bool { return f.Class == schema.Structural })
 }
 
 // Count returns the number of changes with this status.
@@ -113,7 +128,7 @@ func (r *Review) Count(s Status) int {
 // Class returns the most severe reload class of all changes, "" where none affects a running
 // server.
 func (r *Review) Class() schema.Class {
-	order := []schema.Class{"", schema.Live, schema.Drain, schema.Structural}
+	order := []schema.Class{"", schema.Live, schema.Drain, schema.Structural, schema.Restart}
 	worst := 0
 	for _, c := range r.Changes {
 		worst = max(worst, slices.Index(order, c.Class))
@@ -137,5 +152,6 @@ func (r *Review) ExitCode() int {
 var meaning = map[schema.Class]string{
 	schema.Live:       "applied to a running server at once",
 	schema.Drain:      "applied when the running requests have ended",
-	schema.Structural: "a running server must be restarted",
+	schema.Structural: "it needs a new engine",
+	schema.Restart:    "the server must be started again",
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"vapp.dev/appliance/plan"
 	"vapp.dev/internal/goldentest"
@@ -51,15 +52,23 @@ func everything(t testing.TB) *Review {
 	}
 	longer.Figures.Decisions[0].Value = "fp8"
 	named := State{Profile: profileOf(t, "\tserve: servedModelName: [\"a|b`c\"]\n"), Figures: chat.Figures}
+	split := State{Profile: profileOf(t, "\tparallel: tensor: 2\n\tserve: port: 8001\n"), Figures: chat.Figures}
 	broken := State{Profile: chat.Profile, Err: "profiles/big.cue:4:2: memory: does not fit: 3.1 GiB missing\nand more of it"}
 	return Of("main", "HEAD", []File{
 		{Path: "profiles/same.cue", Old: &chat, New: &chat},
-		{Path: "profiles/longer.cue", Old: &chat, New: &longer},
-		{Path: "profiles/named.cue", Old: &chat, New: &named},
+		{Path: "profiles/longer.cue", Old: &chat, New: &longer, Transition: &plan.Transition{
+			Way: plan.Rebuild, Mode: schema.Report, KeepsWeights: true, PrefixCache: "starts empty",
+			Why:       "rebuild, after the running requests: the weights are the same (2.30 GiB, kept); <both> KV caches do not fit at once",
+			Gap:       plan.Gap{Drain: schema.Duration(30 * time.Second), Load: schema.Duration(4 * time.Second), Basis: "last load"},
+			Footprint: plan.Footprint{Old: 12 << 30, New: 8 << 30, Shared: 2 << 30, Peak: 18 << 30, Limit: 16 << 30, Rule: "all memory"},
+			Host:      &plan.Footprint{Old: 1 << 30, New: 1 << 30, Peak: 2 << 30},
+		}},
+		{Path: "profiles/named.cue", Old: &chat, New: &named, Transition: &plan.Transition{Why: "nothing is structural: not shown"}},
 		{Path: "profiles/new.cue", New: &chat},
 		{Path: "profiles/gone.cue", Old: &chat},
 		{Path: "profiles/big.cue", Old: &chat, New: &broken},
 		{Path: "profiles/mended.cue", Old: &broken, New: &chat},
+		{Path: "profiles/split.cue", Old: &chat, New: &split, Refused: "parallel.tensor: the model has 2 ranks"},
 	})
 }
 
@@ -74,6 +83,42 @@ func TestGolden(t *testing.T) {
 		goldentest.Compare(t, filepath.Join("testdata", name), text)
 		if strings.Contains(text, "sk-secret") {
 			t.Errorf("%s shows a key", name)
+		}
+	}
+}
+
+// TestHTML: the page has the way, the gap and the memory of both engines as bars whose parts are the whole of them, and
+// escapes foreign texts.
+func TestHTML(t *testing.T) {
+	r := everything(t)
+	var got bytes.Buffer
+	if err := r.HTML(&got); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"<title>vapp diff: main → HEAD</title>", "reload.structural is &#34;report&#34;", "&lt;both&gt; KV caches do not fit at once",
+		"at most 30s until the running requests have ended, then about 4 s of load", "A running server cannot make it: parallel.tensor",
+		`<rect x="888.9" y="0" width="111.1" height="20" class="over"><title>missing: 2.00 GiB</title></rect>`, "a|b`c",
+		"restart: the server must be started again",
+	} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if n := strings.Count(got.String(), "<svg"); n != 2 || strings.Contains(got.String(), "sk-secret") || strings.Contains(got.String(), "not shown") {
+		t.Errorf("%d bars:\n%s", n, got.String())
+	}
+	for _, c := range []plan.Footprint{
+		{Old: 12, New: 8, Shared: 2, Peak: 18, Limit: 16}, {Old: 5, New: 5, Peak: 10, Limit: 20}, {Old: 5, New: 5, Peak: 10}, {New: 5, Peak: 7, Limit: 20},
+	} {
+		sum := 0.0
+		for _, p := range barOf("memory", &c).Parts {
+			var w float64
+			fmt.Sscan(p.W, &w)
+			sum += w
+		}
+		if sum < 999.5 || sum > 1000.5 {
+			t.Errorf("%+v: the parts of the bar are %.1f of 1000 wide", c, sum)
 		}
 	}
 }

@@ -23,8 +23,29 @@ func (c *Change) section(b *strings.Builder) {
 		fmt.Fprintf(b, "\nBefore, it could not be planned:\n\n%s", fenced(c.Old.Err))
 	}
 	c.fields(b)
+	c.writeTransition(b)
 	c.writeFigures(b)
 	b.WriteString("\n</details>\n")
+}
+
+// writeTransition writes how a running server makes structural changes.
+func (c *Change) writeTransition(b *strings.Builder) {
+	if c.Refused != "" {
+		fmt.Fprintf(b, "\nA running server cannot make it: %s\n", code(c.Refused))
+	}
+	t := c.Transition
+	if t == nil {
+		return
+	}
+	b.WriteString("\n")
+	if t.Mode == schema.Report {
+		b.WriteString("`reload.structural` is `\"report\"`: the change waits for a restart. `\"swap\"` would do this:\n\n")
+	}
+	fmt.Fprintf(b, "**%s**: %s\n\n- gap: %s\n- memory: %s\n", t.Way, code(t.Why), t.Gap, t.Footprint.String())
+	if t.Host != nil {
+		fmt.Fprintf(b, "- memory of the machine: %s\n", t.Host)
+	}
+	fmt.Fprintf(b, "- prefix cache: %s\n", t.PrefixCache)
 }
 
 // writeFigures writes the figures before and after, where they say more than the summary.

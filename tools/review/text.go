@@ -90,6 +90,14 @@ func (c *Change) text(b *strings.Builder) {
 	if c.Class != "" {
 		fmt.Fprintf(b, "  to a running server this change is %s: %s\n", c.Class, meaning[c.Class])
 	}
+	if c.Transition != nil {
+		for line := range strings.Lines(c.Transition.String()) { // names of models are foreign texts
+			fmt.Fprintf(b, "%s\n", strings.TrimRight(clean(line), " "))
+		}
+	}
+	if c.Refused != "" {
+		fmt.Fprintf(b, "  a running server cannot make it: %s\n", clean(c.Refused))
+	}
 }
 
 func (r row) text(b *strings.Builder) {

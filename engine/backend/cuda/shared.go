@@ -37,14 +37,7 @@ var (
 // ofWeights returns what other devices must have in common with d to use its weights.
 func (d *device) ofWeights(s backend.Settings) backend.WeightsOf {
 	on := d.ctx.Info()
-	layout := d.layout.arch()
-	if d.layout.fp8 {
-		layout += " with fp8 activations"
-	}
-	if d.layout.blas {
-		layout += " for " + backend.CUBLASLt
-	}
-	return d.r.OfWeights(name, fmt.Sprintf("device %d, %s, %s", on.Ordinal, on.Name, on.UUID), layout, s.Cache.Key)
+	return d.r.OfWeights(name, fmt.Sprintf("device %d, %s, %s", on.Ordinal, on.Name, on.UUID), d.layout.Packing(), s.Cache.Key)
 }
 
 // joinWeights makes the device a user of the weights of the settings, if there are any.

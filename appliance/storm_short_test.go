@@ -1,0 +1,6 @@
+//go:build !soak
+
+package appliance
+
+// The size of TestSwapStorm; with the tag soak it is that of a long run.
+const stormChanges, stormClients = 16, 8
