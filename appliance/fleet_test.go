@@ -19,6 +19,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/schema"
 )
 
 // several is a running Fleet.
@@ -405,4 +406,56 @@ func TestFleetIdle(t *testing.T) {
 	if code, _ := s.get(t, "/health"); code != 200 {
 		t.Errorf("health %d", code)
 	}
+}
+
+// TestFleetSwap: a structural change replaces one server's engine, never beside the old one, while clients of both servers are
+// answered. A change that does not fit beside the others is rejected.
+func TestFleetSwap(t *testing.T) {
+	dirs := toys(t, 2)
+	const swap = `reload: structural: "swap", `
+	texts := []string{fleetText("a", dirs[0], swap), fleetText("b", dirs[1], swap)}
+	s := startFleet(t, least(t, texts)+(64<<20), texts)
+	want := map[string]string{}
+	for _, name := range []string{"a", "b"} {
+		text, err := s.complete(name, 30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[name] = text
+	}
+	over := make(chan struct{})
+	var clients sync.WaitGroup
+	for name := range want {
+		clients.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if got, err := s.complete(name, 30); err != nil || got != want[name] {
+					t.Errorf("%s: %q, %v; want %q", name, got, err, want[name])
+					return
+				}
+			}
+		})
+	}
+	writeFile(t, s.files[1], strings.Replace(texts[1], "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
+	s.eventually(t, "a structural change", func() bool {
+		l := s.members[1].Reloads()
+		return len(l) > 0 && l[0].Outcome == Applied && l[0].Class == string(schema.Structural)
+	})
+	if l := s.members[1].Reloads()[0]; l.Way == string(plan.Beside) || l.Gap == "0s" {
+		t.Errorf("two engines at once: %+v", l)
+	}
+	if n := s.members[1].prepared().Plan.Options.MaxNumSeqs; n != 8 {
+		t.Errorf("maxNumSeqs %d", n)
+	}
+	writeFile(t, s.files[1], strings.Replace(texts[1], `kvCache: "32MiB"`, `kvCache: "300MiB"`, 1))
+	s.eventually(t, "a rejected change", func() bool {
+		l := s.members[1].Reloads()
+		return len(l) > 0 && l[0].Outcome == Rejected && strings.Contains(l[0].Error, "do not fit together")
+	})
+	close(over)
+	clients.Wait()
 }
