@@ -390,14 +390,17 @@ func TestFleetIdle(t *testing.T) {
 	if !s.members[1].loaded() {
 		t.Error("b is unloaded after 10 of 20 minutes")
 	}
-	if got := s.places.inMemory(-1); fmt.Sprint(got) != "[0 1]" {
-		t.Errorf("the memory is kept for %v", got)
+	kept := func() string {
+		s.places.mu.Lock()
+		defer s.places.mu.Unlock()
+		return fmt.Sprint(s.places.inMemory(-1))
+	}
+	if got := kept(); got != "[0 1]" {
+		t.Errorf("the memory is kept for %s", got)
 	}
 	clock.add(10 * time.Minute)
 	s.eventually(t, "b is unloaded", func() bool { return !s.members[1].loaded() })
-	if got := s.places.inMemory(-1); fmt.Sprint(got) != "[0]" {
-		t.Errorf("the memory is kept for %v", got)
-	}
+	s.eventually(t, "the memory of b is free", func() bool { return kept() == "[0]" })
 	for _, name := range []string{"a", "b"} {
 		if _, err := s.complete(name, 4); err != nil {
 			t.Error(err)
