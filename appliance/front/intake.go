@@ -76,6 +76,9 @@ func (in *intake) read(timeout time.Duration) error {
 			return err
 		}
 	}
+	if timeout > 0 {
+		_ = out.SetReadDeadline(time.Time{}) // the member sets its own
+	}
 	in.r.Body = &replay{read: in.buf, rest: in.r.Body, release: sync.OnceFunc(in.release)}
 	return nil
 }

@@ -60,8 +60,8 @@ type takes struct {
 }
 
 // unloadedHeap is the bound of what a server takes while its model is not in memory, beyond the
-// headers of the model's files: routes, metrics, settings. Requests that wait for the model have
-// their bodies at the listener.
+// headers of the model's files: routes, metrics, settings (with SmolLM2 5.6 MB of resident memory
+// in all). Requests that wait for the model have their bodies at the listener.
 const unloadedHeap = 16 << 20
 
 // frontBytes is what the listener's handler takes for bodies whose model it looks for
