@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-peer compare-llamacpp bench-lora bench-ranks bench-speed man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-ranks bench-speed man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -155,6 +155,10 @@ bench-real: build ## the published models with random weights, cut in layers to 
 
 bench-stream: native model ## what 256 streams take of a step beside the model: JSON, detokenizing, sockets
 	go test -tags streams -count=1 -timeout 20m -v -run TestStreamingCost ./appliance
+
+bench-traces: native model ## what traces of every request cost at 64 streams: rounds with and without, in turns
+	go test ./appliance/traces -run '^$$' -bench .
+	go test -tags streams -count=1 -timeout 20m -v -run TestTracesCost ./appliance
 
 bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: writes docs/performance/<cpu>.md and docs/performance.md; PART=llama1b-q8_0,streams measures those, MINUTES=25 leaves out what takes longer
 	@scripts/bench-peer.sh "$(PART)"

@@ -201,6 +201,9 @@ var rules = map[string]rule{
 	"appliance/page":      {},
 	// KV events over ZeroMQ.
 	"appliance/kvevents": {parts: []string{"engine/kv"}, modules: []string{"github.com/vmihailenco/msgpack/v5"}, not: noHTTP},
+	// Spans to a collector of OpenTelemetry.
+	"appliance/traces":            {parts: []string{"engine"}, modules: []string{"go.opentelemetry.io/otel"}, not: noHTTP},
+	"appliance/traces/tracestest": {modules: []string{"go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", "google.golang.org/protobuf"}},
 	// The file of measured rates in the user's cache folder.
 	"appliance/ratefile": {parts: []string{"engine/backend", "engine/speed"}, not: noHTTP},
 	// What is declared, in force, planned and measured: values only.
@@ -213,7 +216,7 @@ var rules = map[string]rule{
 	"appliance/hub/hubtest": {},
 	// What a command line names, and the text of a profile for it.
 	"appliance/starter": {parts: []string{"filekind", "schema", "appliance/hub", "engine/models"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
-	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
+	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common"}},
 	"appliance": {
 		parts: []string{
 			"schema", "appliance/...", "engine",

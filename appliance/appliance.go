@@ -23,6 +23,7 @@ import (
 	"vapp.dev/appliance/page"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/responses"
+	"vapp.dev/appliance/traces"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
@@ -78,13 +79,13 @@ type Appliance struct {
 	dead      chan error             // an engine that serves has failed, or none can be opened
 	responses *responses.Store       // nil: responses are not stored
 	events    *kvevents.Publisher    // nil: KV events are not published
+	traces    *traces.Tracer         // nil: requests are not traced
 	swaps     swaps
-	resting   atomic.Pointer[rest]                                                     // nil: an engine serves, or is loaded first
-	loading   solo                                                                     // the load of a resting model
-	decide    func(a *Appliance, old *served, next *Prepared) (plan.Transition, error) // transition; tests replace it
-
-	publishing sync.Mutex // guards publisher
-	publisher  *served    // whose KV events are published
+	resting   atomic.Pointer[rest] // nil: an engine serves, or is loaded first
+	loadTook  atomic.Int64         // nanoseconds of the last load of weights
+	loading   solo                 // the load of a resting model
+	// decide is transition; tests replace it.
+	decide func(a *Appliance, old *served, next *Prepared) (plan.Transition, error)
 
 	audit    audit
 	auditLog *auditlog.Log // nil: none
@@ -167,8 +168,12 @@ func (a *Appliance) begin() error {
 	defer func() {
 		if a.socket.socket == nil {
 			a.closeEvents()
+			a.closeTraces()
 		}
 	}()
+	if a.traces, err = a.openTraces(p.Profile); err != nil {
+		return err
+	}
 	if err := p.summarize(); err != nil {
 		return err
 	}
@@ -182,6 +187,7 @@ func (a *Appliance) begin() error {
 		Why:     a.why,
 		Load:    func() (float64, int) { e := a.stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.ObserveRequest(metrics.HTTPRequest(o)) },
+		Trace:   a.traceHook(),
 	}, l.api)
 	if err := a.listen(); err != nil {
 		return err
@@ -231,11 +237,13 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	defer a.closeResting()
 	defer a.closeResponses()
 	defer a.closeEvents()
+	defer a.closeTraces()
 	a.limitHeap(a.first.Plan.GoMemoryLimit)
 	server, failed := a.beginServing()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	a.logEvents()
+	a.logTraces()
 	a.report("STATUS=loading " + schema.OneLine(a.first.Model.Source.Name))
 	a.swaps.start(ctx, hard)
 	background, stop := context.WithCancel(hard)

@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"vapp.dev/appliance/metrics"
+	"vapp.dev/appliance/traces"
 	"vapp.dev/engine/backend"
 	"vapp.dev/schema"
 )
@@ -19,6 +20,8 @@ func (a *Appliance) metricsConfig(p *Prepared) metrics.Config {
 		Together:    m != nil,
 		First:       m != nil && m.index == 0,
 		KVEvents:    events,
+		Traces:      a.traceFigures(),
+		TraceID:     traces.TraceID,
 		Model:       servedNames(p.Profile)[0],
 		MaxModelLen: o.MaxModelLen,
 		Version:     a.cfg.Version,

@@ -135,5 +135,6 @@ func (a *Appliance) discard() error {
 	a.abort(nil)
 	a.closeResponses()
 	a.closeEvents()
+	a.closeTraces()
 	return a.first.Close()
 }

@@ -7,7 +7,6 @@ import (
 	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/engine"
-	"vapp.dev/engine/kv"
 )
 
 // openEvents opens the publisher of KV events; nil if the profile has none.
@@ -44,30 +43,13 @@ func (a *Appliance) logEvents() {
 	a.log.Info("KV events", args...)
 }
 
-// blockHook returns the hook that publishes KV events; nil without them. Events are those of one engine: the one
-// that new requests are for.
+// blockHook returns the hook that publishes the KV events of s; nil without them.
 func (a *Appliance) blockHook(s *served) *engine.BlockHook {
 	if a.events == nil {
 		return nil
 	}
-	return &engine.BlockHook{Seed: s.prepared.Profile.Serve.KVEvents.HashSeed, Changed: func(l kv.Layout, changes []kv.Change) {
-		a.publishing.Lock()
-		defer a.publishing.Unlock()
-		if a.publisher == s {
-			a.events.Changed(l, changes)
-		}
-	}}
-}
-
-// publishFrom publishes the KV events of s from now on. Its prefix cache is empty.
-func (a *Appliance) publishFrom(s *served) {
-	if a.events == nil {
-		return
-	}
-	a.publishing.Lock()
-	defer a.publishing.Unlock()
-	a.publisher = s
-	a.events.Changed(kv.Layout{}, []kv.Change{{Op: kv.Cleared}})
+	s.blocks = a.events.NewSource()
+	return &engine.BlockHook{Seed: s.prepared.Profile.Serve.KVEvents.HashSeed, Changed: s.blocks.Changed}
 }
 
 // eventFigures returns the figures of KV events as metrics name them.

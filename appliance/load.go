@@ -41,7 +41,9 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 	if c := p.Profile.Serve.Idle; c != nil && c.Load == schema.OnRequest {
 		a.restFirst()
 	} else {
+		progress, loaded := a.traces.Loading(progress)
 		s, err := a.openServed(ctx, p, p.Profile, nil, progress)
+		loaded(err)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func private(p *schema.Profile, key string) error {
 	}
 	s := &p.Serve
 	s.Host, s.Port, s.APIKeys, s.TLS, s.Responses, s.AllowedHosts = "127.0.0.1", 0, []schema.Key{k}, nil, nil, nil
-	s.KVEvents, s.Idle, s.Sleep = nil, nil, false
+	s.KVEvents, s.Idle, s.Sleep, s.Traces = nil, nil, false, nil
 	s.PerKey, s.AccessLog, s.LogRequests = schema.PerKey{}, false, false
 	p.Reload.Watch, p.Log.Audit = false, nil
 	return nil

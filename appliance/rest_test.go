@@ -159,8 +159,8 @@ func TestIdleLoadFails(t *testing.T) {
 	}
 }
 
-// TestSleepAbandonsNobody: requests that run when the model is put to sleep end as usual.
-func TestSleepAbandonsNobody(t *testing.T) {
+// TestSleepLetsRequestsEnd: requests that run when the model is put to sleep end as usual.
+func TestSleepLetsRequestsEnd(t *testing.T) {
 	s := start(t, `serve: sleep: true`)
 	wait := s.streams(t, 8)
 	if code, text := s.poke(t, "/sleep"); code != 200 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -22,18 +23,19 @@ type served struct {
 	engine    *engine.Engine
 	adapters  *adapters // nil: no slots for LoRA adapters
 	service   *chat.Service
-	ledger    []plan.Line   // planned and allocated bytes
-	compared  time.Time     // when ledger was made
-	took      time.Duration // of the load
-	deviceOwn int64         // bytes of the device that the engine took, if the device says it
+	ledger    []plan.Line // planned and allocated bytes
+	compared  time.Time   // when ledger was made
+	deviceOwn int64       // bytes of the device that the engine took, if the device says it
 	// estimates are the measured bytes of what the plan only estimates, by item.
 	estimates map[string]int64
 	unwatch   func()      // ends that the metrics show the engine; nil: they do not yet
 	counted   atomic.Bool // its steps and requests are those of clients
 
+	blocks *kvevents.Source // nil: KV events are not published
+
 	// Guarded by the door.
 	inside int           // requests
-	empty  chan struct{} // closed when inside becomes 0; nil: nobody waits for that
+	empty  chan struct{} // closed when inside becomes 0; nil: none waits for that
 	quiet  time.Time     // when inside became 0
 
 	closed bool // guarded by Appliance.using: the engine is closed or will be
@@ -43,7 +45,9 @@ type served struct {
 func (a *Appliance) admit(s *served, l *live) {
 	a.showEngine(s)
 	a.watchEngine(s)
-	a.publishFrom(s)
+	if s.blocks != nil {
+		s.blocks.MakeCurrent()
+	}
 	s.counted.Store(true)
 	a.door.open(s, func() {
 		a.current.Store(s)
@@ -79,7 +83,10 @@ func (a *Appliance) openServed(ctx context.Context, p *Prepared, of *schema.Prof
 	if err != nil {
 		return nil, err
 	}
-	s.engine, s.took = eng, time.Since(begun)
+	s.engine = eng
+	if w == nil {
+		a.loadTook.Store(int64(time.Since(begun)))
+	}
 	a.compare(s)
 	if s.adapters = p.adapters(eng, a.log); s.adapters != nil {
 		if err := s.adapters.change(ctx, nil, of); err != nil {

@@ -109,16 +109,34 @@ func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, er
 	running := a.live.Load().profile
 	in := plan.ChangeInputs{
 		Old: old.prepared.Plan, New: next.Plan, Mode: a.structuralMode(running),
-		DrainTimeout: running.Serve.DrainTimeout, Loaded: schema.Duration(old.took), Running: true,
+		DrainTimeout: running.Serve.DrainTimeout, Loaded: schema.Duration(a.loadTook.Load()), Running: true,
 	}
 	if i, ok := old.engine.WeightsInfo(); ok {
 		in.OldFiles = i.Source
+	}
+	u, measured := a.process()
+	if next.Opener.Name() == "cuda" {
+		in.Resident = old.deviceOwn
+		in.Host = a.hostMemory()
+		in.Host.Resident = u.rss
+	} else if measured {
+		in.Resident = u.rss
 	}
 	var err error
 	if in.NewFiles, err = next.Model.Fingerprint(); err != nil {
 		return plan.Transition{}, err
 	}
 	return plan.NewTransition(in)
+}
+
+// hostMemory returns the memory of the machine; zeros if no backend of this program knows it.
+func (a *Appliance) hostMemory() plan.HostMemory {
+	for _, op := range a.cfg.Machine.Backends {
+		if f, err := op.Probe(); err == nil && op.Name() != "cuda" {
+			return plan.HostMemory{Total: f.TotalBytes, Free: f.FreeBytes}
+		}
+	}
+	return plan.HostMemory{}
 }
 
 // swapped makes a new engine serve, if err is nil, and records the outcome. It returns an error if the settings of the

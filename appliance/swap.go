@@ -183,7 +183,9 @@ func (s *swap) openKeeping(ctx context.Context) (*served, error) {
 // openTried opens the engine of p, with the LoRA adapters of a profile, and lets it compute a token. It logs when there is no progress.
 func (a *Appliance) openTried(ctx context.Context, p *Prepared, of *schema.Profile, w backend.PackedWeights) (s *served, err error) {
 	abandoned, err := a.watchLoad(ctx, func(progress func(engine.Progress)) (err error) {
+		progress, loaded := a.traces.Loading(progress)
 		s, err = a.openServed(ctx, p, of, w, progress)
+		loaded(err)
 		if err != nil {
 			return err
 		}

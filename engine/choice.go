@@ -21,6 +21,8 @@ type choice struct {
 	started  bool      // its first event was pushed
 	adapter  *adapter  // nil: none
 	pooled   *pooled   // collects its rows; nil: it generates tokens
+
+	preemptions int // Seq.Preemptions when it was last looked at
 }
 
 // newSeqs returns the sequences of a request's choices. A request without a seed gets a random

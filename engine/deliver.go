@@ -76,6 +76,9 @@ func (l *loop) retire(c *choice, f Finish, now time.Time) {
 	if l.hooks.Finished != nil {
 		l.hooks.Finished(c.stats)
 	}
+	if c.stats.Observer != nil {
+		c.stats.Observer.Ended(c.stats)
+	}
 }
 
 // logprobOf copies a row's logprobs out of the step buffers.

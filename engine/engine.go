@@ -191,10 +191,10 @@ func (e *Engine) Stats() Stats { return e.stats.get() }
 // SetMaxQueue changes how many requests may wait; 0: no limit.
 func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }
 
-// Submit queues a request and returns one Stream for each of its choices. The
-// error is a *TooLongError, a *ConflictError, an *AdapterError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
+// Submit queues a request and returns one Stream for each of its choices. It uses of ctx only its
+// Observer. The error is a *TooLongError, a *ConflictError, an *AdapterError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
 // ErrDead or ErrGrammar.
-func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
+func (e *Engine) Submit(ctx context.Context, r Request) ([]*Stream, error) {
 	if err := e.checkRequest(r); err != nil {
 		return nil, err
 	}
@@ -228,7 +228,9 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 		add, out = append(add, c), append(out, c.stream)
 	}
 	e.open.Add(int64(n))
+	observe(ObserverOf(ctx), r, add)
 	if err := e.in.put(message{add: add}); err != nil {
+		unobserve(ObserverOf(ctx), add)
 		e.open.Add(-int64(n))
 		a.drop(n)
 		closeStates(states)

@@ -46,7 +46,8 @@ type loop struct {
 	preemptions   int64 // preemptions so far
 	reportedEager uint  // bit set of the NoGraph reasons already reported
 
-	first, between []time.Duration // reused storage of StepStats.FirstTokens and BetweenTokens
+	first, between     []time.Duration // reused storage of StepStats.FirstTokens and BetweenTokens
+	ofFirst, ofBetween []Observer      // and of their observers
 }
 
 // flight is a launched step that is not committed.
@@ -141,6 +142,7 @@ func (l *loop) launch(s *sched.Step) error {
 			c.adapter.start()
 		}
 	}
+	l.notePreempted(s, f.at)
 	l.flights = append(l.flights, f)
 	l.turns.steps++
 	l.set = (l.set + 1) % l.sets
@@ -156,7 +158,10 @@ func (l *loop) commit() error {
 		return err
 	}
 	now := l.now()
-	report := StepStats{Duration: now.Sub(f.at), FirstTokens: l.first[:0], BetweenTokens: l.between[:0]}
+	report := StepStats{
+		Duration: now.Sub(f.at), FirstTokens: l.first[:0], BetweenTokens: l.between[:0],
+		FirstObservers: l.ofFirst[:0], BetweenObservers: l.ofBetween[:0],
+	}
 	l.learnStepTime(f, now, &report)
 	l.reportSchedule(f.step, &report)
 	l.reportGraph(f, &report)
@@ -173,6 +178,9 @@ func (l *loop) commit() error {
 		l.hooks.Step(report)
 	}
 	l.first, l.between = report.FirstTokens, report.BetweenTokens
+	l.ofFirst, l.ofBetween = report.FirstObservers, report.BetweenObservers
+	clear(l.ofFirst) // so that the garbage collector can free them
+	clear(l.ofBetween)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 // Request asks for one or more choices generated from one prompt.
 type Request struct {
 	ID       string
+	ReplyID  string           // id of the reply to the client, for its Observer; the engine does not use it
 	Prompt   []int32          // at least one token
 	Params   sample.Params    // validated; MaxTokens ≥ 1 and within the model length
 	N        int              // number of choices; each has its own Stream

@@ -19,6 +19,9 @@ type StepStats struct {
 	// this step. BetweenTokens are the times since each choice's previous step with a token.
 	// Both are valid during the call.
 	FirstTokens, BetweenTokens []time.Duration
+	// FirstObservers and BetweenObservers are the observers of the choices of FirstTokens and
+	// BetweenTokens, nil for a choice without one. Both are valid during the call.
+	FirstObservers, BetweenObservers []Observer
 	// CacheQueries and CacheHits count prompt tokens of newly scheduled prompts.
 	CacheQueries, CacheHits int
 	// Drafts counts the sequences whose proposed tokens were verified, DraftTokens those
@@ -49,7 +52,9 @@ type RequestStats struct {
 	N                               int  // number of choices of its request
 	Choice                          int  // index of this choice: counting index 0 counts requests
 	Arrival, Queued, Scheduled      time.Time
-	FirstToken, LastToken, Finished time.Time // zero if it never happened
+	FirstToken, LastToken, Finished time.Time   // zero if it never happened
+	Preempted                       []time.Time // when it lost its pages: the first 16 times
+	Observer                        Observer    // of the request; nil: none
 }
 
 // Stats is a snapshot of the engine after its last step.
@@ -119,8 +124,10 @@ func (l *loop) count(c *choice, more bool, now time.Time, report *StepStats) {
 	if c.stats.GenerationTokens == 0 {
 		c.stats.FirstToken = now
 		report.FirstTokens = append(report.FirstTokens, now.Sub(c.stats.Arrival))
+		report.FirstObservers = append(report.FirstObservers, c.stats.Observer)
 	} else if !more {
 		report.BetweenTokens = append(report.BetweenTokens, now.Sub(c.stats.LastToken))
+		report.BetweenObservers = append(report.BetweenObservers, c.stats.Observer)
 	}
 	c.stats.GenerationTokens++
 	c.stats.LastToken = now

@@ -5,7 +5,7 @@ const (
 	oldGraphs   = no + "graphs are captured by the number of sequences, not by length"
 	decodeFirst = no + "vapp decodes first, and scheduler.itlTarget bounds what prefill may take of a step"
 	oldDraft    = no + "an option of drafting in vLLM before version 1"
-	traces      = no + "vapp writes metrics and logs, no traces"
+	profiles    = no + "serve.traces sends spans of requests; there are no profiles of steps"
 	counters    = no + "GET /metrics has vapp's own figures"
 	grammar     = no + "vapp has one engine for structured output"
 )
@@ -65,7 +65,7 @@ var vllmEngineFlags = []Flag{
 	{"--performance-mode", One, "", no + "vapp has one mode; scheduler says what it trades"},
 	{"--watermark-config", Object, "", no + "vapp puts no watermark into text"},
 	{"--aux-output-config", Object, "", no + "replies have tokens and log-probabilities, and no states of the model"},
-	{"--watchdog-config", Object, "", traces},
+	{"--watchdog-config", Object, "", profiles},
 	{"--diffusion-config -dc", Object, "", no + "vapp generates token by token"},
 	{"--additional-config", Object, "", noCode},
 
@@ -90,10 +90,10 @@ var vllmEngineFlags = []Flag{
 	{"--reasoning-config", Object, "", no + "a request says how long the model may think"},
 
 	{"--show-hidden-metrics-for-version", One, "serve.metricsCompat", ""},
-	{"--otlp-traces-endpoint", One, "", traces},
-	{"--collect-detailed-traces", Many, "", traces},
-	{"--enable-layerwise-nvtx-tracing", Boolean, "", traces},
-	{"--profiler-config", Object, "", traces},
+	{"--otlp-traces-endpoint", One, "serve.traces.endpoint", ""},
+	{"--collect-detailed-traces", Many, "", no + "spans have the phases of a request as events; vapp_graph_steps_total and GET /metrics say what steps do"},
+	{"--enable-layerwise-nvtx-tracing", Boolean, "", profiles},
+	{"--profiler-config", Object, "", profiles},
 	{"--kv-cache-metrics", Boolean, "", counters},
 	{"--kv-cache-metrics-sample", One, "", counters},
 	{"--cudagraph-metrics", Boolean, "", counters},

@@ -25,7 +25,7 @@ var vllmVariables = []Variable{
 	{"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "", no + "vapp refuses lengths that the model was not made for"},
 	{"VLLM_ALLOW_RUNTIME_LORA_UPDATING", "lora.allowRuntimeUpdating", ""},
 	{"VLLM_SERVER_DEV_MODE", "", no + "vapp has no development routes"},
-	{"VLLM_TORCH_PROFILER_DIR", "", traces},
+	{"VLLM_TORCH_PROFILER_DIR", "", profiles},
 	{"VLLM_LOGGING_CONFIG_PATH", "", no + "log.level and log.format say what is written"},
 	{"VLLM_CONFIGURE_LOGGING", "", no + "log.level and log.format say what is written"},
 	{"VLLM_CACHE_ROOT", "", no + "vapp compiles nothing at start; cpu.packedCache says whether packed weights are kept"},
@@ -40,5 +40,8 @@ var vllmVariables = []Variable{
 	{"VLLM_CPU_NUM_OF_RESERVED_CPU", "", no + "cpu.httpShare says what the pool leaves to HTTP"},
 	{"VLLM_NO_USAGE_STATS", "", no + "vapp sends no usage data"},
 	{"DO_NOT_TRACK", "", no + "vapp sends no usage data"},
+	{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "serve.traces.protocol", ""},
+	{"OTEL_SERVICE_NAME", "serve.traces.serviceName", ""},
+	{"OTEL_*", "", no + "with serve.traces vapp reads OpenTelemetry's variables itself"},
 	{"VLLM_*", "", no + "vapp reads no VLLM_ variables but those that a profile names"},
 }

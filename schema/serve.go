@@ -22,6 +22,7 @@ type Serve struct {
 	KVEvents            *KVEvents  `json:"kvEvents,omitempty"`
 	Idle                *Idle      `json:"idle,omitempty"`
 	Sleep               bool       `json:"sleep"`
+	Traces              *Traces    `json:"traces,omitempty"`
 	DrainTimeout        Duration   `json:"drainTimeout"`
 	CORS                CORS       `json:"cors"`
 	AllowedHosts        []string   `json:"allowedHosts"`
@@ -94,6 +95,14 @@ const (
 	OnStart   = "start"
 	OnRequest = "onRequest"
 )
+
+// Traces mirrors #Traces. What is "" or nil is taken from variables.
+type Traces struct {
+	Endpoint    string   `json:"endpoint,omitempty"`
+	Protocol    string   `json:"protocol,omitempty"`
+	Sampling    *float64 `json:"sampling,omitempty"`
+	ServiceName string   `json:"serviceName,omitempty"`
+}
 
 // CORS mirrors #Cors.
 type CORS struct {

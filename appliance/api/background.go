@@ -100,7 +100,7 @@ func (s *Server) startBackground(c echo.Context, svc *chat.Service, r *openai.Re
 			s.tasks.remove(own)
 		}
 	}()
-	ctx, cancel := context.WithCancel(chat.WithClient(s.tasks.base, chat.Client(c.Request().Context())))
+	ctx, cancel := context.WithCancel(chat.Detach(s.tasks.base, c.Request().Context()))
 	run, ended, err := s.start(ctx, c, svc, job{nil, &r.Ask, &r.Wire, "resp_"})
 	if err != nil {
 		cancel()

@@ -164,9 +164,9 @@ func (s *Server) applyWire(c echo.Context, w *openai.Wire) {
 	set := settings(c)
 	w.IncludeUsage = w.IncludeUsage || set.ForceIncludeUsage
 	w.ReasoningContent = set.ReasoningContent
-	if c.Request().Header.Get("Traceparent") != "" {
+	if s.cfg.Trace == nil && c.Request().Header.Get("Traceparent") != "" {
 		s.untraced.Do(func() {
-			s.cfg.Log.Warn("traces are not followed: the traceparent and tracestate of requests are ignored")
+			s.cfg.Log.Warn("traces are not followed: the traceparent and tracestate of requests are ignored; serve.traces turns traces on")
 		})
 	}
 	if len(w.Deprecated) > 0 {

@@ -49,9 +49,11 @@ type Config struct {
 	// the Server before the store.
 	Responses *responses.Store
 	Observe   func(Observation)
-	Log       *slog.Logger     // nil: slog.Default
-	NewID     func() string    // 32 hex digits; nil: random ones
-	Now       func() time.Time // nil: time.Now
+	// Trace begins to follow a request that runs the model (trace.go); nil: none is followed.
+	Trace func(ctx context.Context, header http.Header, route string) Trace
+	Log   *slog.Logger     // nil: slog.Default
+	NewID func() string    // 32 hex digits; nil: random ones
+	Now   func() time.Time // nil: time.Now
 	// Why returns the reason for the current phase in one line, "" when the phase
 	// needs none; nil: no phase has a reason.
 	Why func() string
@@ -104,7 +106,7 @@ func New(c Config, s Settings) *Server {
 	out.SetBodyBytes(c.BodyBytes)
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
-	out.echo.Use(out.watch, out.recoverPanics, out.hosts, out.cors, out.guard, out.limitKeys)
+	out.echo.Use(out.watch, out.recoverPanics, out.hosts, out.cors, out.guard, out.trace, out.limitKeys)
 	out.routes()
 	return out
 }

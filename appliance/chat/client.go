@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 
+	"vapp.dev/engine"
 	"vapp.dev/engine/fairqueue"
 )
 
@@ -14,3 +15,13 @@ func WithClient(ctx context.Context, client string) context.Context {
 
 // Client returns the client of a context, "" if none was set.
 func Client(ctx context.Context) string { return fairqueue.Client(ctx) }
+
+// Detach returns base with the client and the engine.Observer of ctx, for a reply that is made after
+// the request with ctx has ended.
+func Detach(base, ctx context.Context) context.Context {
+	base = WithClient(base, Client(ctx))
+	if o := engine.ObserverOf(ctx); o != nil {
+		base = engine.WithObserver(base, o)
+	}
+	return base
+}

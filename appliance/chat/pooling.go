@@ -99,7 +99,7 @@ func (s *Service) Submit(ctx context.Context, r engine.Request) ([]*engine.Strea
 // EngineRequest returns an engine request with a fresh id that begins with id, and with the
 // fields that all requests share.
 func (s *Service) EngineRequest(id string, priority int, salt *string, set *Settings) engine.Request {
-	r := engine.Request{ID: id + "-" + randomHex(4), Priority: priority}
+	r := engine.Request{ID: id + "-" + randomHex(4), ReplyID: id, Priority: priority}
 	if salt != nil {
 		r.Salt = *salt
 	}

@@ -33,6 +33,9 @@ const (
 
 // Publisher publishes the changes of one prefix cache at a time.
 type Publisher struct {
+	choosing sync.Mutex // guards current
+	current  *Source    // nil: none yet
+
 	cfg   Config
 	queue chan *batch
 	free  chan *batch

@@ -9,16 +9,44 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 )
 
 // Handler returns the handler of GET /metrics, which writes the text format or, if the
-// client accepts it, OpenMetrics.
-func (m *Metrics) Handler() http.Handler { return Expose(m.gatherer()) }
+// client accepts it, OpenMetrics. The rest, such as protobuf and the choice of names, is promhttp's.
+func (m *Metrics) Handler() http.Handler {
+	e, others := newEncoder(m), m.promHandler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+		kind := format.FormatType()
+		if r.URL.RawQuery != "" || kind != expfmt.TypeTextPlain && kind != expfmt.TypeOpenMetrics {
+			others.ServeHTTP(w, r)
+			return
+		}
+		b := bodies.Get().(*[]byte)
+		defer bodies.Put(b)
+		var err error
+		if *b, err = e.encode((*b)[:0], kind == expfmt.TypeOpenMetrics); err != nil {
+			others.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", string(format))
+		w.Header().Set("Content-Length", strconv.Itoa(len(*b)))
+		_, _ = w.Write(*b)
+	})
+}
+
+// bodies holds the buffers of earlier scrapes.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// promHandler returns the handler of what the encoder does not write.
+func (m *Metrics) promHandler() http.Handler { return Expose(m.gatherer()) }
 
 // Gatherer returns the series, for Expose.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.gatherer() }
 
-// Expose returns a handler like that of Metrics for the series of several models together.
+// Expose returns promhttp's handler, with bounds as floatBounds writes them, for the series of several models
+// together.
 func Expose(g prometheus.Gatherer) http.Handler {
 	expose := promhttp.HandlerFor(g, promhttp.HandlerOpts{
 		EnableOpenMetrics:  true,

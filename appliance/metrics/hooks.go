@@ -46,13 +46,37 @@ func (e *engineSeries) step(s engine.StepStats) {
 	add(e.cacheQueries, s.CacheQueries)
 	add(e.cacheHits, s.CacheHits)
 	add(e.preemptions, s.Preempted)
-	for _, d := range s.FirstTokens {
-		e.firstToken.Observe(seconds(d))
+	for i, d := range s.FirstTokens {
+		e.traced.observe(e.firstToken, seconds(d), at(s.FirstObservers, i))
 	}
-	for _, d := range s.BetweenTokens {
+	e.between(s)
+	e.iteration.Observe(float64(s.PromptTokens + s.GenerationTokens))
+}
+
+// between observes the times between tokens. Only the longest of a step gets an exemplar: one for
+// each token would cost the loop time, and a bucket keeps only the newest.
+func (e *engineSeries) between(s engine.StepStats) {
+	longest := 0
+	for i, d := range s.BetweenTokens {
+		if d > s.BetweenTokens[longest] {
+			longest = i
+		}
+	}
+	for i, d := range s.BetweenTokens {
+		if i == longest {
+			e.traced.observe(e.betweenTokens, seconds(d), at(s.BetweenObservers, i))
+			continue
+		}
 		e.betweenTokens.Observe(seconds(d))
 	}
-	e.iteration.Observe(float64(s.PromptTokens + s.GenerationTokens))
+}
+
+// at returns element i of list, nil if the list ends before.
+func at(list []engine.Observer, i int) engine.Observer {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
 }
 
 // add adds n if it is positive: a counter panics on negative numbers, which would stop
@@ -97,27 +121,27 @@ func (f *finisher) finish(r engine.RequestStats) {
 // times observes the time of each phase of a choice. For a choice that never ran, all its
 // time was queue time.
 func (e *engineSeries) times(r engine.RequestStats) {
-	e.endToEnd.Observe(seconds(r.Finished.Sub(r.Arrival)))
+	e.traced.observe(e.endToEnd, seconds(r.Finished.Sub(r.Arrival)), r.Observer)
 	if r.Scheduled.IsZero() {
-		e.queued.Observe(seconds(r.Finished.Sub(r.Queued)))
+		e.traced.observe(e.queued, seconds(r.Finished.Sub(r.Queued)), r.Observer)
 		return
 	}
-	e.queued.Observe(seconds(r.Scheduled.Sub(r.Queued)))
+	e.traced.observe(e.queued, seconds(r.Scheduled.Sub(r.Queued)), r.Observer)
 	if r.Pooled && r.Finish == engine.FinishStop { // a pooling request has a prefill only
-		e.prefill.Observe(seconds(r.Finished.Sub(r.Scheduled)))
-		e.inference.Observe(seconds(r.Finished.Sub(r.Scheduled)))
+		e.traced.observe(e.prefill, seconds(r.Finished.Sub(r.Scheduled)), r.Observer)
+		e.traced.observe(e.inference, seconds(r.Finished.Sub(r.Scheduled)), r.Observer)
 	}
 	if r.FirstToken.IsZero() {
 		return
 	}
 	decode := r.LastToken.Sub(r.FirstToken)
-	e.prefill.Observe(seconds(r.FirstToken.Sub(r.Scheduled)))
-	e.decode.Observe(seconds(decode))
-	e.inference.Observe(seconds(r.LastToken.Sub(r.Scheduled)))
+	e.traced.observe(e.prefill, seconds(r.FirstToken.Sub(r.Scheduled)), r.Observer)
+	e.traced.observe(e.decode, seconds(decode), r.Observer)
+	e.traced.observe(e.inference, seconds(r.LastToken.Sub(r.Scheduled)), r.Observer)
 	if r.GenerationTokens > 1 {
-		e.timePerToken.Observe(seconds(decode) / float64(r.GenerationTokens-1))
+		e.traced.observe(e.timePerToken, seconds(decode)/float64(r.GenerationTokens-1), r.Observer)
 	} else {
-		e.timePerToken.Observe(0)
+		e.traced.observe(e.timePerToken, 0, r.Observer)
 	}
 }
 

@@ -33,12 +33,17 @@ type Config struct {
 	Together, First bool
 	// KVEvents returns the figures of KV events at each scrape; nil: there are none.
 	KVEvents func() KVEvents
+	// Traces returns the counts of spans at each scrape; nil: there are none.
+	Traces func() Traces
+	// TraceID returns the trace of a request's observer, for exemplars, "" if it has none; nil: no
+	// exemplars.
+	TraceID func(engine.Observer) string
 }
 
 // Metrics is a registry and its series. It is safe for concurrent use.
 type Metrics struct {
 	cfg      Config
-	registry *prometheus.Registry
+	registry *registry
 	own      prometheus.Registerer // of series that have no label model_name by themselves
 	engines  engines
 	model    atomic.Pointer[string] // label model_name, of the newest engine
@@ -63,7 +68,7 @@ func (m *Metrics) Generated() int64 { return m.generated.Load() }
 
 // New returns a registry in which every series has the value 0.
 func New(c Config) *Metrics {
-	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
+	m := &Metrics{cfg: c, registry: &registry{Registry: prometheus.NewRegistry()}}
 	m.own = m.registry
 	if c.Together {
 		m.own = prometheus.WrapRegistererWith(prometheus.Labels{modelLabel: c.Model}, m.registry)
@@ -78,6 +83,7 @@ func New(c Config) *Metrics {
 	m.labelled = labelled
 	m.model.Store(&c.Model)
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
+	m.engine.traced = observer{c.TraceID}
 	gauges := newGauges(labelled, m.snapshot, &m.sleep)
 	labelled.MustRegister(gauges)
 	if c.Compat {
@@ -89,6 +95,9 @@ func New(c Config) *Metrics {
 	m.own.MustRegister(m.info)
 	if c.KVEvents != nil {
 		m.own.MustRegister(newKVEvents(c.KVEvents))
+	}
+	if c.Traces != nil {
+		m.own.MustRegister(newTraces(c.Traces))
 	}
 	m.http = newHTTPSeries(m.own)
 	m.vapp = newVappSeries(m.own)

@@ -34,6 +34,7 @@ func TestReferencePage(t *testing.T) {
 		{"With speculative decoding", func(c *Config) { c.Drafts = 2 }},
 		{"With swap space (`memory.swapSpace`)", func(c *Config) { c.Cache.SwapBytes, c.Cache.SwapPages = 1<<30, 64 }},
 		{"With KV events (`serve.kvEvents`)", func(c *Config) { c.KVEvents = func() KVEvents { return KVEvents{} } }},
+		{"With traces (`serve.traces`)", func(c *Config) { c.Traces = func() Traces { return Traces{} } }},
 		{"Names of older vLLM releases (`serve.metricsCompat`)", func(c *Config) { c.Compat = true }},
 		{"Names of older vLLM releases, with swap space", func(c *Config) {
 			c.Compat, c.Cache.SwapBytes, c.Cache.SwapPages = true, 1<<30, 64

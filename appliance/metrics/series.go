@@ -45,6 +45,7 @@ type engineSeries struct {
 	promptLength, generationLength     prometheus.Histogram
 	longestChoice, maxTokens, computed prometheus.Histogram
 	choices, iteration                 prometheus.Histogram
+	traced                             observer
 }
 
 // finishReasons lists the values of the label finished_reason.

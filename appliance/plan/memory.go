@@ -69,6 +69,9 @@ func (w resolved) bodies() int64 {
 // subscribers, and those on their way (appliance/kvevents).
 const kvEventsHeap = 160 << 20
 
+// tracesHeap is what spans may take that wait for the collector (appliance/traces).
+const tracesHeap = 32 << 20
+
 // Names of the ledger's lines that are not arenas.
 const (
 	textItem    = "text"
@@ -235,6 +238,10 @@ func (w resolved) runtime(o engine.Options, a *engine.Account) Item {
 	if w.in.Profile.Serve.KVEvents != nil {
 		heap = add(heap, kvEventsHeap)
 		rule += fmt.Sprintf(" + KV events: %v", schema.Bytes(kvEventsHeap))
+	}
+	if w.in.Profile.Serve.Traces != nil {
+		heap = add(heap, tracesHeap)
+		rule += fmt.Sprintf(" + traces: %v", schema.Bytes(tracesHeap))
 	}
 	rest := binaryPages + perThread*threads
 	return Item{Name: runtimeItem, Bytes: add(heap, rest), Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{

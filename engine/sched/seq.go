@@ -97,6 +97,9 @@ func NewSeq(s Spec) *Seq {
 // ID returns the request's id.
 func (q *Seq) ID() string { return q.spec.ID }
 
+// Preemptions returns how often the sequence has lost its pages.
+func (q *Seq) Preemptions() int { return q.epoch }
+
 // Params returns the request's sampling parameters.
 func (q *Seq) Params() *sample.Params { return q.spec.Params }
 

@@ -175,6 +175,7 @@ func (d *draft) finish() {
 	d.settleRope()
 	d.settleAdapters()
 	d.settleKVEvents()
+	d.settleTraces()
 	if d.finishSpeculative(); len(d.problems) > 0 {
 		return
 	}

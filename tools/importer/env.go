@@ -8,15 +8,17 @@ import (
 // environs are the variables with a counterpart in a profile, and their conversion.
 var environs = map[string]func(d *draft, v variable, s setting){
 	"VLLM_API_KEY": keyVariable, "VLLM_LOGGING_LEVEL": logVariable, "VLLM_LOG_STATS_INTERVAL": statsVariable, "VLLM_CPU_KVCACHE_SPACE": cpuCacheVariable,
-	"VLLM_ALLOW_RUNTIME_LORA_UPDATING": runtimeAdapters,
-	"PYTHONHASHSEED":                   func(d *draft, _ variable, s setting) { d.fields["?hashSeed"] = field{by: s} },
-	"OLLAMA_HOST":                      func(d *draft, v variable, s setting) { address(d, s) },
-	"OLLAMA_NUM_PARALLEL":              func(d *draft, v variable, s setting) { positive("scheduler.maxNumSeqs")(d, s) },
-	"OLLAMA_CONTEXT_LENGTH":            func(d *draft, v variable, s setting) { context(d, s) },
-	"OLLAMA_MAX_QUEUE":                 func(d *draft, v variable, s setting) { integer("serve.limits.maxQueue")(d, s) },
-	"OLLAMA_KV_CACHE_TYPE":             func(d *draft, v variable, s setting) { choice("memory.kvCacheDtype", cacheTypes)(d, s) },
-	"OLLAMA_ORIGINS":                   func(d *draft, v variable, s setting) { commaWords("serve.cors.allowedOrigins")(d, s) },
-	"OLLAMA_GPU_OVERHEAD":              func(d *draft, v variable, s setting) { bytesOf("memory.reserve", 1)(d, s) },
+	"VLLM_ALLOW_RUNTIME_LORA_UPDATING":   runtimeAdapters,
+	"PYTHONHASHSEED":                     func(d *draft, _ variable, s setting) { d.fields["?hashSeed"] = field{by: s} },
+	"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": func(d *draft, _ variable, s setting) { later("protocol")(d, s) },
+	"OTEL_SERVICE_NAME":                  func(d *draft, _ variable, s setting) { later("serviceName")(d, s) },
+	"OLLAMA_HOST":                        func(d *draft, v variable, s setting) { address(d, s) },
+	"OLLAMA_NUM_PARALLEL":                func(d *draft, v variable, s setting) { positive("scheduler.maxNumSeqs")(d, s) },
+	"OLLAMA_CONTEXT_LENGTH":              func(d *draft, v variable, s setting) { context(d, s) },
+	"OLLAMA_MAX_QUEUE":                   func(d *draft, v variable, s setting) { integer("serve.limits.maxQueue")(d, s) },
+	"OLLAMA_KV_CACHE_TYPE":               func(d *draft, v variable, s setting) { choice("memory.kvCacheDtype", cacheTypes)(d, s) },
+	"OLLAMA_ORIGINS":                     func(d *draft, v variable, s setting) { commaWords("serve.cors.allowedOrigins")(d, s) },
+	"OLLAMA_GPU_OVERHEAD":                func(d *draft, v variable, s setting) { bytesOf("memory.reserve", 1)(d, s) },
 	"OLLAMA_DEBUG": func(d *draft, v variable, s setting) {
 		if on := s.value(); on != "" && on != "0" && on != "false" {
 			d.set("log.level", `"debug"`, s)
@@ -76,7 +78,7 @@ var environFlag = &flag{names: "environment", arity: one}
 // variableText returns a variable as it was written; secrets are masked.
 func variableText(v variable) string {
 	upper := strings.ToUpper(v.name)
-	for _, w := range []string{"TOKEN", "KEY", "SECRET", "PASSWORD"} {
+	for _, w := range []string{"TOKEN", "KEY", "SECRET", "PASSWORD", "HEADERS"} {
 		if strings.Contains(upper, w) {
 			return v.name
 		}

@@ -121,6 +121,8 @@ var tgiConverters = map[string]converter{
 		d.set("log.format", map[bool]string{true: `"json"`, false: `"text"`}[s.on], s)
 	},
 	"--cors-allow-origin": commaWords("serve.cors.allowedOrigins"),
+	"--otlp-endpoint":     tracesEndpoint,
+	"--otlp-service-name": later("serviceName"),
 }
 
 // cacheTypes maps ggml's types of the KV cache to vapp's.

@@ -34,6 +34,7 @@ var vllmConverters = map[string]converter{
 	"--max-lora-rank":                       adapters("maxRank"),
 	"--lora-modules":                        adapters("modules"),
 	"--kv-events-config":                    kvEvents,
+	"--otlp-traces-endpoint":                tracesEndpoint,
 	"--max-num-seqs":                        integer("scheduler.maxNumSeqs"),
 	"--max-num-batched-tokens":              integer("scheduler.maxNumBatchedTokens"),
 	"--enable-chunked-prefill":              yes("scheduler.chunkedPrefill"),

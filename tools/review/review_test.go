@@ -52,7 +52,7 @@ func everything(t testing.TB) *Review {
 	}
 	longer.Figures.Decisions[0].Value = "fp8"
 	named := State{Profile: profileOf(t, "\tserve: servedModelName: [\"a|b`c\"]\n"), Figures: chat.Figures}
-	split := State{Profile: profileOf(t, "\tparallel: tensor: 2\n\tserve: port: 8001\n"), Figures: chat.Figures}
+	split := State{Profile: profileOf(t, "\tparallel: tensor: 2\n\tserve: metricsCompat: true\n"), Figures: chat.Figures}
 	broken := State{Profile: chat.Profile, Err: "profiles/big.cue:4:2: memory: does not fit: 3.1 GiB missing\nand more of it"}
 	return Of("main", "HEAD", []File{
 		{Path: "profiles/same.cue", Old: &chat, New: &chat},

@@ -46,6 +46,9 @@ const StatusClientClosed = 499
 // Status returns the HTTP status of an error.
 func Status(e *chat.Error) int { return statuses[e.Kind].status }
 
+// ErrorType returns the type of an error in its body.
+func ErrorType(e *chat.Error) string { return statuses[e.Kind].kind }
+
 // Error returns the body of an error. It contains the message but not the cause.
 func Error(e *chat.Error) []byte {
 	s := statuses[e.Kind]
