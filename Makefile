@@ -64,7 +64,7 @@ emulated-driver: ## the CUDA driver without a GPU: VAPP_LIBCUDA=$PWD/.cache/emul
 	@go test -count=1 -run TestDriver -v ./kernels/cuda/cudatest | grep libcuda
 
 test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; there ranks and the bundle of gpu-check
-	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|cuda_ranks|help|up)$$' ./cmd/vapp
+	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|cuda_several|cuda_ranks|help|up)$$' ./cmd/vapp
 	$(CUDA_GO) test -tags cuda -count=1 -timeout 10m -run TestGoldenRanksCUDA ./engine/models
 	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
 

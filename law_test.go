@@ -134,6 +134,8 @@ var rules = map[string]rule{
 	"engine/checkpoint": {parts: []string{"filekind", "nearest", "kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	// Fair queues of clients: the queue is pure, the gate has the lock.
 	"engine/fairqueue": {not: noHTTP},
+	// Engines take turns on a device.
+	"engine/turns":     {not: noHTTP},
 	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
 	"engine/grammar":   {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
 	"engine/kv":        {parts: []string{"kernels"}, not: pure},
@@ -178,15 +180,22 @@ var rules = map[string]rule{
 		parts: []string{"appliance/chat", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
 	// openai uses the kinds of reply segments, which dialect defines.
-	"appliance/api/rawjson":   {not: functions},
+	"appliance/api/rawjson": {not: functions},
+	// The memory of bodies that are read at once.
+	"appliance/api/budget":    {not: noHTTP},
 	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect", "appliance/chat/pooling", "appliance/chat/structured", "appliance/api/rawjson"}, not: functions},
 	"appliance/api/anthropic": {parts: []string{"appliance/chat", "appliance/chat/structured", "appliance/api/rawjson"}, not: functions},
 	"appliance/api/openapi": {
 		modules: []string{"github.com/swaggest/jsonschema-go", "github.com/swaggest/openapi-go"}, not: functions,
 	},
 	"appliance/api": {
-		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/drift", "appliance/responses"},
+		parts:   []string{"appliance/chat", "appliance/chat/pooling", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/budget", "appliance/api/openapi", "appliance/api/rawjson", "appliance/drift", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
+	},
+	// Several servers behind one listener.
+	"appliance/front": {
+		parts:   []string{"appliance/api", "appliance/api/budget", "appliance/api/rawjson", "appliance/chat"},
+		modules: []string{"github.com/prometheus/client_golang"},
 	},
 	"appliance/responses": {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
 	"appliance/page":      {},
@@ -212,7 +221,7 @@ var rules = map[string]rule{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// Types of the engine's options, which a profile is translated to.
-			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "kernels",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "engine/turns", "kernels",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

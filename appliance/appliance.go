@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +52,8 @@ type Config struct {
 	Residency Residency
 	// OnReady is called when the model is loaded; nil: not called.
 	OnReady func()
+
+	member *member // of a Fleet; nil: the server has process and listener alone
 }
 
 // Appliance is one server. New plans it, Run runs it.
@@ -110,7 +111,15 @@ func New(c Config) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
+	return newPrepared(c, p)
+}
+
+// newPrepared is New for a planned profile, which it closes if it fails.
+func newPrepared(c Config, p *Prepared) (*Appliance, error) {
 	manager := newSystemd()
+	if c.member != nil {
+		manager = noManager() // the fleet is the unit's
+	}
 	if c.PrivateKey != "" {
 		manager = noManager()
 		if err := private(p.Profile, c.PrivateKey); err != nil {
@@ -121,6 +130,7 @@ func New(c Config) (*Appliance, error) {
 	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log, a.setFormat = newLog(c.Log, p.Profile.Log.Format, a.level)
+	a.joinFleet(p)
 	if err := a.begin(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -228,9 +238,8 @@ func (a *Appliance) Run(ctx context.Context) (ended error) {
 	defer a.closeResponses()
 	defer a.closeEvents()
 	defer a.closeTraces()
-	debug.SetMemoryLimit(a.first.Plan.GoMemoryLimit)
-	server := a.newHTTP()
-	failed := a.socket.serve(server)
+	a.limitHeap(a.first.Plan.GoMemoryLimit)
+	server, failed := a.beginServing()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	a.logEvents()
@@ -286,7 +295,7 @@ var failGrace = 5 * time.Second
 
 // fail stops the server after a failure of the engine. Until all handlers have written
 // the error, or failGrace has passed, the server still answers status requests.
-func (a *Appliance) fail(hard context.Context, server *http.Server) error {
+func (a *Appliance) fail(hard context.Context, server handlers) error {
 	grace, stop := context.WithTimeout(hard, failGrace)
 	defer stop()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -302,7 +311,7 @@ func (a *Appliance) fail(hard context.Context, server *http.Server) error {
 }
 
 // drain waits for the running requests and closes the server. hard ends the wait.
-func (a *Appliance) drain(hard context.Context, server *http.Server) error {
+func (a *Appliance) drain(hard context.Context, server handlers) error {
 	a.phase.set(Draining)
 	a.door.close(a.notReady)
 	a.note(auditlog.Entry{Event: auditlog.Drain, Outcome: "draining", After: a.state()})

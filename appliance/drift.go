@@ -65,7 +65,8 @@ func (a *Appliance) drift(fields bool) drift.Report {
 	if fields {
 		f.Fields = a.fields(d.profile)
 	}
-	if a.loaded() && !a.swaps.running() { // a load takes more for a while, and so do two engines
+	// A load takes more for a while, and so do two engines; what a process takes is not one of several models'.
+	if a.loaded() && !a.swaps.running() && a.cfg.member == nil {
 		a.measure(&f)
 	}
 	return drift.Judge(f)

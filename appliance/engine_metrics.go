@@ -15,7 +15,10 @@ func (a *Appliance) metricsConfig(p *Prepared) metrics.Config {
 	if a.events != nil {
 		events = a.eventFigures
 	}
+	m := a.cfg.member
 	return metrics.Config{
+		Together:    m != nil,
+		First:       m != nil && m.index == 0,
 		KVEvents:    events,
 		Traces:      a.traceFigures(),
 		TraceID:     traces.TraceID,

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/chat"
@@ -112,6 +113,20 @@ func (a *Appliance) Enter(ctx context.Context) (*chat.Service, func(), error) {
 		return nil, nil, chat.AsError(err)
 	}
 	return s.service, func() { a.door.leave(s) }, nil
+}
+
+// About implements api.Describer: it describes a model that the next request loads.
+func (a *Appliance) About() (api.About, bool) {
+	r := a.resting.Load()
+	if r == nil || r.asked {
+		return api.About{}, false
+	}
+	p, l := r.prepared, a.live.Load().profile
+	about := api.About{Root: p.Model.Source.Name, Length: p.Plan.Options.MaxModelLen, Now: time.Now()}
+	for _, name := range profileAdapters(l) {
+		about.Adapters = append(about.Adapters, chat.Adapter{Name: name, Path: l.LoRA.Adapters[name]})
+	}
+	return about, true
 }
 
 // notReady returns the error of a request that comes while no engine serves.

@@ -20,10 +20,14 @@ import (
 
 // EngineConfig returns the configuration with which OpenEngine opens the planned engine.
 func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) engine.Config {
-	return engine.Config{
+	c := engine.Config{
 		Options: p.Plan.Options, Model: p.Model, Opener: p.Opener,
 		Facts: p.Plan.Facts, Account: p.Plan.Account, Hooks: h, Progress: progress,
 	}
+	if p.turns != nil {
+		c.Turns = p.turns(p.Opener.Name())
+	}
+	return c
 }
 
 // load opens the engine and the tokenizer, compares the planned with the allocated bytes,

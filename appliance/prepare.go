@@ -26,7 +26,8 @@ type Prepared struct {
 
 	hub   hub.Settings // where adapters are looked for by name
 	setup RankSetup
-	rank  *plan.RankPlan // of rank 0; nil: this process is not one of several ranks
+	turns func(backend string) engine.Turns // of Machine
+	rank  *plan.RankPlan                    // of rank 0; nil: this process is not one of several ranks
 
 	planDigest string     // set by summarize
 	outline    planStatus // of the plan, for the page; set by summarize
@@ -80,6 +81,9 @@ type Machine struct {
 	Hub hub.Settings
 	// Ranks says which rank this process is.
 	Ranks RankSetup
+	// Turns returns a place at what the engines of a backend share with others of this process; nil: an
+	// engine has its device alone.
+	Turns func(backend string) engine.Turns
 }
 
 // Load reads the profile at path, or the machine's Text, with the machine's Set and Backend.
@@ -136,7 +140,7 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Model.Close())
 	}
-	made := &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl, hub: m.Hub, setup: m.Ranks}
+	made := &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl, hub: m.Hub, setup: m.Ranks, turns: m.Turns}
 	if m.Ranks.Place.World > 1 {
 		if made.rank, err = pl.RankPlan(0); err != nil {
 			return nil, errors.Join(err, in.Model.Close())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -88,14 +89,20 @@ func (a *Appliance) logPlacement(p backend.Placement) {
 // into a shell, or one record of a JSON log.
 func (a *Appliance) showUse() error {
 	base := strings.TrimSuffix(a.url(), "/v1")
-	ask := a.example(base)
+	ask, page := a.example(base), base+"/"
+	if a.cfg.member != nil {
+		page += "?profile=" + url.QueryEscape(a.first.Profile.Name)
+	}
 	if a.json() {
-		a.log.Info("how to use it", "page", base+"/", "request", ask)
+		a.log.Info("how to use it", "page", page, "request", ask)
 		return nil
 	}
-	text := "  page  " + base + "/\n  ask   " + ask + "\n"
+	text := "  page  " + page + "\n  ask   " + ask + "\n"
 	if l := a.live.Load(); l.source != "" && a.prepared().Model.Pooling == nil {
 		text += "  chat  vapp chat " + base
+		if a.cfg.member != nil {
+			text += " --model " + l.api.Chat.Models[0]
+		}
 		if l.keyed() {
 			text += " --api-key KEY"
 		}
@@ -116,6 +123,9 @@ func (a *Appliance) example(base string) string {
 		path, body = "/v1/embeddings", `{"input": "Good morning."}`
 	case l.source != "":
 		path, body = "/v1/chat/completions", `{"messages": [{"role": "user", "content": "Good morning!"}]}`
+	}
+	if a.cfg.member != nil { // with several models a request names one
+		body = fmt.Sprintf(`{"model": %q, %s`, l.api.Chat.Models[0], body[1:])
 	}
 	key := ""
 	if l.keyed() {

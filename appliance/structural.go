@@ -82,6 +82,7 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	}
 	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, trigger: r.trigger, diff: r.waiting.Plan, changes: structuralLines(changes)}
 	if !r.a.swaps.run(s.run) {
+		r.a.keepWay()
 		return errors.New("the server is ending")
 	}
 	r.recorded = true
@@ -107,7 +108,7 @@ var errRestart = errors.New("these fields belong to the process, not to the engi
 func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, error) {
 	running := a.live.Load().profile
 	in := plan.ChangeInputs{
-		Old: old.prepared.Plan, New: next.Plan, Mode: running.Reload.Structural,
+		Old: old.prepared.Plan, New: next.Plan, Mode: a.structuralMode(running),
 		DrainTimeout: running.Serve.DrainTimeout, Loaded: schema.Duration(a.loadTook.Load()), Running: true,
 	}
 	if i, ok := old.engine.WeightsInfo(); ok {
@@ -189,6 +190,7 @@ func (r *reloader) done(s *swap) {
 
 // failed records a swap that failed, while the last good engine serves. It closes the new model.
 func (r *reloader) failed(s *swap, err error) {
+	r.a.keepWay()
 	r.trigger, r.recorded = s.trigger, true
 	o := s.outcome(Rejected)
 	o.Error = err.Error()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,16 +149,16 @@ func (s *swap) run(opening, lasting context.Context, opened func()) {
 // beside opens the new engine while the old one serves.
 func (s *swap) beside(opening, lasting context.Context, opened func()) {
 	a := s.a
-	debug.SetMemoryLimit(s.way.GoMemoryLimit)
+	a.limitHeap(s.way.GoMemoryLimit)
 	fresh, err := s.openKeeping(opening)
 	opened()
 	if err != nil {
-		debug.SetMemoryLimit(s.old.prepared.Plan.GoMemoryLimit)
+		s.a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
 		a.reloader.swapped(s, nil, err)
 		return
 	}
 	if err := a.reloader.swapped(s, fresh, nil); err != nil {
-		debug.SetMemoryLimit(s.old.prepared.Plan.GoMemoryLimit)
+		s.a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
 		a.log.Error("the engine that was not used did not close", "error", a.closeServed(fresh))
 		return
 	}
@@ -231,7 +230,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	}
 	s.gap = a.reloader.now().Sub(closed)
 	if err == nil {
-		debug.SetMemoryLimit(s.next.Plan.GoMemoryLimit)
+		s.a.limitHeap(s.next.Plan.GoMemoryLimit)
 		if err = a.reloader.swapped(s, fresh, nil); err == nil {
 			s.discardOld()
 			a.reloader.swapEnded()
@@ -280,7 +279,7 @@ func (s *swap) discardOld() {
 	if err := s.a.closeServed(s.old); err != nil {
 		s.a.log.Error("the replaced engine did not close", "error", err)
 	}
-	debug.SetMemoryLimit(s.next.Plan.GoMemoryLimit)
+	s.a.limitHeap(s.next.Plan.GoMemoryLimit)
 	emptied := s.a.door.emptied(s.old)
 	go func() {
 		<-emptied

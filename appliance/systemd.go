@@ -90,6 +90,10 @@ func (s systemd) notify(lines ...string) error {
 
 // listen opens the socket: systemd's, else that of serve.host and serve.port.
 func (a *Appliance) listen() error {
+	if m := a.cfg.member; m != nil {
+		a.socket.socket, a.socket.fixed = m.fleet.listener, "several servers have this listener, whose address needs a restart"
+		return nil
+	}
 	p := a.prepared().Profile
 	at := net.JoinHostPort(p.Serve.Host, fmt.Sprint(p.Serve.Port))
 	passed, err := a.manager.listener(firstSocket)

@@ -27,6 +27,8 @@ type Config struct {
 	Progress func(Progress)
 	// Ranks are the other ranks of the model; nil: there are none. Options.Backend.Group connects them.
 	Ranks *Ranks
+	// Turns shares the device with other engines; nil: the engine has it alone.
+	Turns Turns
 	// Weights are those of another engine, of the same model on the same device (Engine.Weights): Open does not load
 	// them. The caller still closes its reference. nil: Open loads the weights.
 	Weights backend.PackedWeights
@@ -100,6 +102,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		pool.Record(b.Seed)
 	}
 	l := newLoop(e, run, pool, schedule, c.Hooks)
+	l.turns.of = c.Turns
 	if c.now != nil {
 		l.now = c.now
 	}

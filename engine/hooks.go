@@ -28,6 +28,19 @@ type Hooks struct {
 	Blocks *BlockHook
 }
 
+// Turns lets the engine share its device, or the cores, with other engines: it launches steps
+// only between Enter and Leave, and ends a turn only when no step runs. One goroutine calls the methods.
+type Turns interface {
+	// Enter waits for the engine's turn.
+	Enter()
+	// Wanted reports, between two steps of a turn, whether the engine is to leave.
+	Wanted() bool
+	// Yield ends the turn and waits for the next one.
+	Yield()
+	// Leave ends the turn.
+	Leave()
+}
+
 // BlockHook receives the changes of the prefix cache.
 type BlockHook struct {
 	Seed string // of kv.Pool.Record

@@ -17,7 +17,7 @@ import (
 // need no locks. One iteration is Next → Launch → Commit. Without overlap a step is committed
 // before the next one is scheduled. With overlap step n+1 is scheduled and launched while step
 // n runs: it reads n's tokens from device memory, and n is committed afterwards. Both forms
-// emit the same tokens.
+// emit the same tokens. With Turns the loop launches steps during its turns only (loop_turns.go).
 type loop struct {
 	e       *Engine
 	hooks   Hooks
@@ -27,6 +27,7 @@ type loop struct {
 	runner  *runner.Runner
 	limiter *steptime.PrefillLimiter // nil: only maxNumBatchedTokens limits prefill
 	now     func() time.Time
+	turns   turn
 
 	lag     int      // launched steps that may be uncommitted while the next one is scheduled
 	flights []flight // launched and not committed, oldest first
@@ -89,6 +90,7 @@ func (l *loop) runSteps() (err error) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
+		l.leaveTurn()
 	}()
 	for {
 		l.receive()
@@ -98,7 +100,14 @@ func (l *loop) runSteps() (err error) {
 		if l.closing {
 			return l.settle()
 		}
-		step := l.sched.Next()
+		if l.takeTurn() {
+			continue
+		}
+		ends := l.endsTurn()
+		var step *sched.Step
+		if !ends {
+			step = l.sched.Next()
+		}
 		if step != nil {
 			if err := l.launch(step); err != nil {
 				return err
@@ -109,7 +118,10 @@ func (l *loop) runSteps() (err error) {
 			if err := l.commit(); err != nil {
 				return err
 			}
+		case ends:
+			l.yieldTurn()
 		case step == nil:
+			l.leaveTurn()
 			l.publish()
 			l.last = time.Time{}
 			l.e.in.wait(l.nextDeadline)
@@ -132,6 +144,7 @@ func (l *loop) launch(s *sched.Step) error {
 	}
 	l.notePreempted(s, f.at)
 	l.flights = append(l.flights, f)
+	l.turns.steps++
 	l.set = (l.set + 1) % l.sets
 	return nil
 }

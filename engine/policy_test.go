@@ -96,6 +96,12 @@ func TestDeferredStats(t *testing.T) {
 // openSmall opens a small Llama without overlap.
 func openSmall(t *testing.T, h Hooks) *Engine {
 	t.Helper()
+	return openSmallWith(t, func(c *Config) { c.Hooks = h })
+}
+
+// openSmallWith opens a small Llama with a changed Config.
+func openSmallWith(t *testing.T, change func(*Config)) *Engine {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{}); err != nil {
 		t.Fatal(err)
@@ -110,11 +116,12 @@ func openSmall(t *testing.T, h Hooks) *Engine {
 		t.Fatal(err)
 	}
 	o := Options{MaxModelLen: 64, MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, KVBytes: 4 << 20, ChunkedPrefill: true}
-	acc, err := NewAccount(o, m, ref.Opener{}, facts)
-	if err != nil {
+	c := Config{Options: o, Model: m, Opener: ref.Opener{}, Facts: facts}
+	change(&c)
+	if c.Account, err = NewAccount(c.Options, m, ref.Opener{}, facts); err != nil {
 		t.Fatal(err)
 	}
-	e, err := Open(context.Background(), Config{Options: o, Model: m, Opener: ref.Opener{}, Facts: facts, Account: acc, Hooks: h})
+	e, err := Open(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,8 +65,8 @@ func (s *Server) unloadAdapter(c echo.Context, svc *chat.Service) error {
 }
 
 // describeAdapter returns the entry of an adapter in /v1/models.
-func (s *Server) describeAdapter(c echo.Context, a chat.Adapter, svc *chat.Service) openai.Model {
-	return openai.NewAdapter(a.Name, settings(c).Chat.Models[0], s.cfg.NewID(), openai.ModelFacts{
-		Root: modelRoot(c, a.Path), Created: svc.Now().Unix(),
+func (s *Server) describeAdapter(c echo.Context, l chat.Adapter, a About) openai.Model {
+	return openai.NewAdapter(l.Name, settings(c).Chat.Models[0], s.cfg.NewID(), openai.ModelFacts{
+		Root: modelRoot(c, l.Path), Created: a.Now.Unix(),
 	})
 }

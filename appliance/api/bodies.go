@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"vapp.dev/appliance/api/budget"
 	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
@@ -44,14 +45,14 @@ type bodies struct {
 }
 
 // lane is a budget for bodies being read, and one for decoded bodies.
-type lane struct{ raw, decoded *budget }
+type lane struct{ raw, decoded *budget.Budget }
 
 // newBodies splits a total budget into the lanes.
 func newBodies(bytes int64) *bodies {
 	most := (bytes - fixedBudget) / (1 + decodedBytes)
 	return &bodies{
-		small: lane{newBudget(smallRead), newBudget(smallDecoded)},
-		large: lane{newBudget(most), newBudget(decodedBytes*most + rawjson.MaxValues*decodedValue)},
+		small: lane{budget.New(smallRead), budget.New(smallDecoded)},
+		large: lane{budget.New(most), budget.New(decodedBytes*most + rawjson.MaxValues*decodedValue)},
 	}
 }
 
@@ -81,7 +82,7 @@ func (b *bodies) settle() {
 }
 
 // idle reports whether nothing is reserved.
-func (l lane) idle() bool { return l.raw.idle() && l.decoded.idle() }
+func (l lane) idle() bool { return l.raw.Idle() && l.decoded.Idle() }
 
 func (b *bodies) lane(bytes int64) lane {
 	if bytes <= smallBody {
@@ -92,13 +93,13 @@ func (b *bodies) lane(bytes int64) lane {
 
 // share is a reserved part of a budget.
 type share struct {
-	of *budget
+	of *budget.Budget
 	n  int64
 }
 
 func (s *share) release() {
 	if s.of != nil {
-		s.of.give(s.n)
+		s.of.Give(s.n)
 	}
 	*s = share{}
 }
@@ -106,7 +107,7 @@ func (s *share) release() {
 // shrink releases all but n bytes.
 func (s *share) shrink(n int64) {
 	if s.of != nil && n < s.n {
-		s.of.give(s.n - n)
+		s.of.Give(s.n - n)
 		s.n = n
 	}
 }
@@ -143,7 +144,7 @@ type intake struct {
 // body is decoded, at the latest when the request ends.
 func (s *Server) read(c echo.Context, most int64) (body []byte, err error) {
 	b := s.bodies.Load()
-	in := &intake{c: c, b: b, most: min(most, b.large.raw.limit)}
+	in := &intake{c: c, b: b, most: min(most, b.large.raw.Limit())}
 	defer func() {
 		if err != nil {
 			reservationOf(c).release()
@@ -165,7 +166,7 @@ func (s *Server) read(c echo.Context, most int64) (body []byte, err error) {
 	}
 	cost := decodedBytes*n + decodedValue*int64(min(rawjson.Values(in.buf), rawjson.MaxValues))
 	of := in.b.lane(n).decoded
-	if err := of.take(c.Request().Context(), cost); err != nil {
+	if err := of.Take(c.Request().Context(), cost); err != nil {
 		return nil, err
 	}
 	h.decoded = share{of, cost}
@@ -195,7 +196,7 @@ func (in *intake) step() (more bool, err error) {
 		h.raw.release() // a request must not wait for more of a budget that it holds part of
 	}
 	of := in.b.lane(size).raw
-	if err := of.take(r.Context(), size); err != nil {
+	if err := of.Take(r.Context(), size); err != nil {
 		return false, err
 	}
 	if size > smallBody {
@@ -207,12 +208,12 @@ func (in *intake) step() (more bool, err error) {
 	h.raw.release()
 	h.raw = share{of, size}
 	out := http.NewResponseController(in.c.Response().Writer)
-	p := &reading{began: time.Now(), held: size, rest: size - int64(len(buf)), stop: func() { _ = out.SetReadDeadline(time.Unix(1, 0)) }}
-	of.follow(p)
-	defer of.leave(p)
+	p := budget.NewReading(size, size-int64(len(buf)), func() { _ = out.SetReadDeadline(time.Unix(1, 0)) })
+	of.Follow(p)
+	defer of.Leave(p)
 	err = in.fill(r.Body, p)
 	switch {
-	case p.isEnded():
+	case p.Ended():
 		return false, errSlow
 	case err == io.EOF:
 		return false, nil
@@ -223,11 +224,11 @@ func (in *intake) step() (more bool, err error) {
 }
 
 // fill reads until the buffer is full.
-func (in *intake) fill(from io.Reader, p *reading) error {
+func (in *intake) fill(from io.Reader, p *budget.Reading) error {
 	for len(in.buf) < cap(in.buf) {
 		n, err := from.Read(in.buf[len(in.buf):cap(in.buf)])
 		in.buf = in.buf[:len(in.buf)+n]
-		p.add(n)
+		p.Add(n)
 		if err != nil {
 			return err
 		}
@@ -261,7 +262,7 @@ func (in *intake) explain(err error) error {
 	switch {
 	case errors.As(err, &large):
 		return echo.NewHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", large.Limit))
-	case errors.Is(err, errShort):
+	case errors.Is(err, budget.ErrShort):
 		return chat.Errorf(chat.Overloaded, "", "The server is overloaded: it is reading as many request bodies as its memory plan allows. Please try again later.")
 	case errors.Is(err, errSlow):
 		return echo.NewHTTPError(http.StatusRequestTimeout, "The body came too slowly while other requests were waiting to send theirs.")

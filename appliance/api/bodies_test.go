@@ -3,7 +3,6 @@ package api
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"vapp.dev/appliance/api/anthropic"
+	"vapp.dev/appliance/api/budget"
 	"vapp.dev/appliance/api/openai"
 	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
@@ -146,87 +146,20 @@ func TestSlowBodyEndedFirst(t *testing.T) {
 	slow := dial(t, srv)
 	slow.head("/v1/chat/completions", 1<<20)
 	slow.send(strings.Repeat(" ", firstBytes+1))
-	count := func(n func() int) int {
-		raw.mu.Lock()
-		defer raw.mu.Unlock()
-		return n()
-	}
-	eventually(t, "bodies being read", func() int { return count(func() int { return len(raw.readers) }) }, 1)
+	eventually(t, "bodies being read", func() int { _, n, _ := raw.Usage(); return n }, 1)
 	fast := dial(t, srv)
 	fast.head("/v1/chat/completions", 1<<19)
 	fast.send(hello + strings.Repeat(" ", 1<<19-len(hello)))
-	eventually(t, "waiting claims", func() int { return count(func() int { return len(raw.queue) }) }, 1)
+	eventually(t, "waiting claims", func() int { _, _, n := raw.Usage(); return n }, 1)
 	if w := post(s, "/v1/chat/completions", hello); w.Code != 200 {
 		t.Errorf("a small body meanwhile: %d %s", w.Code, w.Body)
 	}
-	raw.endSlow(time.Now().Add(time.Hour))
+	raw.EndSlow(time.Now().Add(time.Hour))
 	if r, body := slow.reply(); r.StatusCode != 408 || !r.Close || !strings.Contains(body, "too slowly") {
 		t.Errorf("slow: %s %s", r.Status, body)
 	}
 	if r, body := fast.reply(); r.StatusCode != 200 {
 		t.Errorf("fast: %s %s", r.Status, body)
-	}
-}
-
-// TestEndSlow checks that the slowest bodies are ended first, no more than the waiting
-// claims need, and none that is young or nearly complete.
-func TestEndSlow(t *testing.T) {
-	began := time.Unix(100, 0)
-	now := began.Add(4 * time.Second)
-	for _, c := range []struct {
-		waits int64
-		want  string
-	}{{0, ""}, {10, "a"}, {30, "a"}, {31, "ab"}, {1000, "ab"}} {
-		b := newBudget(120)
-		b.used = 120
-		var ended []string
-		for _, r := range []struct {
-			name  string
-			began time.Time
-			got   int64
-		}{{"b", began, 2}, {"a", began, 1}, {"fast", began, 20}, {"young", now.Add(-slowAfter / 2), 0}} {
-			b.follow(&reading{began: r.began, held: 30, rest: 30, got: r.got, stop: func() { ended = append(ended, r.name) }})
-		}
-		if c.waits > 0 {
-			b.claim(c.waits)
-		}
-		b.endSlow(now)
-		b.endSlow(now) // bodies that were ended count, but are not ended again
-		if got := strings.Join(ended, ""); got != c.want {
-			t.Errorf("%d bytes wait: ended %q, want %q", c.waits, got, c.want)
-		}
-	}
-}
-
-// TestBudget checks that claims are granted in order and within the limit.
-func TestBudget(t *testing.T) {
-	b := newBudget(10)
-	if b.claim(6) != nil {
-		t.Fatal("6 of 10 wait")
-	}
-	large, small := b.claim(8), b.claim(1)
-	if large == nil || small == nil {
-		t.Fatal("a claim overtakes one that waits")
-	}
-	b.give(2)
-	select {
-	case <-large.granted:
-		t.Error("4 + 8 of 10 are granted")
-	case <-small.granted:
-		t.Error("a claim overtakes one that waits")
-	default:
-	}
-	if !b.withdraw(large) {
-		t.Error("a claim that waits cannot be withdrawn")
-	}
-	<-small.granted
-	if b.withdraw(small) || b.used != 5 {
-		t.Errorf("%d are used, want 5", b.used)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := b.take(ctx, 6); err != errShort || b.used != 5 || len(b.queue) != 0 {
-		t.Errorf("%v: %d are used, %d wait", err, b.used, len(b.queue))
 	}
 }
 
@@ -249,9 +182,9 @@ func TestBudgetReturns(t *testing.T) {
 			r := httptest.NewRequest("POST", path, io.MultiReader(strings.NewReader(body))) // of no known length
 			r.Header.Set("Content-Type", "application/json")
 			s.Handler().ServeHTTP(httptest.NewRecorder(), r)
-			for _, b := range []*budget{s.bodies.Load().small.raw, s.bodies.Load().small.decoded, s.bodies.Load().large.raw, s.bodies.Load().large.decoded} {
-				if b.used != 0 || len(b.readers) != 0 || len(b.queue) != 0 || s.InFlight() != 0 {
-					t.Fatalf("%s %.40s: %d bytes are used, %d bodies read, %d wait, %d open", path, body, b.used, len(b.readers), len(b.queue), s.InFlight())
+			for _, b := range []*budget.Budget{s.bodies.Load().small.raw, s.bodies.Load().small.decoded, s.bodies.Load().large.raw, s.bodies.Load().large.decoded} {
+				if used, reading, waiting := b.Usage(); used != 0 || reading != 0 || waiting != 0 || s.InFlight() != 0 {
+					t.Fatalf("%s %.40s: %d bytes are used, %d bodies read, %d wait, %d open", path, body, used, reading, waiting, s.InFlight())
 				}
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -11,35 +12,64 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// models lists every served name.
-func (s *Server) models(c echo.Context, svc *chat.Service) error {
-	var list []openai.Model
-	for _, name := range servedNames(c, settings(c).Chat.Models, svc.ModelRoot()) {
-		list = append(list, s.describe(c, name, svc))
+// About is what /v1/models shows of a model besides its names.
+type About struct {
+	Root     string // source
+	Length   int    // the longest sequence, in tokens
+	Adapters []chat.Adapter
+	Now      time.Time
+}
+
+// Describer is a State that can describe its model while it is not loaded.
+type Describer interface {
+	// About returns ok false where the model is loaded, or is not known.
+	About() (a About, ok bool)
+}
+
+// described passes on what the model is. It does not load a model that waits for a request.
+func (s *Server) described(next func(echo.Context, About) error) echo.HandlerFunc {
+	loaded := s.ready(func(c echo.Context, svc *chat.Service) error {
+		return next(c, About{svc.ModelRoot(), svc.ModelLen(), svc.Adapters(), svc.Now()})
+	})
+	return func(c echo.Context) error {
+		if d, is := s.cfg.State.(Describer); is {
+			if a, ok := d.About(); ok {
+				return next(c, a)
+			}
+		}
+		return loaded(c)
 	}
-	for _, a := range svc.Adapters() {
-		list = append(list, s.describeAdapter(c, a, svc))
+}
+
+// models lists every served name.
+func (s *Server) models(c echo.Context, a About) error {
+	var list []openai.Model
+	for _, name := range servedNames(c, settings(c).Chat.Models, a.Root) {
+		list = append(list, s.describe(c, name, a))
+	}
+	for _, l := range a.Adapters {
+		list = append(list, s.describeAdapter(c, l, a))
 	}
 	return c.JSONBlob(http.StatusOK, openai.ModelList(list))
 }
 
 // model describes one name; names may hold slashes.
-func (s *Server) model(c echo.Context, svc *chat.Service) error {
+func (s *Server) model(c echo.Context, a About) error {
 	name := pathParam(c, "*")
 	if !slices.Contains(settings(c).Chat.Models, name) {
-		for _, a := range svc.Adapters() {
-			if a.Name == name {
-				return c.JSONBlob(http.StatusOK, s.describeAdapter(c, a, svc).Body())
+		for _, l := range a.Adapters {
+			if l.Name == name {
+				return c.JSONBlob(http.StatusOK, s.describeAdapter(c, l, a).Body())
 			}
 		}
 		return chat.Errorf(chat.NotFound, "model", "The model `%s` does not exist.", name)
 	}
-	return c.JSONBlob(http.StatusOK, s.describe(c, name, svc).Body())
+	return c.JSONBlob(http.StatusOK, s.describe(c, name, a).Body())
 }
 
-func (s *Server) describe(c echo.Context, name string, svc *chat.Service) openai.Model {
+func (s *Server) describe(c echo.Context, name string, a About) openai.Model {
 	return openai.NewModel(name, s.cfg.NewID(), openai.ModelFacts{
-		Root: modelRoot(c, svc.ModelRoot()), ModelLen: svc.ModelLen(), Created: svc.Now().Unix(),
+		Root: modelRoot(c, a.Root), ModelLen: a.Length, Created: a.Now.Unix(),
 	})
 }
 

@@ -62,15 +62,18 @@ func isMessages(path string) bool {
 }
 
 // wording returns the wording of the path's protocol.
-func (s *Server) wording(c echo.Context) wording {
-	if isMessages(c.Request().URL.Path) {
+func (s *Server) wording(c echo.Context) wording { return wordingOf(c.Request().URL.Path) }
+
+// wordingOf returns the wording of the errors of a path.
+func wordingOf(path string) wording {
+	if isMessages(path) {
 		return wording{
 			error:       func(e *chat.Error) []byte { return anthropic.Error(openai.Status(e), e.Message) },
 			status:      anthropic.Error,
 			streamError: func(e *chat.Error) []byte { return anthropic.StreamError(nil, openai.Status(e), e.Message) },
 		}
 	}
-	if isResponses(c.Request().URL.Path) {
+	if isResponses(path) {
 		return responsesWording
 	}
 	return wording{

@@ -47,8 +47,8 @@ func (s *Server) openaiRoutes() []route {
 		{"POST", "/inference/v1/generate", s.ready(s.generateTokens), describe(tag, "Continue tokens with tokens", openai.GenerateShape(),
 			`{"token_ids":[1,2,3],"sampling_params":{"max_tokens":32}}`)},
 		{"POST", "/invocations", s.ready(s.invocations), describe(tag, "Any of the requests above, recognized by its fields", openai.InvocationsShape(), hello)},
-		{"GET", "/v1/models", s.ready(s.models), describe(tag, "List the served names", openai.ModelsShape(), "")},
-		{"GET", "/v1/models/*", s.ready(s.model), openapi.Operation{
+		{"GET", "/v1/models", s.described(s.models), describe(tag, "List the served names", openai.ModelsShape(), "")},
+		{"GET", "/v1/models/*", s.described(s.model), openapi.Operation{
 			Path: "/v1/models/{model}", Tag: tag, Summary: "Describe a served name", Reply: openai.Model{},
 			Params: struct {
 				Model string `path:"model" description:"The name may contain slashes."`

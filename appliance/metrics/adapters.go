@@ -27,7 +27,7 @@ func (m *Metrics) WatchAdapters(use func() AdapterUse, now func() time.Time) {
 		}
 		m.loras = &adapterInfo{desc: prometheus.NewDesc("vllm:lora_requests_info", "Time of the scrape; the labels are the LoRA slots and the adapters in use.",
 			[]string{"max_lora", "waiting_lora_adapters", "running_lora_adapters"}, nil), now: now}
-		defer m.registry.MustRegister(m.loras)
+		defer m.own.MustRegister(m.loras)
 	}
 	m.loras.use.Store(&use)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 )
@@ -38,9 +39,16 @@ func (m *Metrics) Handler() http.Handler {
 // bodies holds the buffers of earlier scrapes.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// promHandler returns promhttp's handler, with bounds as floatBounds writes them.
-func (m *Metrics) promHandler() http.Handler {
-	expose := promhttp.HandlerFor(m.gatherer(), promhttp.HandlerOpts{
+// promHandler returns the handler of what the encoder does not write.
+func (m *Metrics) promHandler() http.Handler { return Expose(m.gatherer()) }
+
+// Gatherer returns the series, for Expose.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.gatherer() }
+
+// Expose returns promhttp's handler, with bounds as floatBounds writes them, for the series of several models
+// together.
+func Expose(g prometheus.Gatherer) http.Handler {
+	expose := promhttp.HandlerFor(g, promhttp.HandlerOpts{
 		EnableOpenMetrics:  true,
 		DisableCompression: true, // floatBounds must read the text
 		ErrorHandling:      promhttp.HTTPErrorOnError,

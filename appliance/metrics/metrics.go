@@ -28,6 +28,9 @@ type Config struct {
 	Compat      bool   // also export the names of older vLLM releases
 	Drafts      int    // draft tokens per sequence and step; 0: no series of speculative decoding
 	Cache       CacheConfig
+	// Together is set where several models are in this process: then every series has the label
+	// model_name, and those of the process itself are the first model's (First).
+	Together, First bool
 	// KVEvents returns the figures of KV events at each scrape; nil: there are none.
 	KVEvents func() KVEvents
 	// Traces returns the counts of spans at each scrape; nil: there are none.
@@ -41,6 +44,7 @@ type Config struct {
 type Metrics struct {
 	cfg      Config
 	registry *registry
+	own      prometheus.Registerer // of series that have no label model_name by themselves
 	engines  engines
 	model    atomic.Pointer[string] // label model_name, of the newest engine
 	sleep    atomic.Int32           // level
@@ -65,10 +69,16 @@ func (m *Metrics) Generated() int64 { return m.generated.Load() }
 // New returns a registry in which every series has the value 0.
 func New(c Config) *Metrics {
 	m := &Metrics{cfg: c, registry: &registry{Registry: prometheus.NewRegistry()}}
-	m.registry.MustRegister(
-		newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
-		newAged(collectors.NewGoCollector()),
-	)
+	m.own = m.registry
+	if c.Together {
+		m.own = prometheus.WrapRegistererWith(prometheus.Labels{modelLabel: c.Model}, m.registry)
+	}
+	if !c.Together || c.First {
+		m.registry.MustRegister(
+			newAged(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+			newAged(collectors.NewGoCollector()),
+		)
+	}
 	labelled := factory{m.registry, prometheus.Labels{modelLabel: c.Model, "engine": strconv.Itoa(c.Engine)}}
 	m.labelled = labelled
 	m.model.Store(&c.Model)
@@ -82,15 +92,15 @@ func New(c Config) *Metrics {
 	m.specFor(c.Drafts)
 	m.swapFor(c.Cache.SwapBytes)
 	m.info = newCacheInfo(c)
-	m.registry.MustRegister(m.info)
+	m.own.MustRegister(m.info)
 	if c.KVEvents != nil {
-		m.registry.MustRegister(newKVEvents(c.KVEvents))
+		m.own.MustRegister(newKVEvents(c.KVEvents))
 	}
 	if c.Traces != nil {
-		m.registry.MustRegister(newTraces(c.Traces))
+		m.own.MustRegister(newTraces(c.Traces))
 	}
-	m.http = newHTTPSeries(m.registry)
-	m.vapp = newVappSeries(m.registry)
+	m.http = newHTTPSeries(m.own)
+	m.vapp = newVappSeries(m.own)
 	m.vapp.build.WithLabelValues(c.Version, runtime.Version()).Set(1)
 	return m
 }

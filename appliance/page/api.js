@@ -5,8 +5,12 @@ const headers = () => {
   return h;
 };
 
+// The profile that the address names, where the server has several: /?profile=NAME.
+const profile = new URLSearchParams(location.search).get('profile');
+
 // ask requests a path of the server. No answer at all becomes an error in plain words.
 async function ask(path, options) {
+  if (profile) path += '?profile=' + encodeURIComponent(profile);
   try {
     return await fetch(path, options);
   } catch (e) {

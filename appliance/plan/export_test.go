@@ -8,3 +8,6 @@ func RuleNames() []string {
 	}
 	return out
 }
+
+// JointTotal returns the total of the machine's memory while these members' models are in it.
+func JointTotal(j *Joint, loaded ...int) int64 { return j.ledger(0, loaded).Total() }

@@ -33,6 +33,12 @@ func paths(t reflect.Type, at string, seen []reflect.Type) []string {
 		if !f.IsExported() || name == "-" {
 			continue
 		}
+		if f.Anonymous && name == "" {
+			inner := f.Type
+			list := paths(inner, at, append(seen, t))
+			out = append(out, list[min(1, len(at)):]...)
+			continue
+		}
 		if name == "" {
 			name = f.Name
 		}
@@ -51,7 +57,8 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := map[string]any{"## The plan": document{}, "## A plan that is refused": refusal{}, "## --why-not": Answer{}, "## --explain": Explanation{}, "## vapp fit": matrix{}}
+	sections := map[string]any{"## The plan": document{}, "## A plan that is refused": refusal{}, "## --why-not": Answer{}, "## --explain": Explanation{}, "## vapp fit": matrix{},
+		"## Several profiles": jointDocument{}, "## Several profiles that are refused": jointRefusal{}}
 	for head, v := range sections {
 		_, text, ok := strings.Cut(string(page), head+"\n")
 		if !ok {

@@ -27,8 +27,9 @@ type resolved struct {
 	utilization float64 // 0 if kvCache is given
 	kvCache     int64
 	reserve     int64
-	graphsOff   bool // no graphs are captured, whatever the profile says
-	goal        goal // must fit in addition to one sequence of the model length
+	graphsOff   bool  // no graphs are captured, whatever the profile says
+	within      int64 // the total that fits, beside other models; 0: the budget alone
+	goal        goal  // must fit in addition to one sequence of the model length
 	accounts    accounts
 	stages      []*engine.Model // of distinct pipeline stages; one without a pipeline
 	stageOf     []int           // by stage: the one of stages that it is equal to

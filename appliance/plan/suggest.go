@@ -81,7 +81,11 @@ func (w resolved) tryKnobs(knobs []func(resolved, *shortError) []Change, s *shor
 // fits reports whether there is a solution that meets the goal.
 func (w resolved) fits() bool {
 	s, err := w.solve()
-	return err == nil && w.goal.fits(s.options, s.account, s.account.Slabs(s.options.KVBytes))
+	if err != nil {
+		return false
+	}
+	slabs := s.account.Slabs(s.options.KVBytes)
+	return w.goal.fits(s.options, s.account, slabs) && (w.within == 0 || w.withSlabs(s.options, s.account, slabs).Total() <= w.within)
 }
 
 // most returns the largest n in [lo, hi] for which try(n) is true.

@@ -91,7 +91,7 @@ var flagValues = map[string]completer{
 
 // argumentValues are the completers of arguments, by command.
 var argumentValues = map[string]completer{
-	"up": first(completeSources), "run": first(completeSources), "plan": first(completeSources), "fit": first(completeSources),
+	"up": completeSources, "run": first(completeSources), "plan": completeSources, "fit": first(completeSources),
 	"chat": first(completeSources), "doctor": first(completeSources), "pull": first(completeSources),
 	"bench engine": completeSources, "bench latency": first(completeSources), "bench throughput": first(completeSources),
 	"audit": first(completeFiles("log")), "vet": completeFiles("cue"), "lock": completeFiles("cue"), "diff": completeFiles("cue"),

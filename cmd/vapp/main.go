@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vapp.dev/appliance"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/schema"
 )
@@ -75,7 +76,17 @@ func formatError(err error) string {
 	var short *plan.DoesNotFitError
 	var contract *plan.ContractError
 	var placed *schema.Error
+	var several *appliance.ProfilesError
+	var joint *plan.JointError
 	switch {
+	case errors.As(err, &several):
+		text := ""
+		for _, one := range several.List {
+			text += formatError(one)
+		}
+		return text
+	case errors.As(err, &joint):
+		return strings.TrimRight(fmt.Sprintf("%+v", joint), "\n") + "\n"
 	case errors.As(err, &contract):
 		return strings.TrimRight(fmt.Sprintf("%+v", contract), "\n") + "\n"
 	case errors.As(err, &short):

@@ -19,7 +19,7 @@ func newPlan() *cobra.Command {
 	var show planFlags
 	var target target
 	c := &cobra.Command{
-		Use:   "plan PROFILE|MODEL",
+		Use:   "plan PROFILE|MODEL...",
 		Short: "Show the memory of a server and how many requests fit",
 		Long: `Plan computes the memory of "vapp up", byte for byte, and how many requests fit,
 from the profile, the headers of the model's files and the properties of this
@@ -36,12 +36,20 @@ set). --why-not 16x32K shows what would make 16 sequences of 32K tokens fit,
 that vapp doctor --measure found here or from a table of processors. --html writes
 the plan, with the answer to one of these, to a page in place of the text.
 
-` + argHelp,
-		Args: needArgs(1, 1, "one profile or model"),
+` + argHelp + `
+
+` + severalHelp,
+		Args: needArgs(1, -1, "profiles or models"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := target.machine(c)
 			if err = cmp.Or(err, show.check(c)); err != nil {
 				return err
+			}
+			if args, err = expand(args); err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				return planSeveral(c, args, m, show)
 			}
 			path, m, err := profileArg(c, args[0], m, argUse{})
 			if err != nil {

@@ -80,6 +80,23 @@ func (f planFlags) print(c *cobra.Command, p *appliance.Prepared) error {
 	return err
 }
 
+// printJoint prints the plan of several models.
+func (f planFlags) printJoint(c *cobra.Command, j *plan.Joint) error {
+	w := c.OutOrStdout()
+	if f.json {
+		return j.JSON(w)
+	}
+	form := plan.Form{Verbose: f.verbose}
+	if width, _, ok := terminal(w); ok {
+		form.Width = width
+	}
+	if err := j.TextAs(w, form); err != nil || f.verbose {
+		return err
+	}
+	_, err := io.WriteString(w, "\nmore: -v every byte · vapp plan PROFILE for one of them\n")
+	return err
+}
+
 // more is the last line of the short text.
 const more = "\nmore: -v every byte and decision · --explain kv · --why-not 16x32K · --html FILE\n"
 
@@ -102,6 +119,7 @@ func (f planFlags) refused(c *cobra.Command, err error) error {
 	var short *plan.DoesNotFitError
 	var contract *plan.ContractError
 	var late *plan.LatencyError
+	var joint *plan.JointError
 	write := func(io.Writer) error { return nil }
 	switch {
 	case errors.As(err, &short):
@@ -110,6 +128,8 @@ func (f planFlags) refused(c *cobra.Command, err error) error {
 		contract.Verbose, write = f.verbose, contract.JSON
 	case errors.As(err, &late):
 		write = late.JSON
+	case errors.As(err, &joint):
+		write = joint.JSON
 	}
 	if f.html != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "vapp: --html: no page was written, because the plan is refused\n")

@@ -26,7 +26,7 @@ import (
 const waitInterval = 250 * time.Millisecond
 
 func newStatus() *cobra.Command {
-	var key, wait string
+	var key, wait, profile string
 	var limit time.Duration
 	var json bool
 	c := &cobra.Command{
@@ -72,10 +72,11 @@ The exit code tells scripts:
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return status(ctx, c, client, wait != "", limit, json)
+			return status(ctx, c, client, profile, wait != "", limit, json)
 		},
 	}
 	c.Flags().StringVar(&key, "api-key", "", "key of the server")
+	c.Flags().StringVar(&profile, "profile", "", "name of the profile, where a server has several")
 	c.Flags().StringVar(&wait, "wait", "", "wait until the server is in this state: ready")
 	c.Flags().DurationVar(&limit, "timeout", 10*time.Minute, "how long --wait waits")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
@@ -83,14 +84,14 @@ The exit code tells scripts:
 }
 
 // status prints the report of a server. Its error is the exit code.
-func status(ctx context.Context, c *cobra.Command, client *console.Client, wait bool, limit time.Duration, json bool) error {
+func status(ctx context.Context, c *cobra.Command, client *console.Client, profile string, wait bool, limit time.Duration, json bool) error {
 	next := func() bool { return false }
 	if wait {
 		var stop func()
 		next, stop = serverstatus.Every(ctx, waitInterval, limit)
 		defer stop()
 	}
-	r, err := serverstatus.Wait(ctx, client, next)
+	r, err := serverstatus.Wait(ctx, client, profile, next)
 	switch {
 	case ctx.Err() != nil:
 		return context.Canceled

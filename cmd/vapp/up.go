@@ -19,8 +19,8 @@ func newUp() *cobra.Command {
 	var locked, offline bool
 	var backend string
 	c := &cobra.Command{
-		Use:   "up PROFILE|MODEL",
-		Short: "Plan, load and serve a model",
+		Use:   "up PROFILE|MODEL...",
+		Short: "Plan, load and serve a model, or several",
 		Long: `Up plans the profile, refuses what does not fit, listens, loads the model and
 serves it. GET /readyz answers 503 with the phase until the model is ready.
 
@@ -42,14 +42,19 @@ code 1. SIGUSR1 stops the server in the same way and never aborts: send it to
 mpirun, which passes it to every rank and would kill them after a SIGTERM.
 
 ` + argHelp + `
-With --locked give a profile.`,
-		Args: needArgs(1, 1, "one profile or model"),
+With --locked give profiles.
+
+` + severalHelp,
+		Args: needArgs(1, -1, "profiles or models"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := withBackend(c, backend)
 			if err != nil {
 				return err
 			}
-			return up(c, args[0], m, locked, offline)
+			if args, err = expand(args); err != nil {
+				return err
+			}
+			return up(c, args, m, locked, offline)
 		},
 	}
 	c.Flags().BoolVar(&locked, "locked", false, "refuse a server that differs from the profile's lock file")
@@ -68,9 +73,12 @@ func (e abortedError) Error() string {
 }
 
 // up runs the appliance until a signal or an error ends it.
-func up(c *cobra.Command, arg string, machine appliance.Machine, locked, offline bool) error {
+func up(c *cobra.Command, args []string, machine appliance.Machine, locked, offline bool) error {
 	say := &startLog{to: os.Stderr}
-	return say.failed(serve(c, arg, machine, locked, offline, say))
+	if len(args) > 1 {
+		return say.failed(serveSeveral(c, args, machine, locked, offline, say))
+	}
+	return say.failed(serve(c, args[0], machine, locked, offline, say))
 }
 
 // serve is up with the log of the steps before and around the server.
@@ -96,11 +104,10 @@ func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offl
 	if handled, err := rankedAt(c, profile, &machine); handled || err != nil {
 		return err
 	}
-	if locked && len(machine.Set) > 0 {
-		return &usageError{fmt.Errorf("--locked: %s changes the profile that was locked; write it into the profile and run `vapp lock`", machine.Set[0].From), c.CommandPath()}
-	}
-	if locked && machine.Text != nil {
-		return &usageError{fmt.Errorf("--locked: %q is a model and has no lock file; give a profile (`vapp init DIR --model %s` writes one)", arg, arg), c.CommandPath()}
+	if locked {
+		if err := lockable(c, arg, machine); err != nil {
+			return err
+		}
 	}
 	box, err := templateSandbox()
 	if err != nil {
@@ -127,6 +134,29 @@ func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offl
 	} else if err != nil {
 		return err
 	}
+	return untilDrained(ctx, drain, a)
+}
+
+// lockable refuses an argument that --locked cannot be for.
+func lockable(c *cobra.Command, arg string, m appliance.Machine) error {
+	switch {
+	case len(m.Set) > 0:
+		return &usageError{fmt.Errorf("--locked: %s changes the profile that was locked; write it into the profile and run `vapp lock`", m.Set[0].From), c.CommandPath()}
+	case m.Text != nil:
+		return &usageError{fmt.Errorf("--locked: %q is a model and has no lock file; give a profile (`vapp init DIR --model %s` writes one)", arg, arg), c.CommandPath()}
+	}
+	return nil
+}
+
+// runner is an appliance.Appliance or an appliance.Fleet.
+type runner interface {
+	Run(context.Context) error
+	Reload(trigger string)
+	Abort(why error)
+}
+
+// untilDrained runs a server until a signal or an error ends it. drain cancels ctx.
+func untilDrained(ctx context.Context, drain func(), a runner) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, hangup, drainSignal)
 	defer signal.Stop(signals)

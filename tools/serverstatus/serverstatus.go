@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"vapp.dev/appliance/drift"
@@ -26,7 +27,7 @@ const (
 // Code returns the exit code of a report.
 func Code(r drift.Report) int {
 	switch r.Phase {
-	case "ready":
+	case "ready", "unloaded": // the next request loads an unloaded model
 		if r.Drift {
 			return Drifting
 		}
@@ -46,12 +47,17 @@ func Lost(err error) bool {
 // answerTime is the time in which a server must answer.
 const answerTime = 15 * time.Second
 
-// Get returns the report of a server. The error is a *console.LostError without a connection.
-func Get(ctx context.Context, c *console.Client) (drift.Report, error) {
+// Get returns the report of a server; profile names one of several that share an address, "": there is one. The
+// error is a *console.LostError without a connection.
+func Get(ctx context.Context, c *console.Client, profile string) (drift.Report, error) {
 	ctx, stop := context.WithTimeout(ctx, answerTime)
 	defer stop()
 	var r drift.Report
-	text, err := c.Get(ctx, "/admin/drift")
+	path := "/admin/drift"
+	if profile != "" {
+		path += "?profile=" + url.QueryEscape(profile)
+	}
+	text, err := c.Get(ctx, path)
 	if err != nil {
 		return r, err
 	}
@@ -64,9 +70,9 @@ func Get(ctx context.Context, c *console.Client) (drift.Report, error) {
 // Wait calls Get each time that next returns true until the server has loaded its model. It returns the last
 // answer: a report of a server that does not load, or what Get returned when next returned false. A server that
 // does not answer yet is asked again; any other error ends the wait.
-func Wait(ctx context.Context, c *console.Client, next func() bool) (drift.Report, error) {
+func Wait(ctx context.Context, c *console.Client, profile string, next func() bool) (drift.Report, error) {
 	for {
-		r, err := Get(ctx, c)
+		r, err := Get(ctx, c, profile)
 		if err != nil && !Lost(err) || err == nil && r.Phase != "loading" || !next() {
 			return r, err
 		}

@@ -67,7 +67,7 @@ func TestWait(t *testing.T) {
 		{[]string{`<html>`}, 9, "", "no report of vapp", 0},
 	} {
 		asked := 0
-		r, err := Wait(context.Background(), client(t, c.answers...), func() bool {
+		r, err := Wait(context.Background(), client(t, c.answers...), "", func() bool {
 			if asked == c.limit {
 				return false
 			}

@@ -1,4 +1,7 @@
-package api
+// Package budget bounds the memory of bodies that are read at the same time: what does not fit
+// waits, first come first served, and slow bodies are ended while others wait. It must not know
+// HTTP or what a body holds. Start reading at Budget.
+package budget
 
 import (
 	"context"
@@ -8,14 +11,14 @@ import (
 	"time"
 )
 
-// budget limits the memory of request bodies. Requests that do not fit wait, first
-// come first served.
-type budget struct {
+// Budget limits the memory of request bodies. Requests that do not fit wait, first
+// come first served. It is safe for concurrent use.
+type Budget struct {
 	mu      sync.Mutex
 	limit   int64
 	used    int64
 	queue   []*claim
-	readers map[*reading]struct{} // bodies being read
+	readers map[*Reading]struct{} // bodies being read
 }
 
 // claim is a request that waits for n bytes.
@@ -24,11 +27,13 @@ type claim struct {
 	granted chan struct{}
 }
 
-func newBudget(limit int64) *budget {
-	return &budget{limit: limit, readers: map[*reading]struct{}{}}
+// New returns a budget of that many bytes.
+func New(limit int64) *Budget {
+	return &Budget{limit: limit, readers: map[*Reading]struct{}{}}
 }
 
-var errShort = errors.New("the budget of request bodies is used up")
+// ErrShort is returned by Take if the bytes did not become free in time.
+var ErrShort = errors.New("the budget of request bodies is used up")
 
 // Limits of waiting for the budget.
 const (
@@ -37,9 +42,19 @@ const (
 	slowRest    = 5 * time.Second  // a body is slow if its rest takes longer at its rate so far
 )
 
-// take reserves n bytes, which must not exceed the limit. While it waits, it stops
+// Limit returns the bytes of the budget.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Usage returns the reserved bytes, and how many bodies are read and how many claims wait.
+func (b *Budget) Usage() (used int64, reading, waiting int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used, len(b.readers), len(b.queue)
+}
+
+// Take reserves n bytes, which must not exceed the limit. While it waits, it stops
 // slow bodies.
-func (b *budget) take(ctx context.Context, n int64) error {
+func (b *Budget) Take(ctx context.Context, n int64) error {
 	c := b.claim(n)
 	if c == nil {
 		return nil
@@ -53,10 +68,10 @@ func (b *budget) take(ctx context.Context, n int64) error {
 		case <-c.granted:
 			return nil
 		case now := <-tick.C:
-			b.endSlow(now)
+			b.EndSlow(now)
 		case <-ctx.Done():
 			if b.withdraw(c) {
-				return errShort
+				return ErrShort
 			}
 			return nil // granted at the same time
 		}
@@ -64,7 +79,7 @@ func (b *budget) take(ctx context.Context, n int64) error {
 }
 
 // claim reserves n bytes and returns nil, or queues a claim for them.
-func (b *budget) claim(n int64) *claim {
+func (b *Budget) claim(n int64) *claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) == 0 && b.used+n <= b.limit {
@@ -77,7 +92,7 @@ func (b *budget) claim(n int64) *claim {
 }
 
 // withdraw removes a claim from the queue. It returns false if the claim was granted.
-func (b *budget) withdraw(c *claim) bool {
+func (b *Budget) withdraw(c *claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := slices.Index(b.queue, c)
@@ -89,23 +104,23 @@ func (b *budget) withdraw(c *claim) bool {
 	return true
 }
 
-// give releases n bytes.
-func (b *budget) give(n int64) {
+// Give releases n bytes.
+func (b *Budget) Give(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
 	b.grant()
 }
 
-// idle reports whether nothing is reserved.
-func (b *budget) idle() bool {
+// Idle reports whether nothing is reserved.
+func (b *Budget) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used == 0
 }
 
 // grant grants claims from the head of the queue while they fit.
-func (b *budget) grant() {
+func (b *Budget) grant() {
 	for len(b.queue) > 0 && b.used+b.queue[0].n <= b.limit {
 		c := b.queue[0]
 		b.queue = b.queue[1:]
@@ -114,8 +129,8 @@ func (b *budget) grant() {
 	}
 }
 
-// reading is a body that is being read.
-type reading struct {
+// Reading is a body that is being read.
+type Reading struct {
 	began time.Time // when the budget was granted
 	held  int64     // bytes reserved
 	rest  int64     // bytes missing at began
@@ -126,22 +141,29 @@ type reading struct {
 	ended bool
 }
 
-// add counts n bytes as read.
-func (r *reading) add(n int) {
+// NewReading returns a body whose bytes were granted now: held are reserved, rest are missing.
+// stop interrupts its read.
+func NewReading(held, rest int64, stop func()) *Reading {
+	return &Reading{began: time.Now(), held: held, rest: rest, stop: stop}
+}
+
+// Add counts n bytes as read.
+func (r *Reading) Add(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.got += int64(n)
 }
 
 // end stops the body.
-func (r *reading) end() {
+func (r *Reading) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
 	r.stop()
 }
 
-func (r *reading) isEnded() bool {
+// Ended reports whether the body was stopped.
+func (r *Reading) Ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended
@@ -149,7 +171,7 @@ func (r *reading) isEnded() bool {
 
 // rate returns the bytes per second since the budget was granted. slow is true when
 // the rest takes longer than slowRest at this rate.
-func (r *reading) rate(now time.Time) (perSecond float64, slow bool) {
+func (r *Reading) rate(now time.Time) (perSecond float64, slow bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	age := now.Sub(r.began)
@@ -160,21 +182,22 @@ func (r *reading) rate(now time.Time) (perSecond float64, slow bool) {
 	return perSecond, float64(r.rest-r.got) > perSecond*slowRest.Seconds()
 }
 
-// follow adds a body to the readers; leave removes it.
-func (b *budget) follow(r *reading) {
+// Follow adds a body to those that EndSlow may stop; Leave removes it.
+func (b *Budget) Follow(r *Reading) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readers[r] = struct{}{}
 }
 
-func (b *budget) leave(r *reading) {
+// Leave removes a body that was followed.
+func (b *Budget) Leave(r *Reading) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.readers, r)
 }
 
-// endSlow stops slow bodies, the slowest first, until the waiting claims fit.
-func (b *budget) endSlow(now time.Time) {
+// EndSlow stops slow bodies, the slowest first, until the waiting claims fit.
+func (b *Budget) EndSlow(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	short := b.used - b.limit
@@ -182,13 +205,13 @@ func (b *budget) endSlow(now time.Time) {
 		short += c.n
 	}
 	type slow struct {
-		*reading
+		*Reading
 		rate float64
 	}
 	var list []slow
 	for r := range b.readers {
 		switch rate, is := r.rate(now); {
-		case r.isEnded(): // it will release its bytes
+		case r.Ended(): // it will release its bytes
 			short -= r.held
 		case is:
 			list = append(list, slow{r, rate})
