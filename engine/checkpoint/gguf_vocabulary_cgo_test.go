@@ -3,6 +3,7 @@
 package checkpoint_test
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"maps"
 	"os"
@@ -51,7 +52,12 @@ var approximated = map[string][]int{"youtu": {6}, "tiny_aya": {6, 7, 10}, "coher
 
 // TestVocabularies compares token ids with those of llama.cpp, for every kind of tokenizer.
 func TestVocabularies(t *testing.T) {
-	raw, err := os.ReadFile("testdata/tokenizers/tokenizers.json")
+	f, err := os.Open("testdata/tokenizers/tokenizers.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	raw, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +70,7 @@ func TestVocabularies(t *testing.T) {
 		}
 		SPM, SPMPlain, Gemma4 [][]int32
 	}
-	if err := json.Unmarshal(raw, &g); err != nil {
+	if err := json.NewDecoder(raw).Decode(&g); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{"gemma4": true}

@@ -9,6 +9,7 @@ It writes tiktoken.model, tokenizer_config.json and texts.json. The vocabulary i
 allows special tokens in texts and names those that it reserves.
 """
 import base64
+import gzip
 import json
 import pathlib
 import sys
@@ -18,7 +19,7 @@ from tiktoken._educational import bpe_train
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tokenizers"))
-TEXTS = json.loads((HERE.parent / "tokenizers" / "tokenizers.json").read_text())["texts"]
+TEXTS = json.loads(gzip.decompress((HERE.parent / "tokenizers" / "tokenizers.json.gz").read_bytes()))["texts"]
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 PATTERN = "|".join([

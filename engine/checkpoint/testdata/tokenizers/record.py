@@ -5,9 +5,10 @@
     python record.py TOK            TOK loads a vocabulary and tokenizes: tok.cpp, linked with llama.cpp
                                     (llama-cpp-python 0.3.36)
 
-It writes tokenizers.json: two small vocabularies (byte level; pieces with ▁), the texts, and the ids by name.
+It writes tokenizers.json.gz: two small vocabularies (byte level; pieces with ▁), the texts, and the ids by name.
 The merges are trained without splitting, so that a word that is split elsewhere has other ids.
 """
+import gzip
 import json
 import pathlib
 import subprocess
@@ -99,7 +100,7 @@ def main():
         "gemma4": ids(tok, "gemma4", "gemma4", p),
     }.items():
         lines.append(f',"{key}":{packed(x)}')
-    (HERE / "tokenizers.json").write_text("\n".join(lines) + "}\n")
+    (HERE / "tokenizers.json.gz").write_bytes(gzip.compress(("\n".join(lines) + "}\n").encode(), 9, mtime=0))
 
 
 main()
