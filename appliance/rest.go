@@ -204,7 +204,7 @@ func (a *Appliance) openResting(ctx context.Context) error {
 	a.reloader.woken(fresh)
 	took := a.reloader.now().Sub(start)
 	a.note(auditlog.Entry{Event: auditlog.Wake, Outcome: "ready", After: a.state()})
-	a.log.Info("the model is loaded again", "after", took.Round(time.Millisecond).String())
+	a.log.Info("the model is loaded", "after", took.Round(time.Millisecond).String())
 	a.report("STATUS=ready: " + a.url())
 	return err
 }

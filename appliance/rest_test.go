@@ -141,7 +141,7 @@ func TestIdle(t *testing.T) {
 		clients.Wait()
 		s.eventually(t, "unloaded", func() bool { return s.phase.get() == Unloaded })
 	}
-	if n := strings.Count(s.log.String(), "the model is loaded again"); n < 3 {
+	if n := strings.Count(s.log.String(), "msg=\"the model is loaded\""); n < 3 {
 		t.Errorf("loaded %d times", n)
 	}
 }
