@@ -311,10 +311,11 @@ func (r *reloader) whileResting(was *rest, next *Prepared, changes []string) err
 	r.waiting = nil
 	r.setStale("profile of the engine", true)
 	r.record(Reload{Class: string(schema.Structural), Outcome: Applied, Changes: changes, Plan: plan.Diff(was.prepared.Plan, next.Plan).String(), Note: "the model is not loaded; it will be with these changes"})
-	if s := r.a.serving(); s == nil || s.prepared != was.prepared {
-		return was.prepared.Close()
+	if s := r.a.serving(); s != nil && s.prepared == was.prepared {
+		r.a.closeModel(s)
+		return nil
 	}
-	return nil
+	return was.prepared.Close()
 }
 
 // checkResting refuses a model of several ranks that is to be unloaded: its engines end together with their processes.

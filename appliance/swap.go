@@ -280,11 +280,16 @@ func (s *swap) discardOld() {
 		s.a.log.Error("the replaced engine did not close", "error", err)
 	}
 	s.a.limitHeap(s.next.Plan.GoMemoryLimit)
-	emptied := s.a.door.emptied(s.old)
+	s.a.closeModel(s.old)
+}
+
+// closeModel closes the files of a closed engine's model when its last request has gone.
+func (a *Appliance) closeModel(s *served) {
+	emptied := a.door.emptied(s)
 	go func() {
 		<-emptied
-		if err := s.old.prepared.Close(); err != nil {
-			s.a.log.Error("the files of the replaced model did not close", "error", err)
+		if err := s.prepared.Close(); err != nil {
+			a.log.Error("the files of the replaced model did not close", "error", err)
 		}
 	}()
 }

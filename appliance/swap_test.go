@@ -234,3 +234,68 @@ func newFlag(set bool) *atomic.Bool {
 	f.Store(set)
 	return f
 }
+
+// permitted is backend ref whose devices, after the first, open when a value is received.
+type permitted struct {
+	ref.Opener
+	opened *atomic.Int64
+	permit chan struct{}
+}
+
+func (s permitted) Open(f backend.Facts, set backend.Settings, r backend.Reservation) (backend.Device, error) {
+	if s.opened.Add(1) > 1 {
+		<-s.permit
+	}
+	return s.Opener.Open(f, set, r)
+}
+
+// TestSwapFollows changes the profile while an engine is being replaced: live fields and keys are in force at once, and
+// the structural change follows.
+func TestSwapFollows(t *testing.T) {
+	on := permitted{opened: &atomic.Int64{}, permit: make(chan struct{}, 8)}
+	s := serveOn(t, on, toyModel(t), `reload: structural: "swap"`, byWay(ways["beside"]))
+	s.withSequences(t, 8, "")
+	s.eventually(t, "the first swap", func() bool { return on.opened.Load() == 2 })
+	s.withSequences(t, 12, `serve: servedModelName: ["renamed"]`)
+	s.eventually(t, "the live change", func() bool { return s.serves(t, "renamed") })
+	if !strings.Contains(s.log.String(), "the newest changes follow") {
+		t.Error("the log does not say that the change follows")
+	}
+	if n := s.prepared().Plan.Options.MaxNumSeqs; n != 16 {
+		t.Errorf("maxNumSeqs %d before a swap has ended", n)
+	}
+	on.permit <- struct{}{}
+	on.permit <- struct{}{}
+	s.eventually(t, "the second swap", func() bool { return s.prepared().Plan.Options.MaxNumSeqs == 12 && !s.swaps.running() })
+	if !s.serves(t, "renamed") {
+		t.Error("the live change is gone")
+	}
+	swapped := 0
+	for _, r := range s.Reloads() {
+		if r.Way != "" && r.Outcome == Applied {
+			swapped++
+		}
+	}
+	if swapped != 2 {
+		t.Errorf("%d swaps: %+v", swapped, s.Reloads())
+	}
+}
+
+// TestSwapEndsWithTheServer: a server that is asked to end while an engine is opened beside the old one drains and
+// closes both.
+func TestSwapEndsWithTheServer(t *testing.T) {
+	for _, name := range []string{"beside", "drain"} {
+		t.Run(name, func(t *testing.T) {
+			on := permitted{opened: &atomic.Int64{}, permit: make(chan struct{}, 8)}
+			s := serveOn(t, on, toyModel(t), `reload: structural: "swap"`, byWay(ways[name]))
+			s.withSequences(t, 8, "")
+			s.eventually(t, "the swap", func() bool { return on.opened.Load() == 2 })
+			s.drain()
+			on.permit <- struct{}{}
+			if err := <-s.ended; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			s.ended <- nil
+		})
+	}
+}
