@@ -40,6 +40,9 @@ func (r *reloader) structural(newest *schema.Profile, known bool) {
 			return
 		}
 	}
+	if err == errRestart {
+		o.Note, err = err.Error(), nil
+	}
 	if next != nil {
 		err = errors.Join(err, next.Close())
 	}

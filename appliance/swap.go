@@ -131,9 +131,8 @@ type swap struct {
 	changes []string
 	diff    string // of the plans
 
-	begun   time.Time
-	gap     time.Duration // for which no engine took requests
-	aborted int           // requests of the old engine that had not ended after serve.drainTimeout
+	begun time.Time
+	gap   time.Duration // for which no engine took requests
 }
 
 // run replaces the engine. The server goes on with the old one if the new one cannot be opened.
@@ -162,7 +161,7 @@ func (s *swap) beside(opening, lasting context.Context, opened func()) {
 		a.log.Error("the engine that was not used did not close", "error", a.closeServed(fresh))
 		return
 	}
-	s.aborted = a.retire(lasting, s.old)
+	a.retire(lasting, s.old)
 	s.discardOld()
 	a.reloader.swapEnded()
 }
@@ -215,7 +214,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	}
 	a.phase.reload()
 	a.door.hold(a.live.Load().profile.Reload.Queue, expected, nil)
-	s.aborted = a.retire(lasting, s.old)
+	a.retire(lasting, s.old)
 	var w backend.PackedWeights
 	var err error
 	if s.way.KeepsWeights {
@@ -256,22 +255,21 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	a.reloader.restored(s, again, err)
 }
 
-// retire waits until no request is inside s, at most serve.drainTimeout. It returns the number of requests that are
-// left; they are aborted when s is closed.
-func (a *Appliance) retire(ctx context.Context, s *served) (left int) {
+// retire waits until no request is inside s, at most serve.drainTimeout. It counts the requests that are left; they
+// are aborted when s is closed.
+func (a *Appliance) retire(ctx context.Context, s *served) {
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-a.door.emptied(s):
-		return 0
+		return
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	left = a.door.count(s)
+	left := a.door.count(s)
 	a.log.Warn("requests of the engine that ends had not ended and are aborted; serve.drainTimeout is the limit", "requests", left, "after", limit.String())
 	a.metrics.CountAborted(left)
-	return left
 }
 
 // discardOld closes the old engine, and its model when its last request has gone.

@@ -299,3 +299,21 @@ func TestSwapEndsWithTheServer(t *testing.T) {
 		})
 	}
 }
+
+// TestSwapLeavesRestart: a change that only a restart can make stays pending beside one that is made by a swap, and
+// alone is reported.
+func TestSwapLeavesRestart(t *testing.T) {
+	s := start(t, `reload: structural: "swap"`, byWay(ways["beside"]))
+	s.withSequences(t, 8, "serve: metricsCompat: true")
+	s.waitApplied(t, 1)
+	s.eventually(t, "the report of the rest", func() bool {
+		w := s.audit.waiting()
+		return w != nil && len(w.Changes) == 1 && strings.Contains(w.Changes[0], "serve.metricsCompat") && s.Reloads()[0].Outcome == Reported
+	})
+	if r := s.Reloads()[0]; !strings.Contains(r.Note, "restart") || r.Error != "" {
+		t.Errorf("%+v", r)
+	}
+	if n := s.prepared().Plan.Options.MaxNumSeqs; n != 8 {
+		t.Errorf("maxNumSeqs %d", n)
+	}
+}
