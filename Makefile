@@ -82,7 +82,7 @@ check: native fmt ## vet, format and the unit tests without the long ones, in tw
 test: native model-if-there vet fmt ## every test that needs no GPU: unit, golden, script, import law
 	go test -tags invariants -timeout 20m ./...
 	$(CUDA_GO) test -tags cuda ./engine/backend/cuda/... ./engine/backend/nccl
-	$(CUDA_GO) test -tags cuda -run CUDA ./engine
+	$(CUDA_GO) test -tags cuda -run CUDA ./engine ./appliance
 	go test -run TestSteadyHeap ./engine # what verifying allocates is not counted here
 
 lint: native vet fmt headers ## go vet, gofmt, the C headers, and staticcheck where it is installed
@@ -226,7 +226,7 @@ vet:
 	go vet -tags clients,browser ./tests/...
 	go vet -tags streams ./appliance
 	go vet -tags browser ./appliance/page ./appliance/plan/picture
-	$(CUDA_GO) vet -tags cuda ./engine ./engine/models ./engine/backend/cuda/...
+	$(CUDA_GO) vet -tags cuda ./engine ./engine/models ./engine/backend/cuda/... ./appliance
 	go vet -tags bundle ./tests/gpu
 
 headers: ## check that each C header of kernels/cpu compiles alone, for each of its targets

@@ -28,6 +28,7 @@ type server struct {
 	url     string
 	model   string // the folder
 	profile string
+	edited  func(string) string // changes every text of the profile; nil: none does
 	log     *logBuffer
 	drain   context.CancelFunc
 	ended   chan error
@@ -124,9 +125,15 @@ func serve(t *testing.T, model, more string, change ...func(*Appliance)) *server
 // serveOn is serve on another machine.
 func serveOn(t *testing.T, on backend.Opener, model, more string, change ...func(*Appliance)) *server {
 	t.Helper()
+	return serveProfile(t, on, model, nil, more, change...)
+}
+
+// serveProfile is serveOn with a profile that edit changes; nil: none does.
+func serveProfile(t *testing.T, on backend.Opener, model string, edit func(string) string, more string, change ...func(*Appliance)) *server {
+	t.Helper()
 	dir := t.TempDir()
-	s := &server{model: model, profile: filepath.Join(dir, "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
-	writeFile(t, s.profile, profileText(model, more))
+	s := &server{model: model, profile: filepath.Join(dir, "p.cue"), edited: edit, log: &logBuffer{}, ended: make(chan error, 1)}
+	s.write(t, "in place", profileText(model, more))
 	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{on}}, Version: "test", Log: s.log})
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,9 @@ func (s *server) edit(t *testing.T, how, more string) {
 
 func (s *server) write(t *testing.T, how, text string) {
 	t.Helper()
+	if s.edited != nil {
+		text = s.edited(text)
+	}
 	switch how {
 	case "in place":
 		writeFile(t, s.profile, text)
