@@ -77,7 +77,7 @@ func restartOf(w *Waiting) *drift.Restart {
 	if w == nil {
 		return nil
 	}
-	return &drift.Restart{Since: w.Since, Changes: w.Changes, Plan: w.Plan, Error: w.Error, Needed: w.Restart}
+	return &drift.Restart{Since: w.Since, Changes: w.Changes, Plan: w.Plan, Error: w.Error, Needed: w.Restart, Way: w.Way}
 }
 
 // measure adds arenas, memory, threads and the device.

@@ -63,6 +63,7 @@ type Restart struct {
 	Changes []string  `json:"changes"`
 	Plan    string    `json:"plan_diff,omitempty"`
 	Error   string    `json:"error,omitempty"` // with which a restart would fail
+	Way     string    `json:"way,omitempty"`   // in which the engine is being replaced; "": it is not
 	Remedy  string    `json:"remedy"`
 }
 

@@ -22,6 +22,8 @@ func TestJudge(t *testing.T) {
 	}{
 		{"", "", "", Facts{}},
 		{ProfilePending, "maxModelLen: 256 → 128 (structural)", "restart the server", Facts{Pending: &Restart{Needed: true, Since: hour, Changes: []string{"maxModelLen: 256 → 128 (structural)"}}}},
+		{ProfilePending, "serve.metricsCompat: false → true (restart)", "restart the server to apply the change, or take it back", Facts{Pending: &Restart{Needed: true, Since: hour, Changes: []string{"serve.metricsCompat: false → true (restart)"}}}},
+		{ProfilePending, "x", "the engine is being replaced (beside)", Facts{Pending: &Restart{Since: hour, Changes: []string{"x"}, Way: "beside"}}},
 		{ProfilePending, "x", "do not restart yet", Facts{Pending: &Restart{Needed: true, Since: hour, Changes: []string{"x"}, Error: "does not fit"}}},
 		{ProfilePending, "x", "wait: ", Facts{Pending: &Restart{Since: hour, Changes: []string{"x"}}}},
 		{ProfileInvalid, "p.cue:1:1: no", "vapp vet p.cue", Facts{Invalid: &Trouble{hour, "p.cue:1:1: no"}}},

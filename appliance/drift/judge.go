@@ -133,8 +133,13 @@ func (f Facts) restartRemedy() string {
 	switch p := f.Pending; {
 	case p.Error != "":
 		return "do not restart yet, the new profile would be refused: correct " + f.Declared.File + " by the error, or take the change back"
+	case p.Way != "":
+		return "wait: the engine is being replaced (" + p.Way + ")"
 	case !p.Needed:
 		return "wait: the change takes effect when the running requests have ended"
+	}
+	if p := f.Pending; !slices.ContainsFunc(p.Changes, func(c string) bool { return !strings.HasSuffix(c, "(structural)") }) {
+		return "restart the server to apply the change, let it replace its engine (reload.structural: \"swap\"), or take the change back in " + f.Declared.File
 	}
 	return "restart the server to apply the change, or take it back in " + f.Declared.File
 }
