@@ -3,7 +3,10 @@
 PROFILE  ?= profiles/smollm2.cue
 FUZZTIME ?= 4s
 # Packages whose goroutines meet: what the race detector watches.
-RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/... ./tools/...
+RACE := ./engine ./engine/runner ./engine/turns ./appliance ./appliance/api/... ./appliance/auditlog ./appliance/batch ./appliance/chat ./appliance/chat/pooling \
+	./appliance/front ./appliance/hub ./appliance/kvevents ./appliance/metrics ./appliance/page ./appliance/responses ./appliance/traces ./tools/bench/... ./tools/console ./tools/sse
+# Those, and packages that one goroutine uses at a time.
+RACE_ALL := ./engine ./engine/sched ./engine/kv ./engine/runner ./engine/turns ./appliance/... ./tools/...
 # Breaks the code in small ways and sees whether a test fails.
 MUTANTS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 # The go command with what the tag cuda needs, where that can be built.
@@ -119,7 +122,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run TestSuite ./engine/backend/cuda
 	$(CUDA_GO) test -tags bundle,soak -count=1 -timeout 1h -run TestBundle -v ./tests/gpu
 	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run 'TestGoldenCUDA|TestGoldenRanksCUDA' -v ./engine/models
-	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
+	go test -race -shuffle=on -count=5 -timeout 2h $(RACE_ALL)
 	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test ./engine -count=1 -timeout 4h -run TestLongContext -long 131072

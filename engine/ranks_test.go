@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,6 +157,10 @@ func onRanks(t *testing.T, p ranks.Places, all bool, like toy, g *enginetest.Gol
 
 // TestStagesPreempted: sequences that are preempted, or swapped out, in a pipeline have the tokens of one rank.
 func TestStagesPreempted(t *testing.T) {
+	length := 60 // so long that the first request runs when the last one comes
+	if racing {
+		length = 16
+	}
 	run := func(change func(*toy)) [][]int32 {
 		y := newToy(t)
 		y.slabs = least
@@ -164,7 +169,7 @@ func TestStagesPreempted(t *testing.T) {
 		var streams []*engine.Stream
 		for i := range 12 {
 			q := request(i)
-			q.Params.MaxTokens = 60 // so long that the first one runs when the last one comes
+			q.Params.MaxTokens = length
 			s, err := e.Submit(context.Background(), q)
 			if err != nil {
 				t.Fatal(err)
@@ -188,6 +193,9 @@ func TestStagesPreempted(t *testing.T) {
 		"swapped in four of two each": func(y *toy) { y.world, y.opts.SwapBytes = ranks.Places{Tensor: 2, Pipeline: 4}, 64<<20 },
 		"swapped":                     func(y *toy) { y.world, y.opts.SwapBytes = ranks.Places{Tensor: 1, Pipeline: 2}, 64<<20 },
 	} {
+		if racing && strings.Contains(name, "four") {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			for i, got := range run(change) {
 				if !slices.Equal(got, want[i]) {
