@@ -93,7 +93,7 @@ lint: native vet fmt headers ## go vet, gofmt, the C headers, and staticcheck wh
 	else echo "lint: staticcheck is not on the path: not run"; fi
 
 race: native ## the race detector on the packages whose goroutines meet
-	go test -race -timeout 30m $(RACE)
+	go test -race -short -timeout 30m $(RACE)
 
 fuzz: native ## fuzz every target for FUZZTIME (4s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
