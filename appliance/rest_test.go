@@ -3,8 +3,6 @@ package appliance
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,21 +12,6 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/ref"
 )
-
-// poke sends an empty request and returns the reply.
-func (s *server) poke(t *testing.T, path string) (int, string) {
-	t.Helper()
-	r, err := http.Post(s.url+path, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.StatusCode, string(b)
-}
 
 // TestSleep lets the model sleep at both levels: memory is freed, requests are refused, and after POST /wake_up replies
 // are as before.
@@ -40,7 +23,7 @@ func TestSleep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			code, text := s.poke(t, "/sleep?level="+level)
+			code, text := s.post(t, "/sleep?level="+level, "")
 			var r struct {
 				Level int   `json:"level"`
 				Freed int64 `json:"freed_bytes"`
@@ -73,7 +56,7 @@ func TestSleep(t *testing.T) {
 			if state := map[string]string{"1": "weights_offloaded", "2": "discard_all"}[level]; !strings.Contains(metrics, `sleep_state="`+state+`"} 1`) {
 				t.Error("no sleep state in the metrics")
 			}
-			if code, text := s.poke(t, "/wake_up"); code != 200 {
+			if code, text := s.post(t, "/wake_up", ""); code != 200 {
 				t.Fatalf("wake: %d %s", code, text)
 			}
 			if got, err := s.reply("hello there", 30); err != nil || got != want {
@@ -88,14 +71,14 @@ func TestSleep(t *testing.T) {
 
 func TestSleepRefused(t *testing.T) {
 	s := start(t, "")
-	if code, text := s.poke(t, "/sleep"); code != 501 && code != 400 && code != 404 || !strings.Contains(text, "serve.sleep") {
+	if code, text := s.post(t, "/sleep", ""); code != 501 && code != 400 && code != 404 || !strings.Contains(text, "serve.sleep") {
 		t.Errorf("off: %d %s", code, text)
 	}
 	s = start(t, `serve: sleep: true`)
-	if code, text := s.poke(t, "/sleep?level=3"); code != 400 || !strings.Contains(text, "level") {
+	if code, text := s.post(t, "/sleep?level=3", ""); code != 400 || !strings.Contains(text, "level") {
 		t.Errorf("level 3: %d %s", code, text)
 	}
-	if code, text := s.poke(t, "/wake_up"); code != 200 {
+	if code, text := s.post(t, "/wake_up", ""); code != 200 {
 		t.Errorf("awake: %d %s", code, text)
 	}
 }
@@ -103,7 +86,7 @@ func TestSleepRefused(t *testing.T) {
 // TestSleepThenChange: a live and a structural change while the model sleeps are in force when it wakes up.
 func TestSleepThenChange(t *testing.T) {
 	s := start(t, `reload: structural: "swap", serve: sleep: true`)
-	if code, text := s.poke(t, "/sleep?level=1"); code != 200 {
+	if code, text := s.post(t, "/sleep?level=1", ""); code != 200 {
 		t.Fatal(text)
 	}
 	s.withSequences(t, 8, `serve: {sleep: true, servedModelName: ["renamed"]}`)
@@ -111,7 +94,7 @@ func TestSleepThenChange(t *testing.T) {
 		l := s.Reloads()
 		return len(l) > 0 && l[0].Class == "structural" && l[0].Outcome == Applied
 	})
-	if code, text := s.poke(t, "/wake_up"); code != 200 {
+	if code, text := s.post(t, "/wake_up", ""); code != 200 {
 		t.Fatal(text)
 	}
 	if !s.serves(t, "renamed") || s.engine().Stats().KVPages == 0 {
@@ -163,7 +146,7 @@ func TestIdleLoadFails(t *testing.T) {
 func TestSleepLetsRequestsEnd(t *testing.T) {
 	s := start(t, `serve: sleep: true`)
 	wait := s.streams(t, 8)
-	if code, text := s.poke(t, "/sleep"); code != 200 {
+	if code, text := s.post(t, "/sleep", ""); code != 200 {
 		t.Fatal(text)
 	}
 	wait()

@@ -152,12 +152,12 @@ func (s *swap) beside(opening, lasting context.Context, opened func()) {
 	fresh, err := s.openKeeping(opening)
 	opened()
 	if err != nil {
-		s.a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
+		a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
 		a.reloader.swapped(s, nil, err)
 		return
 	}
 	if err := a.reloader.swapped(s, fresh, nil); err != nil {
-		s.a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
+		a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
 		a.log.Error("the engine that was not used did not close", "error", a.closeServed(fresh))
 		return
 	}
@@ -175,8 +175,8 @@ func (s *swap) openKeeping(ctx context.Context) (*served, error) {
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := s.a.openTried(ctx, s.next, s.next.Profile, w)
-	return fresh, errors.Join(err, w.Close())
+	defer w.Close() // the new engine has its own reference
+	return s.a.openTried(ctx, s.next, s.next.Profile, w)
 }
 
 // openTried opens the engine of p, with the LoRA adapters of a profile, and lets it compute a token. It logs when there is no progress.
@@ -229,7 +229,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	}
 	s.gap = a.reloader.now().Sub(closed)
 	if err == nil {
-		s.a.limitHeap(s.next.Plan.GoMemoryLimit)
+		a.limitHeap(s.next.Plan.GoMemoryLimit)
 		if err = a.reloader.swapped(s, fresh, nil); err == nil {
 			s.discardOld()
 			a.reloader.swapEnded()

@@ -108,7 +108,7 @@ func TestSleepCUDA(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, busy, _ := s.engine().Memory()
-	code, text := s.poke(t, "/sleep")
+	code, text := s.post(t, "/sleep", "")
 	var r struct {
 		Level int   `json:"level"`
 		Freed int64 `json:"freed_bytes"`
@@ -121,7 +121,7 @@ func TestSleepCUDA(t *testing.T) {
 	if planned := s.prepared().Ledger().Bytes("sleep"); r.Level != 1 || r.Kept == 0 || r.Kept > planned || !strings.Contains(r.Note, "host's memory") {
 		t.Errorf("%s, planned %d", text, planned)
 	}
-	if code, text := s.poke(t, "/wake_up"); code != 200 {
+	if code, text := s.post(t, "/wake_up", ""); code != 200 {
 		t.Fatal(text)
 	}
 	if got, err := s.reply("hello there", 10); err != nil || got != want {
