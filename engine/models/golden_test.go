@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,9 @@ func readGolden(t testing.TB, name string) *enginetest.Golden {
 	return g
 }
 
+// sampledOnly are the texts of a large vocabulary that keep sampled columns of all rows.
+var sampledOnly = []string{"smollm2-chat", "smollm2-prose"}
+
 // TestGoldenFiles checks that every golden file is complete, consistent, and recorded from the
 // present checkpoint.
 func TestGoldenFiles(t *testing.T) {
@@ -117,7 +121,9 @@ func TestGoldenFiles(t *testing.T) {
 			if g.Facts.Architecture == "" || g.Facts.Compute != "float32" {
 				t.Errorf("facts: %+v", g.Facts)
 			}
-			checkRows(t, g)
+			if full := checkRows(t, g); full < 1 && !slices.Contains(sampledOnly, name) {
+				t.Error("all logits are kept of no row")
+			}
 			for file, sum := range g.Facts.Checkpoint {
 				checkFile(t, name, file, sum)
 			}
@@ -126,9 +132,8 @@ func TestGoldenFiles(t *testing.T) {
 }
 
 // checkRows checks data that a file contains twice: the steps follow the largest logits, and the
-// kept logits agree with the top two and with the full rows.
-func checkRows(t *testing.T, g *enginetest.Golden) {
-	full := 0
+// kept logits agree with the top two and with the full rows. It returns the number of full rows.
+func checkRows(t *testing.T, g *enginetest.Golden) (full int) {
 	for i := range g.Rows() {
 		row := g.Row(i)
 		if next := i + 1 - len(g.InputIDs); next >= 0 && next < len(g.DecodeIDs) && g.DecodeIDs[next] != row.TopIDs[0] {
@@ -160,9 +165,7 @@ func checkRows(t *testing.T, g *enginetest.Golden) {
 			t.Errorf("row %d compared with itself: %+v, %v", i, d, err)
 		}
 	}
-	if full < 1 {
-		t.Error("all logits are kept of no row")
-	}
+	return full
 }
 
 // checkFile compares a weight file with the hash it had when the logits were recorded.

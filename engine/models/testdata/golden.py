@@ -74,15 +74,17 @@ def sampled(vocab):
     return torch.tensor([i * vocab // SAMPLES + (i * 37) % (vocab // SAMPLES) for i in range(SAMPLES)])
 
 
-def record(model, ids, steps, every=1):
-    """The tensors of one golden file, with every n-th of the sampled columns: long texts take half of them."""
+def record(model, ids, steps, every=1, full=True):
+    """The tensors of one golden file, with every n-th of the sampled columns, and all logits of the prompt's last row if full."""
     sample_ids = sampled(model.config.get_text_config().vocab_size)[::every]
     prefill, fed, decode, last_hidden = forward(model, ids, steps)
     top_ids, top_logits = top2(prefill)
     step_ids, step_logits = top2(decode)
-    return {
+    last = {
         "full_positions": torch.tensor([len(ids) - 1], dtype=torch.int32),
         "full_logits": prefill[-1:],
+    }
+    return (last if full else {}) | {
         "input_ids": ids.int(),
         "sample_ids": sample_ids.int(),
         "top2_ids": top_ids,
