@@ -96,7 +96,8 @@ func TestSmallFiles(t *testing.T) {
 // TestDependenciesAreListed compares docs/dependencies.md with the modules that the tree imports
 // and the crates of the tokenizer library.
 func TestDependenciesAreListed(t *testing.T) {
-	doc, tools := string(read(t, "docs/dependencies.md")), string(read(t, "packaging/tools/go.mod"))
+	doc := string(read(t, "docs/dependencies.md"))
+	tools := string(read(t, "packaging/tools/go.mod")) + string(read(t, "tests/kubernetes/go.mod"))
 	versions := map[string]string{} // of every module in go.mod
 	for _, m := range regexp.MustCompile(`(?m)^\s*(?:require )?(\S+\.\S+) (v\S+)`).FindAllStringSubmatch(string(read(t, "go.mod")), -1) {
 		versions[m[1]] = m[2]

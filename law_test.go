@@ -282,6 +282,8 @@ var rules = map[string]rule{
 	// Checks of a GPU, which start binaries and read their output.
 	"tests/gpu":        {parts: []string{"tests/gpu/agenda"}},
 	"tests/gpu/agenda": {not: noHTTP},
+	// The chart of the folder deploy: a module of its own, with Helm.
+	"tests/kubernetes/chart": {},
 }
 
 // layers from the top. A test may import its own layer and the layers below.
