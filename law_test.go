@@ -232,6 +232,7 @@ var rules = map[string]rule{
 	"tools/review/gittree":  {parts: []string{"schema", "tools/lock"}, not: noHTTP},
 	"tools/compat":          {parts: []string{"engine/checkpoint", "nearest"}, not: value},
 	"tools/compat/released": {parts: []string{"schema", "appliance", "engine/backend", "tools/compat"}, not: noHTTP},
+	"tools/kubernetes":      {parts: []string{"schema", "appliance/plan", "engine/backend"}, modules: []string{"go.yaml.in/yaml/v3"}, not: value},
 	"tools/lock":            {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"tools/lock/lockfile":   {parts: []string{"appliance", "engine", "tools/lock"}, not: noHTTP},
 	"tools/importer":        {parts: []string{"foreign", "nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},

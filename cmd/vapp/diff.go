@@ -14,10 +14,11 @@ import (
 
 func newDiff() *cobra.Command {
 	var target target
-	var revisions string
+	var revisions, cluster string
+	var manifests manifestFlags
 	var out diffOutput
 	c := &cobra.Command{
-		Use:   "diff OLD NEW | diff --git A..B [PATH...]",
+		Use:   "diff OLD NEW | diff --git A..B [PATH...] | diff --k8s MANIFESTS PROFILE",
 		Short: "Show what changes between profiles: fields, reload classes, bytes, capacity",
 		Long: `Diff compares two profiles, or the profiles of two folders by their paths, as a
 running server would on reload: every field that differs with its reload class
@@ -37,13 +38,20 @@ Without --gpu and --memory a profile that was locked for a device (vapp lock
 --gpu) is planned for that device, one with a target for that, any other for this
 machine.
 
+  --k8s FILE    Kubernetes manifests, or values of the chart, in a file or a folder
+                with what "vapp manifest PROFILE" would write
+
 PATHs restrict --git to folders or files. Models that are not in the repository
 are read from their present path. The policies of each side apply to its profiles.
 
 The exit code is 0 if nothing changes, 1 if something does, and 2 if the
-comparison fails or a profile of the new side cannot be planned.`,
+comparison fails, a profile of the new side cannot be planned, or a memory limit
+is below the plan.`,
 		Args: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("git") {
+			switch {
+			case c.Flags().Changed("k8s"):
+				return needArgs(1, 1, "a profile")(c, args)
+			case c.Flags().Changed("git"):
 				return nil
 			}
 			return needArgs(2, 2, "two profiles or folders")(c, args)
@@ -51,6 +59,18 @@ comparison fails or a profile of the new side cannot be planned.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if out.markdown && out.json {
 				return &usageError{errors.New("--markdown and --json: give one of them"), c.CommandPath()}
+			}
+			if c.Flags().Changed("k8s") {
+				if c.Flags().Changed("git") || out != (diffOutput{}) {
+					return &usageError{errors.New("--k8s: not with --git, --markdown, --json or --html"), c.CommandPath()}
+				}
+				manifests.target = target
+				err := diffManifests(c, &manifests, args[0], cluster)
+				if code := exitError(0); err != nil && !errors.As(err, &code) {
+					fmt.Fprint(c.ErrOrStderr(), formatError(err))
+					return exitError(2)
+				}
+				return err
 			}
 			d := &comparer{c: c, flags: target, given: c.Flags().Changed("gpu") || c.Flags().Changed("memory")}
 			if _, err := target.machine(c); err != nil {
@@ -86,6 +106,7 @@ comparison fails or a profile of the new side cannot be planned.`,
 	}
 	target.flags(c)
 	c.Flags().StringVar(&revisions, "git", "", "compare commits of this repository: A..B, A...B, or A with the working tree")
+	c.Flags().StringVar(&cluster, "k8s", "", "compare the plan with the Kubernetes manifests or chart values in this file or folder")
 	c.Flags().BoolVar(&out.markdown, "markdown", false, "print a comment for a pull request")
 	c.Flags().BoolVar(&out.json, "json", false, "print the review as JSON")
 	c.Flags().StringVar(&out.html, "html", "", "write the review as one self-contained page to this file, in place of text")

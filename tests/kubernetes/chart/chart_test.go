@@ -1,21 +1,192 @@
 package chart
 
 import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
 	"sigs.k8s.io/yaml"
 )
 
-func TestLoad(t *testing.T) {
-	if _, err := loader.Load("../../../deploy/chart"); err != nil {
+var update = flag.Bool("update", false, "write testdata/options.golden")
+
+const (
+	root   = "../../.."
+	folder = root + "/deploy/chart"
+)
+
+// vapp runs the binary that `make build` made, or that VAPP names.
+func vapp(t *testing.T, args ...string) string {
+	t.Helper()
+	binary := os.Getenv("VAPP")
+	if binary == "" {
+		binary = filepath.Join(root, "bin/vapp")
+	}
+	c := exec.Command(binary, args...)
+	var problem strings.Builder
+	c.Stderr = &problem
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("vapp %v: %v\n%s", args, err, problem.String())
+	}
+	return string(out)
+}
+
+func render(t *testing.T, values string) (string, error) {
+	t.Helper()
+	return Render(folder, Release{"m", "models"}, []byte(values))
+}
+
+// TestChartIsManifest renders the chart with `vapp manifest --values` and compares every object with
+// those of `vapp manifest`.
+func TestChartIsManifest(t *testing.T) {
+	for _, args := range [][]string{
+		{"smollm2.cue", "--memory", "4GiB", "--claim", "models"},
+		{"smollm2.cue", "--gpu", "cpu-16c-64g", "--claim", "models", "--replicas", "3"},
+		{"gemma4-fp8.cue"},
+		{"gpt-oss-20b.cue"},
+		{"qwen2-7b.cue", "--ranks-key", "ranks"},
+		{"qwen35-27b-fp8.cue", "--claim", "cache", "--ranks-key", "ranks"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			args := append([]string{"manifest", filepath.Join(root, "profiles", args[0])}, args[1:]...)
+			plain, err := Objects(vapp(t, args...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var name string
+			for _, o := range plain {
+				if o["kind"] == "Service" {
+					name = o["metadata"].(map[string]any)["name"].(string)
+				}
+			}
+			text, err := Render(folder, Release{name, "models"}, []byte(vapp(t, append(args, "--values")...)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rendered, err := Objects(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(rendered) != len(plain) || len(plain) != 6 {
+				t.Errorf("the chart has %d objects, vapp manifest %d", len(rendered), len(plain))
+			}
+			for key, want := range plain {
+				got := rendered[key]
+				for _, o := range []map[string]any{got, want} {
+					if o != nil {
+						delete(o["metadata"].(map[string]any)["labels"].(map[string]any), "app.kubernetes.io/managed-by")
+					}
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s differs; the chart:\n%s\nvapp manifest:\n%s", key, indented(got), indented(want))
+				}
+			}
+		})
+	}
+}
+
+func indented(v any) string { b, _ := json.MarshalIndent(v, "", " "); return string(b) }
+
+// minimal are the values that have no default.
+const minimal = "profile: {file: m.cue, files: {m.cue: 'name: \"m\"'}}\n"
+
+func TestLint(t *testing.T) {
+	var given map[string]any
+	if err := yaml.Unmarshal([]byte(minimal), &given); err != nil {
 		t.Fatal(err)
 	}
-	_ = chartutil.ToRenderValues
-	_ = engine.Engine{}
-	_ = lint.All
-	_ = yaml.Marshal
+	for _, m := range lint.All(folder, given, "models", true).Messages {
+		if m.Severity >= support.WarningSev {
+			t.Error(m)
+		}
+	}
+}
+
+// TestOptions renders everything that the chart has as an option and compares it with a golden.
+func TestOptions(t *testing.T) {
+	values, err := os.ReadFile("testdata/options.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := render(t, string(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("testdata/options.golden", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/options.golden")
+	if err != nil || string(want) != got {
+		t.Errorf("%v: the chart renders testdata/options.yaml otherwise; look at the difference after go test -update\n%s", err, got)
+	}
+	rules, err := os.ReadFile(root + "/packaging/prometheus/vapp.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, err := os.ReadFile(folder + "/files/vapp.rules.yml"); err != nil || string(own) != string(rules) {
+		t.Errorf("deploy/chart/files/vapp.rules.yml is not packaging/prometheus/vapp.rules.yml (%v)", err)
+	}
+	objects, err := Objects(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parsed, alerts map[string]any
+	if err := yaml.Unmarshal(rules, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	if alerts, _ = objects["PrometheusRule m"]["spec"].(map[string]any); !reflect.DeepEqual(alerts, parsed) {
+		t.Error("the PrometheusRule has other rules than packaging/prometheus")
+	}
+}
+
+// TestSchema: a wrong value is refused by its name.
+func TestSchema(t *testing.T) {
+	for values, want := range map[string]string{
+		"replica: 2":    "replica",
+		"replicas: -1":  "replicas",
+		"replicas: two": "replicas",
+		"pod: {resources: {limits: {memory: 2GiB}}}": "memory",
+		"pod: {resources: {limit: {memory: 2Gi}}}":   "limit",
+		"pod: {port: 0}":                 "port",
+		"pod: {loadSeconds: 0}":          "loadSeconds",
+		"pod: {sharedMemory: much}":      "sharedMemory",
+		"plan: {hash: xyz}":              "hash",
+		"plan: {memory: 2Gi}":            "memory",
+		"image: {pullPolicy: Sometimes}": "pullPolicy",
+		"model: {mountPath: models}":     "mountPath",
+		"model: {pull: [a]}":             "pull",
+		"service: {type: ExternalName}":  "type",
+		"ranks: {size: 0}":               "size",
+		"keda: {waiting: 0}":             "waiting",
+		"profile: {file: m.yaml}":        "file",
+		"profile: {file: other.cue}":     `there is no "other.cue", which profile.file names`,
+		"ranks: {size: 2}":               "ranks.keySecret",
+		"inferencePool: {enabled: true}": "inferencePool.endpointPicker.name",
+		"httpRoute: {enabled: true}":     "httpRoute.parentRefs",
+		"keda: {enabled: true}":          "keda.serverAddress",
+		"keda: {enabled: true, serverAddress: a}\nautoscaling: {enabled: true}": "one of them scales the pods",
+	} {
+		if !strings.HasPrefix(values, "profile:") {
+			values = minimal + values
+		} else {
+			values = "profile: {file: m.cue, files: {m.cue: ''}, " + strings.TrimPrefix(strings.TrimPrefix(values, "profile: {"), "x")
+			values = strings.Replace(values, "file: m.cue, files: {m.cue: ''}, file:", "files: {m.cue: ''}, file:", 1)
+		}
+		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", values, err, want)
+		}
+	}
+	if _, err := render(t, minimal); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,0 +1,186 @@
+// Package kubernetes turns a plan into what Kubernetes must know of a server: the bytes, cores and
+// devices of its pods, the values of the chart in deploy/chart, and plain manifests. It compares a
+// plan with manifests too.
+//
+// It must not read a clock, ask a cluster or plan anything: equal plans give equal text. Start
+// reading at Of in pod.go, then at Values in values.go.
+package kubernetes
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strings"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
+)
+
+// Pod is what one pod of a server needs. With ranks, a pod is a rank.
+type Pod struct {
+	Name  string // of the profile, a DNS label
+	Ranks int    // pods that serve together; 1: the server is one pod
+	// Planned is what the plan takes of the machine's memory, in bytes. Memory is the limit of the
+	// container. It is larger where the profile asks for a share of the machine: then the machine
+	// that the plan is for is the container.
+	Planned, Memory int64
+	Cores           int    // CPU cores of the plan; of a GPU server, those that serve
+	GPU             bool   // the pod has one
+	Product         string // of the GPU, as NVIDIA's feature discovery labels nodes
+	Arch            string // as Kubernetes names it; "": any
+	// Features are those of the plan's instruction set, as the node feature discovery labels nodes.
+	Features     []string
+	SharedMemory int64 // bytes of /dev/shm
+	Swap         int64 // bytes of the file for swapped KV pages
+	Load         int   // seconds that loading may take
+	Drain        int   // seconds of serve.drainTimeout
+	Port         int
+	Models       string // folder of the model's files in the container
+	Hub          bool   // the model comes from the Hugging Face Hub
+	File         string // the profile's file name
+	Plan         string // digest of the plan
+	Lock         string // SHA-256 of the lock file; "": there is none
+}
+
+// Paths in the container, as the image has them.
+const (
+	profileFolder = "/etc/vapp"
+	cacheFolder   = "/var/cache/vapp"
+)
+
+// How long loading may take: a start, and the weights at a rate that slow network volumes have.
+const (
+	startSeconds = 60
+	loadRate     = 100 << 20 // bytes a second
+)
+
+// servingCores are those of a GPU server: the engine's loop, HTTP and two text workers.
+const servingCores = 4
+
+// sharedOfRanks is the shared memory that NCCL or Open MPI takes between ranks of one node.
+const sharedOfRanks = 2 << 30
+
+// TargetError reports a profile that names no machine, when no flag names one.
+type TargetError struct{ Profile string }
+
+func (e *TargetError) Error() string {
+	return e.Profile + ": target: the profile names no machine for its pods; set target, or give --gpu (cpu-16c-64g, a100-80g, …) or --memory"
+}
+
+// Of returns what a pod of the plan needs. hub is true if model.source is a name on the Hub; lock is
+// the text of the lock file, nil if there is none. The error is a *schema.Error for a field that no
+// pod can have.
+func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, error) {
+	name, err := label(profile)
+	if err != nil {
+		return Pod{}, err
+	}
+	if err := check(profile, hub); err != nil {
+		return Pod{}, err
+	}
+	file := path.Base(profile.File())
+	pod := Pod{
+		Name: name, Ranks: max(1, p.Ranks), Planned: p.Ledger.Total(), Memory: p.Ledger.Total(), Cores: p.Facts.Cores,
+		Swap: p.Ledger.Bytes(backend.Swap.String()), Drain: seconds(profile.Serve.DrainTimeout), Port: profile.Serve.Port,
+		Models: cacheFolder, Hub: hub, File: file, Plan: p.Digest(),
+		Load: startSeconds + int((p.Ledger.Bytes(backend.Weights.String())+loadRate-1)/loadRate),
+	}
+	if source := profile.Model.Source; !hub {
+		if !path.IsAbs(source) {
+			source = path.Join(profileFolder, source)
+		}
+		pod.Models = path.Dir(source)
+	}
+	if lock != nil {
+		sum := sha256.Sum256(lock)
+		pod.Lock = hex.EncodeToString(sum[:])
+	}
+	switch {
+	case p.Backend == "cuda":
+		pod.GPU, pod.Cores, pod.Product = true, servingCores, strings.ReplaceAll(p.Facts.Device, " ", "-")
+		pod.Planned = p.Ledger.HostTotal()
+		pod.Memory = pod.Planned
+	case profile.Memory.KVCache == 0: // a share of the machine, which the container is
+		pod.Memory = p.Facts.TotalBytes
+	}
+	if !pod.GPU {
+		pod.Arch, pod.Features = instructionSet(p)
+	}
+	if pod.Ranks > 1 {
+		pod.SharedMemory = sharedOfRanks
+		pod.Memory += sharedOfRanks // counted in the container's memory
+	}
+	return pod, nil
+}
+
+// check refuses fields that a pod cannot have.
+func check(profile *schema.Profile, hub bool) error {
+	if profile.Serve.Port == 0 {
+		return profile.Reject("serve.port", "0 is any free port, which no Service finds; allowed in a cluster: 1 to 65535")
+	}
+	if profile.Serve.Host == "127.0.0.1" || profile.Serve.Host == "localhost" || profile.Serve.Host == "::1" {
+		return profile.Reject("serve.host", "%s is not reached from outside the pod; allowed in a cluster: \"0.0.0.0\"", profile.Serve.Host)
+	}
+	for i, k := range profile.Serve.APIKeys {
+		if k.Secret() != "" {
+			return profile.Reject(fmt.Sprintf("serve.apiKeys[%d]", i), "a key in clear text would stand in a ConfigMap; allowed in a cluster: {env} or {file} from a Secret")
+		}
+	}
+	if source := profile.Model.Source; !hub && strings.HasPrefix(source, "~") {
+		return profile.Reject("model.source", "%s is in the home folder of this machine; allowed in a cluster: a path of a volume, or a name on the Hub", source)
+	}
+	own := 1 + len(profile.Policies())
+	if files := profile.Files(); len(files) > own {
+		return profile.Reject("", "the profile imports %s; a ConfigMap holds its own file alone: write the fields into it", files[len(files)-1])
+	}
+	return nil
+}
+
+// seconds rounds a duration up.
+func seconds(d schema.Duration) int { return int((int64(d) + 1e9 - 1) / 1e9) }
+
+// label returns the profile's name as a DNS label of at most 50 characters, which leaves room for
+// suffixes.
+func label(profile *schema.Profile) (string, error) {
+	out := strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, profile.Name), "-")
+	if out == "" || len(out) > 50 || out[0] < 'a' {
+		return "", profile.Reject("name", "%q is no Kubernetes name; allowed in a cluster: a letter, then letters, digits and dashes, at most 50 in all", profile.Name)
+	}
+	return out, nil
+}
+
+// features are those of each instruction set of backend cpu, by the names of /proc/cpuinfo's
+// successor in node-feature-discovery (cpu-cpuid.*).
+var features = map[string]struct {
+	arch  string
+	names []string
+}{
+	"generic":    {"", nil},
+	"avx2":       {"amd64", []string{"AVX2", "FMA3"}},
+	"avx512":     {"amd64", []string{"AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL"}},
+	"avx512bf16": {"amd64", []string{"AVX512BF16"}},
+	"amx":        {"amd64", []string{"AMXBF16", "AMXINT8", "AMXTILE"}},
+	"neon":       {"arm64", nil},
+	"dotprod":    {"arm64", []string{"ASIMDDP"}},
+	"i8mm":       {"arm64", []string{"I8MM"}},
+}
+
+// instructionSet returns the architecture and the features that the plan's variant needs.
+func instructionSet(p *plan.Plan) (string, []string) {
+	for _, c := range p.Choices {
+		if c.Name == "variant" {
+			return features[c.Value].arch, features[c.Value].names
+		}
+	}
+	return "", nil
+}
