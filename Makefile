@@ -115,6 +115,10 @@ ci: openmpi test headers test-cuda cross clients browser race fuzz ## what conti
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
 
+kubernetes: build model ## the chart, vapp manifest and rolling changes on a real control plane, as root; builds it from its modules the first time (ten minutes)
+	@scripts/kubernetes.sh
+	cd tests/kubernetes && go test -count=1 -timeout 30m -v ./chart ./cluster
+
 soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
 	@$(MAKE) cross-all
@@ -133,6 +137,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags soak -count=1 -timeout 1h -run TestSwapStorm -v ./appliance
 	go test -tags soak -count=1 -run 'TestPython|TestTwin' -v ./appliance/kvevents
 	go test -tags soak -count=1 -run TestPrometheus -v ./appliance/metrics
+	@$(MAKE) kubernetes
 	@scripts/ranks-soak.sh
 	@scripts/examples-ranks.sh
 	@scripts/bench-real.sh

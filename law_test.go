@@ -17,6 +17,9 @@ import (
 // module is the import path of the root.
 const module = "vapp.dev"
 
+// kubernetes are the modules of the control plane's tests.
+var kubernetes = []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"}
+
 // goldens is the only package of the module that every test may import.
 const goldens = "internal/goldentest"
 
@@ -283,8 +286,11 @@ var rules = map[string]rule{
 	// Checks of a GPU, which start binaries and read their output.
 	"tests/gpu":        {parts: []string{"tests/gpu/agenda"}},
 	"tests/gpu/agenda": {not: noHTTP},
-	// The chart of the folder deploy: a module of its own, with Helm.
-	"tests/kubernetes/chart": {},
+	// A module of its own: Helm, and a control plane of Kubernetes with clients of it.
+	"tests/kubernetes/chart":        {modules: []string{"helm.sh/helm/v3", "sigs.k8s.io/yaml"}},
+	"tests/kubernetes/controlplane": {modules: kubernetes},
+	"tests/kubernetes/node":         {modules: append([]string{"golang.org/x/net", "golang.org/x/sys"}, kubernetes...)},
+	"tests/kubernetes/cluster":      {parts: []string{"tests/kubernetes/chart", "tests/kubernetes/controlplane", "tests/kubernetes/node"}, modules: kubernetes},
 }
 
 // layers from the top. A test may import its own layer and the layers below.

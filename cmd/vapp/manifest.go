@@ -16,6 +16,9 @@ import (
 	"vapp.dev/tools/lock"
 )
 
+// imageName is the default repository of the image, without a registry.
+const imageName = "vapp"
+
 // manifestFlags are the choices of the cluster.
 type manifestFlags struct {
 	target target
@@ -82,7 +85,7 @@ repository with the plan.`,
 	backendFlag(c, &m.target.backend)
 	c.Flags().BoolVar(&m.values, "values", false, "write values of the chart in deploy/chart")
 	c.Flags().StringVarP(&m.out, "output", "o", "", "write to this `file` in place of stdout")
-	c.Flags().StringVar(&m.Image, "image", "vapp", "repository of the image; its tag is this version")
+	c.Flags().StringVar(&m.Image, "image", imageName, "repository of the image; its tag is this version")
 	c.Flags().IntVar(&m.Replicas, "replicas", 1, "number of servers")
 	return c
 }
@@ -118,6 +121,9 @@ func (m *manifestFlags) of(c *cobra.Command, profile string) (*kubernetes.Values
 		return nil, err
 	}
 	m.Text, m.Version = string(text), buildVersion()
+	if m.Image == "" {
+		m.Image = imageName // of diff, which compares tags alone
+	}
 	return pod.Values(m.Options, p.Profile.Model.Source)
 }
 

@@ -187,9 +187,11 @@ func text(n *yaml.Node) string {
 	return n.Value
 }
 
-func kindOf(n *yaml.Node) string   { return text(child(n, "kind")) }
-func fileOf(n *yaml.Node) string   { return text(child(child(n, "profile"), "file")) }
-func identity(n *yaml.Node) string { return kindOf(n) + " " + text(child(child(n, "metadata"), "name")) }
+func kindOf(n *yaml.Node) string { return text(child(n, "kind")) }
+func fileOf(n *yaml.Node) string { return text(child(child(n, "profile"), "file")) }
+func identity(n *yaml.Node) string {
+	return kindOf(n) + " " + text(child(child(n, "metadata"), "name"))
+}
 
 // comparison compares one document.
 type comparison struct {
@@ -199,9 +201,12 @@ type comparison struct {
 
 // free are fields that a cluster chooses.
 func free(field string) bool {
+	if strings.HasPrefix(field, "metadata.labels") { // of the object; those of pods are selected by
+		return true
+	}
 	for _, end := range []string{
 		".replicas", "replicas", ".claimName", ".secretKeyRef.name", ".keySecret", ".claim", ".image.repository", "image.repository",
-		"managed-by", ".volumes[model]", ".emptyDir", ".namespace",
+		".volumes[model]", ".namespace",
 	} {
 		if strings.HasSuffix(field, end) {
 			return true

@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 	}
 	v := values(t, pod())
 	for _, c := range []struct{ old, new, want string }{
-		{` memory: "2147483648"`, " memory: 2047Mi", "a.yaml:172: spec.template.spec.containers[vapp].resources.limits.memory: 2047Mi, the plan has 2147483648: 1048576 bytes are missing, so the pod is refused at its start"},
+		{` memory: "2147483648"`, " memory: 2047Mi", "a.yaml:176: spec.template.spec.containers[vapp].resources.limits.memory: 2047Mi, the plan has 2147483648: 1048576 bytes are missing, so the pod is refused at its start"},
 		{` memory: "2147483648"`, " memory: 2Gi", ""},
 		{` memory: "2147483648"`, " memory: 3Gi", ""},
 		{` memory: "2147483648"`, " memory: much", "limits.memory: much, the plan has 2147483648"},
@@ -64,7 +64,7 @@ func TestCompare(t *testing.T) {
 		{`cpu: "4"`, "cpu: 8", "resources.limits.cpu: 8, the plan has 4"},
 		{"image: vapp:1.0", "image: registry:5000/a/vapp:1.0", ""},
 		{"image: vapp:1.0", "image: vapp:0.9", "containers[vapp].image: vapp:0.9, the plan has vapp:1.0"},
-		{"terminationGracePeriodSeconds: 45", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 30, the plan has 45"},
+		{"terminationGracePeriodSeconds: 50", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 30, the plan has 50"},
 		{"replicas: 1", "replicas: 3", ""},
 		{"claimName: models", "claimName: others", ""},
 		{"readOnlyRootFilesystem: true", "privileged: true", "containers[vapp].securityContext.readOnlyRootFilesystem: absent, the plan has true"},

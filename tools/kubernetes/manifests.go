@@ -12,6 +12,10 @@ type object = map[string]any
 // groupPort is where rank 0 listens for the others, the default of the chart.
 const groupPort = 29555
 
+// leaveSeconds is how long a pod that ends still takes requests: proxies and routers have left it
+// by then.
+const leaveSeconds = 5
+
 // Manifests returns plain manifests that serve what the chart would serve with these values: a
 // ServiceAccount, the profile's ConfigMap, a Service, a PodDisruptionBudget, a NetworkPolicy, and a
 // Deployment or, with ranks, a LeaderWorkerSet. The objects that the chart has as options are left
@@ -114,7 +118,7 @@ func (v *Values) pod(role string) object {
 	}
 	spec := object{
 		"serviceAccountName": v.name, "automountServiceAccountToken": false, "enableServiceLinks": false,
-		"terminationGracePeriodSeconds": v.Pod.DrainSeconds + 15,
+		"terminationGracePeriodSeconds": v.Pod.DrainSeconds + leaveSeconds + 15,
 		"securityContext": object{
 			"runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
 			"fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": object{"type": "RuntimeDefault"},
@@ -151,6 +155,7 @@ func (v *Values) server(role string) object {
 	}
 	c["startupProbe"] = probe("/readyz", 2, 2, (v.Pod.LoadSeconds+1)/2)
 	c["readinessProbe"] = probe("/readyz", 2, 2, 2)
+	c["lifecycle"] = object{"preStop": object{"sleep": object{"seconds": leaveSeconds}}}
 	c["livenessProbe"] = probe("/livez", 10, 5, 6)
 	return c
 }
@@ -202,4 +207,3 @@ func (v *Values) volumes() []object {
 	}
 	return out
 }
-

@@ -23,8 +23,8 @@ type Pod struct {
 	Name  string // of the profile, a DNS label
 	Ranks int    // pods that serve together; 1: the server is one pod
 	// Planned is what the plan takes of the machine's memory, in bytes. Memory is the limit of the
-	// container. It is larger where the profile asks for a share of the machine: then the machine
-	// that the plan is for is the container.
+	// container: Planned in whole pages, or, where the profile asks for a share of the machine, that
+	// machine's memory: then it is the container. /dev/shm counts in both cases.
 	Planned, Memory int64
 	Cores           int    // CPU cores of the plan; of a GPU server, those that serve
 	GPU             bool   // the pod has one
@@ -58,6 +58,10 @@ const (
 
 // servingCores are those of a GPU server: the engine's loop, HTTP and two text workers.
 const servingCores = 4
+
+// pageBytes is the largest page of a kernel, of some arm64 ones: a control group rounds its limit down
+// to whole pages.
+const pageBytes = 64 << 10
 
 // sharedOfRanks is the shared memory that NCCL or Open MPI takes between ranks of one node.
 const sharedOfRanks = 2 << 30
@@ -110,8 +114,9 @@ func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, erro
 	}
 	if pod.Ranks > 1 {
 		pod.SharedMemory = sharedOfRanks
-		pod.Memory += sharedOfRanks // counted in the container's memory
+		pod.Memory += sharedOfRanks
 	}
+	pod.Memory = (pod.Memory + pageBytes - 1) / pageBytes * pageBytes
 	return pod, nil
 }
 

@@ -126,7 +126,7 @@ spec:
   serviceAccountName: {{ include "vapp.serviceAccount" $ }}
   automountServiceAccountToken: false
   enableServiceLinks: false
-  terminationGracePeriodSeconds: {{ add $v.pod.drainSeconds 15 }}
+  terminationGracePeriodSeconds: {{ add $v.pod.drainSeconds 20 }}
   {{- with $v.pod.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
@@ -200,6 +200,8 @@ spec:
         - {name: ranks, containerPort: {{ $v.ranks.port }}}
         {{- end }}
       {{- include "vapp.probes" $ | nindent 6 }}
+      {{- /* Routers and proxies have left the pod by then. */}}
+      lifecycle: {preStop: {sleep: {seconds: 5}}}
       {{- end }}
       securityContext:
         {{- include "vapp.security" $ | nindent 8 }}

@@ -15,15 +15,19 @@ import (
 type Release struct{ Name, Namespace string }
 
 // Render returns the manifests of the chart in a folder as one YAML text, by the Helm library. values
-// is the text of a values file.
-func Render(folder string, r Release, values []byte) (string, error) {
+// are the texts of values files; a later one replaces fields of those before it.
+func Render(folder string, r Release, values ...[]byte) (string, error) {
 	c, err := loader.Load(folder)
 	if err != nil {
 		return "", err
 	}
 	given := map[string]any{}
-	if err := yaml.Unmarshal(values, &given); err != nil {
-		return "", err
+	for _, v := range values {
+		file := map[string]any{}
+		if err := yaml.Unmarshal(v, &file); err != nil {
+			return "", err
+		}
+		given = chartutil.CoalesceTables(file, given)
 	}
 	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}, chartutil.DefaultCapabilities)
 	if err != nil {
