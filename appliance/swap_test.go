@@ -140,12 +140,13 @@ func (f faulty) Open(facts backend.Facts, s backend.Settings, r backend.Reservat
 	if err != nil {
 		return nil, err
 	}
-	return faultyDevice{d, d.(backend.Sharer), phase}, nil
+	return faultyDevice{d, d.(backend.Sharer), d.(backend.AdapterWriter), phase}, nil
 }
 
 type faultyDevice struct {
 	backend.Device
 	backend.Sharer
+	backend.AdapterWriter
 	phase string
 }
 
