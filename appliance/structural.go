@@ -122,7 +122,7 @@ func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, er
 	if i, ok := old.engine.WeightsInfo(); ok {
 		in.OldFiles = i.Source
 	}
-	u, measured := a.process()
+	u, measured := processUse()
 	if next.Opener.Name() == "cuda" {
 		in.Resident = old.deviceOwn
 		in.Host = a.hostMemory()

@@ -9,9 +9,9 @@ import (
 
 // swapsSeries are about engines that take the place of others.
 type swapsSeries struct {
-	swaps           *prometheus.CounterVec
-	seconds         *prometheus.SummaryVec
-	gap             *prometheus.HistogramVec
+	swaps           *vec[*counter]
+	seconds         *vec[*summary]
+	gap             *vec[*histogram]
 	aborted         prometheus.Counter
 	waiting, waited *prometheus.Desc
 	queue           atomic.Pointer[func() (waiting int, counts map[string]int)]
