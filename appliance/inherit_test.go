@@ -11,6 +11,7 @@ import (
 	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
 )
 
@@ -200,7 +201,7 @@ func TestAdaptersRestored(t *testing.T) {
 	}
 	writeAdapter(t, filepath.Join(dir, "two"), toy, 4, 1)
 	more := `serve: servedModelName: ["toy"], lora: {maxLoras: 1, maxRank: 8, allowRuntimeUpdating: true}`
-	on := faulty{next: &atomic.Pointer[string]{}}
+	on := faulty{ref.Opener{}, &atomic.Pointer[string]{}}
 	s := serveOn(t, on, toy, `reload: structural: "swap", `+more, byWay(ways["drain"]))
 	if status, body := s.post(t, "/v1/load_lora_adapter", `{"lora_name":"two","lora_path":"`+dir+`/two"}`); status != 200 {
 		t.Fatal(body)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,9 @@ type served struct {
 	empty  chan struct{} // closed when inside becomes 0; nil: none waits for that
 	quiet  time.Time     // when inside became 0
 
-	closed bool // guarded by Appliance.using: the engine is closed or will be
+	closed  bool // guarded by Appliance.using: the engine is closed or will be
+	closing sync.Once
+	failed  error // of closing
 }
 
 // admit makes s the engine of new requests, with the settings l.
@@ -206,17 +209,19 @@ func (a *Appliance) closeServing() error {
 	return nil
 }
 
-// closeServed closes an engine when nothing reads its device.
+// closeServed closes an engine when nothing reads its device. The end of the server may come while its model is being
+// unloaded: the second call waits for the first.
 func (a *Appliance) closeServed(s *served) error {
-	a.using.Lock()
-	s.closed = true
-	a.using.Unlock()
-	err := s.engine.Close()
-	if s.unwatch != nil {
-		s.unwatch()
-		s.unwatch = nil
-	}
-	return err
+	s.closing.Do(func() {
+		a.using.Lock()
+		s.closed = true
+		a.using.Unlock()
+		s.failed = s.engine.Close()
+		if s.unwatch != nil {
+			s.unwatch()
+		}
+	})
+	return s.failed
 }
 
 // watchEngine reports on a.dead that the engine has failed while it served.

@@ -113,9 +113,9 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// faulty is backend ref whose next device fails in a phase.
+// faulty is a backend whose next device fails in a phase.
 type faulty struct {
-	ref.Opener
+	backend.Opener
 	next *atomic.Pointer[string] // phase of the fault of the next device; nil: none
 }
 
@@ -173,7 +173,7 @@ func TestSwapFails(t *testing.T) {
 				continue // nothing is packed
 			}
 			t.Run(name+", "+phase, func(t *testing.T) {
-				on := faulty{next: &atomic.Pointer[string]{}}
+				on := faulty{ref.Opener{}, &atomic.Pointer[string]{}}
 				s := serveOn(t, on, toyModel(t), `reload: structural: "swap"`, byWay(way))
 				want, err := s.reply("hello there", 40)
 				if err != nil {
