@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
+	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/starter"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/schema"
@@ -127,7 +128,7 @@ func serveSeveral(c *cobra.Command, args []string, machine appliance.Machine, lo
 
 // planSeveral prints the joint plan of several models.
 func planSeveral(c *cobra.Command, args []string, machine appliance.Machine, show planFlags) error {
-	if err := refuseFlags(c, "print-profile", "why-not", "explain", "compat", "speed", "html", "config"); err != nil {
+	if err := refuseFlags(c, "print-profile", "explain", "compat", "speed", "html", "config"); err != nil {
 		return err
 	}
 	paths, machines := make([]string, len(args)), make([]appliance.Machine, len(args))
@@ -146,5 +147,15 @@ func planSeveral(c *cobra.Command, args []string, machine appliance.Machine, sho
 			p.Close()
 		}
 	}()
-	return show.printJoint(c, j)
+	if show.whyNot == "" {
+		return show.printJoint(c, j)
+	}
+	seqs, tokens, err := plan.ParseGoal(show.whyNot)
+	if err != nil {
+		return &usageError{fmt.Errorf("--why-not: %w", err), c.CommandPath()}
+	}
+	if show.json {
+		return plan.AnswersJSON(c.OutOrStdout(), j.WhyNot(seqs, tokens))
+	}
+	return plan.AnswersText(c.OutOrStdout(), j.WhyNot(seqs, tokens))
 }
