@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/auditlog"
+	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/plan"
-	"vapp.dev/engine"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
 )
@@ -55,12 +55,10 @@ func TestInherit(t *testing.T) {
 			if c.was != "" {
 				set.under = loraProfile(t, dir, c.was)
 			}
-			before := &slotEngine{slots: 9}
 			for _, l := range strings.Fields(c.had) {
 				name, folder, _ := strings.Cut(l, "=")
-				before.list = append(before.list, engine.AdapterInfo{Name: name, Path: filepath.Join(dir, folder)})
+				set.list = append(set.list, chat.Adapter{Name: name, Path: filepath.Join(dir, folder)})
 			}
-			set.list = (&adapters{engine: before}).Adapters()
 			for range 2 { // taking over is repeated at the end of a swap
 				lost := strings.Join(fresh.inherit(t.Context(), func() adapterSet { return set }, next), " ")
 				if c.lost == "" && lost != "" || !strings.HasPrefix(lost, c.lost) {
@@ -72,10 +70,9 @@ func TestInherit(t *testing.T) {
 			}
 		})
 	}
-	set := adapterSet{under: loraProfile(t, t.TempDir(), `lora: adapters: a: "./one"`)}
-	set.list = (&adapters{engine: &slotEngine{list: nil}}).Adapters()
 	var none *adapters
-	if lost := none.inherit(t.Context(), func() adapterSet { return set }, loraProfile(t, t.TempDir(), "")); lost != nil {
+	set := adapterSet{[]chat.Adapter{{Name: "a"}, {Name: "c"}}, loraProfile(t, t.TempDir(), `lora: adapters: a: "./one"`)}
+	if lost := none.inherit(t.Context(), func() adapterSet { return set }, loraProfile(t, t.TempDir(), "")); len(lost) != 1 || !strings.HasPrefix(lost[0], "c: the profile has no slots") {
 		t.Errorf("lost %q", lost)
 	}
 }
@@ -120,8 +117,8 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// TestAdaptersSurvive replaces the engine in each way, and lets the model sleep: adapters that clients loaded answer
-// as before, and one for which the new engine has no slot is named.
+// TestAdaptersSurvive replaces the engine in each way, also in vain, and lets the model sleep: adapters that clients
+// loaded answer as before, and one for which the new engine has no slot is named.
 func TestAdaptersSurvive(t *testing.T) {
 	dir := t.TempDir()
 	toy := filepath.Join(dir, "toy")
@@ -142,7 +139,8 @@ func TestAdaptersSurvive(t *testing.T) {
 			more := func(slots int) string {
 				return fmt.Sprintf(`serve: {servedModelName: ["toy"], sleep: true}, log: audit: file: %q, lora: {maxLoras: %d, maxRank: 8, allowRuntimeUpdating: true, adapters: one: "%s/one"}`, log, slots, dir)
 			}
-			s := serve(t, toy, `reload: structural: "swap", `+more(2), choose)
+			on := faulty{ref.Opener{}, &atomic.Pointer[string]{}}
+			s := serveOn(t, on, toy, `reload: structural: "swap", `+more(2), choose)
 			if status, body := s.post(t, "/v1/load_lora_adapter", `{"lora_name":"two","lora_path":"`+dir+`/two"}`); status != 200 {
 				t.Fatal(body)
 			}
@@ -170,6 +168,13 @@ func TestAdaptersSurvive(t *testing.T) {
 				t.Fatal(text)
 			}
 			same("after a sleep")
+			fault := failFirst
+			on.next.Store(&fault)
+			s.withSequences(t, 12, more(2))
+			if r := s.latest(t, Rejected); r.Lost != nil || !strings.Contains(r.Error, errFault.Error()) {
+				t.Errorf("%+v", r)
+			}
+			same("after a swap that failed")
 			taken.Store(&last)
 			s.withSequences(t, 8, more(1))
 			r := s.waitApplied(t, 2)
@@ -189,30 +194,5 @@ func TestAdaptersSurvive(t *testing.T) {
 				t.Errorf("the audit log names %d, %v", named, err)
 			}
 		})
-	}
-}
-
-// TestAdaptersRestored: a client's adapter answers after a swap that failed and let the last good engine be opened again.
-func TestAdaptersRestored(t *testing.T) {
-	dir := t.TempDir()
-	toy := filepath.Join(dir, "toy")
-	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
-		t.Fatal(err)
-	}
-	writeAdapter(t, filepath.Join(dir, "two"), toy, 4, 1)
-	more := `serve: servedModelName: ["toy"], lora: {maxLoras: 1, maxRank: 8, allowRuntimeUpdating: true}`
-	on := faulty{ref.Opener{}, &atomic.Pointer[string]{}}
-	s := serveOn(t, on, toy, `reload: structural: "swap", `+more, byWay(ways["drain"]))
-	if status, body := s.post(t, "/v1/load_lora_adapter", `{"lora_name":"two","lora_path":"`+dir+`/two"}`); status != 200 {
-		t.Fatal(body)
-	}
-	want, fault := s.tokens(t, "two"), failFirst
-	on.next.Store(&fault)
-	s.withSequences(t, 8, more)
-	if r := s.latest(t, Rejected); r.Lost != nil || !strings.Contains(r.Error, errFault.Error()) {
-		t.Errorf("%+v", r)
-	}
-	if got := s.tokens(t, "two"); !slices.Equal(got, want) {
-		t.Errorf("%v, before %v", got, want)
 	}
 }

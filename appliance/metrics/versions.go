@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// versioned is a metric that tells whether it has changed, so that the encoder need not read and write it anew.
+// versioned is a metric that reports whether it has changed, so that the encoder need not read and write it anew.
 type versioned interface {
 	prometheus.Metric
 	// now returns a number that is another one after each change. Between a change and that, a reader may see either value.

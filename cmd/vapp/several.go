@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"vapp.dev/appliance/starter"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/schema"
-	"vapp.dev/tools/lock"
 )
 
 // severalHelp describes several arguments of up and plan.
@@ -103,27 +101,7 @@ func serveSeveral(c *cobra.Command, args []string, machine appliance.Machine, lo
 	if stopped || err != nil {
 		return err
 	}
-	box, err := templateSandbox()
-	if err != nil {
-		return err
-	}
-	ctx, drain := context.WithCancel(context.Background())
-	defer drain()
-	for i := range all {
-		at := &all[i]
-		at.Version, at.Log, at.Progress, at.Sandbox = buildVersion(), os.Stderr, say.loading(), box
-		if locked {
-			admitLocked(c, at)
-		}
-	}
-	f, err := appliance.NewFleet(all)
-	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {
-		say.line(err.Error()) // has a line for each difference
-		return exitError(1)
-	} else if err != nil {
-		return err
-	}
-	return untilDrained(ctx, drain, f)
+	return serveAll(c, all, locked, say, func() (runner, error) { return appliance.NewFleet(all) })
 }
 
 // planSeveral prints the joint plan of several models.
