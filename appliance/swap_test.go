@@ -282,6 +282,17 @@ func TestSwapFollows(t *testing.T) {
 	}
 }
 
+// TestSwapSettingsFirst: settings of the new profile that cannot be used are refused before its engine is opened.
+func TestSwapSettingsFirst(t *testing.T) {
+	on := permitted{opened: &atomic.Int64{}, permit: make(chan struct{})}
+	s := serveOn(t, on, toyModel(t), `reload: structural: "swap"`, byWay(ways["drain"]))
+	s.model = toyModel(t)
+	s.withSequences(t, 8, `parsers: chatTemplate: "{{ broken"`)
+	if r := s.latest(t, Rejected); !strings.Contains(r.Error, "parsers.chatTemplate") || on.opened.Load() != 1 {
+		t.Errorf("%d engines were opened, %+v", on.opened.Load(), r)
+	}
+}
+
 // TestSwapEndsWithTheServer: a server that is asked to end while an engine is opened beside the old one drains and
 // closes both.
 func TestSwapEndsWithTheServer(t *testing.T) {
