@@ -72,6 +72,38 @@ type fixed struct{ prometheus.Metric }
 
 func (fixed) now() uint64 { return 0 }
 
+// values are metrics whose values are asked for at each scrape. One that has not changed is the same metric as before.
+type values struct {
+	mu   sync.Mutex
+	last map[valueOf]value
+}
+
+type valueOf struct {
+	desc   *prometheus.Desc
+	labels string
+}
+
+type value struct {
+	is     float64
+	metric fixed
+}
+
+// of returns the metric of a value.
+func (k *values) of(d *prometheus.Desc, kind prometheus.ValueType, is float64, labels ...string) prometheus.Metric {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := valueOf{d, strings.Join(labels, "\x00")}
+	if was, known := k.last[key]; known && was.is == is {
+		return was.metric
+	}
+	if k.last == nil {
+		k.last = map[valueOf]value{}
+	}
+	v := value{is, fixed{prometheus.MustNewConstMetric(d, kind, is, labels...)}}
+	k.last[key] = v
+	return v.metric
+}
+
 // vec is versioned metrics that differ in the values of their labels.
 type vec[M versioned] struct {
 	prometheus.Collector // Describe
