@@ -25,6 +25,7 @@ type adapters struct {
 	profile *schema.Profile // by whose rules paths are resolved
 	hub     hub.Settings
 	log     *slog.Logger // nil: nothing is logged
+	over    *handover    // nil: no engine takes the place of this one
 }
 
 // adapterEngine is what adapters uses of an engine; engine.Engine is one.
@@ -39,7 +40,7 @@ func (p *Prepared) adapters(e *engine.Engine, log *slog.Logger) *adapters {
 	if p.Profile.LoRA == nil || e == nil {
 		return nil
 	}
-	return &adapters{e, p.Profile, p.hub, log}
+	return &adapters{e, p.Profile, p.hub, log, &handover{}}
 }
 
 // LoadAdapter implements chat.Adapters.
@@ -54,7 +55,7 @@ func (a *adapters) LoadAdapter(ctx context.Context, name, path string, inPlace b
 	if a.log != nil {
 		a.log.Info("LoRA adapter loaded", "name", name, "path", dir)
 	}
-	return nil
+	return a.repeat(func(next *adapters) error { return next.engine.LoadAdapter(ctx, name, dir, true) })
 }
 
 // UnloadAdapter implements chat.Adapters.
@@ -64,6 +65,15 @@ func (a *adapters) UnloadAdapter(ctx context.Context, name string) error {
 	}
 	if a.log != nil {
 		a.log.Info("LoRA adapter unloaded", "name", name)
+	}
+	return a.repeat(func(next *adapters) error { return next.forget(ctx, name) })
+}
+
+// forget unloads an adapter if it is loaded: a client may have unloaded it.
+func (a *adapters) forget(ctx context.Context, name string) error {
+	var e *engine.AdapterError
+	if err := a.UnloadAdapter(ctx, name); !errors.As(err, &e) || e.Kind != engine.AdapterUnknown {
+		return err
 	}
 	return nil
 }
@@ -140,14 +150,7 @@ func (a *adapters) change(ctx context.Context, old, next *schema.Profile) error 
 		}
 	}
 	unload := func(name string) func() error {
-		return func() error {
-			var e *engine.AdapterError
-			err := bounded(func(ctx context.Context) error { return a.UnloadAdapter(ctx, name) })
-			if errors.As(err, &e) && e.Kind == engine.AdapterUnknown { // a client unloaded it
-				return nil
-			}
-			return err
-		}
+		return func() error { return bounded(func(ctx context.Context) error { return a.forget(ctx, name) }) }
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, stays := after[name]; !stays {

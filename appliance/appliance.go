@@ -90,7 +90,7 @@ type Appliance struct {
 	audit    audit
 	auditLog *auditlog.Log // nil: none
 	declared atomic.Pointer[declared]
-	process  func() (use, bool) // what this process takes; tests replace it
+	process  func() (use, bool) // what this process takes, for drift; tests replace it
 	using    sync.Mutex         // guards served.closed, and is held while a device is asked for its memory
 
 	reloader *reloader
@@ -126,7 +126,7 @@ func newPrepared(c Config, p *Prepared) (*Appliance, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: processUse, decide: (*Appliance).transition}
+	a := &Appliance{cfg: c, first: p, level: &slog.LevelVar{}, kick: make(chan string, 1), dead: make(chan error, 1), manager: manager, process: recentUse(), decide: (*Appliance).transition}
 	a.door = newDoor(a.notReady)
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log, a.setFormat = newLog(c.Log, p.Profile.Log.Format, a.level)

@@ -18,9 +18,10 @@ type Reload struct {
 	Pending []string  `json:"pending,omitempty"`   // changes that are not in effect after this reload
 	Plan    string    `json:"plan_diff,omitempty"` // of a structural change
 	Error   string    `json:"error,omitempty"`
-	Note    string    `json:"note,omitempty"` // about keys and certificate, or why the engine was replaced in this way
-	Way     string    `json:"way,omitempty"`  // in which the engine was replaced: rebuild, beside, drain
-	Gap     string    `json:"gap,omitempty"`  // for which no engine took requests meanwhile: a duration
+	Note    string    `json:"note,omitempty"`          // about keys and certificate, or why the engine was replaced in this way
+	Way     string    `json:"way,omitempty"`           // in which the engine was replaced: rebuild, beside, drain
+	Gap     string    `json:"gap,omitempty"`           // for which no engine took requests meanwhile: a duration
+	Lost    []string  `json:"lost_adapters,omitempty"` // LoRA adapters that the engine before had and the new one has not, each with the reason
 }
 
 // Outcome is the result of a reload.

@@ -48,7 +48,7 @@ func (a *Appliance) note(e auditlog.Entry) {
 func (a *Appliance) noteReload(o Reload) {
 	e := auditlog.Entry{
 		At: o.At, Event: auditlog.Reload, Trigger: o.Trigger, Class: o.Class, Outcome: string(o.Outcome), After: a.state(),
-		Changes: o.Changes, Pending: o.Pending, Error: o.Error, Note: o.Note,
+		Changes: o.Changes, Pending: o.Pending, Error: o.Error, Note: o.Note, Lost: o.Lost,
 	}
 	if o.Hash != e.After.Profile {
 		e.Newest = o.Hash

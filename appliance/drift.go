@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"vapp.dev/appliance/api"
@@ -18,6 +19,24 @@ import (
 
 // use is what this process takes of the machine.
 type use struct{ rss, threads int64 }
+
+// recentUse returns processUse, at most a second old: gateways scrape every 50 ms, and the kernel takes longer to say
+// it than all metrics take.
+func recentUse() func() (use, bool) {
+	var mu sync.Mutex
+	var at time.Time // of last; zero: never
+	var last use
+	var known bool
+	return func() (use, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); at.IsZero() || now.Sub(at) >= time.Second {
+			at = now
+			last, known = processUse()
+		}
+		return last, known
+	}
+}
 
 // declared is the newest profile that could be read.
 type declared struct {

@@ -38,7 +38,12 @@ func Follow(c FollowConfig) error {
 	if err != nil {
 		return err
 	}
-	defer in.Model.Close()
+	abandoned := false // a device that does not stop may still read the model
+	defer func() {
+		if !abandoned {
+			in.Model.Close()
+		}
+	}()
 	if err := in.Model.Loadable(); err != nil {
 		return profile.Reject("model.source", "%v", err)
 	}
@@ -48,7 +53,8 @@ func Follow(c FollowConfig) error {
 	log, _ := newLog(c.Log, profile.Log.Format, &level)
 	setup.Log = log.With("rank", setup.Place.Rank)
 	f := otherRank{FollowConfig: c, in: in, log: setup.Log, Prepared: &Prepared{Profile: profile, Model: in.Model, Opener: in.Opener, setup: setup}}
-	return f.run()
+	abandoned, err = f.run()
+	return err
 }
 
 // otherRank is a rank other than 0.
@@ -59,14 +65,15 @@ type otherRank struct {
 	log *slog.Logger
 }
 
-func (f *otherRank) run() error {
+// run joins rank 0 and follows it. abandoned: the process must exit, since its device hangs.
+func (f *otherRank) run() (abandoned bool, err error) {
 	m, err := f.openFabric()
 	if err != nil {
-		return err
+		return false, err
 	}
 	self, err := f.member(f.in.Facts)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
@@ -74,18 +81,39 @@ func (f *otherRank) run() error {
 	go f.passSignals(ctx, &joined, stop)
 	to, d, err := m.join(ctx, self)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer to.Close()
 	joined.Store(to)
 	to.OnLost(func(err error) { stop(fmt.Errorf("rank %d: %w", m.place.Rank, err)) })
-	if err := f.follow(ctx, m, to, d); err != nil {
+	if abandoned, err = orAbandon(ctx, func() error { return f.follow(ctx, m, to, d) }); err != nil {
 		to.Fail(err)
-		return err
+		return abandoned, err
 	}
 	f.log.Info("rank 0 has ended the group")
-	return m.session.Close()
+	return false, m.session.Close()
 }
+
+// orAbandon calls do in a goroutine, since a hanging call of a driver cannot be interrupted. If do has not returned endRank
+// after ctx is done it is abandoned.
+func orAbandon(ctx context.Context, do func() error) (abandoned bool, err error) {
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
+	select {
+	case err := <-ended:
+		return false, err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return false, err
+	case <-time.After(endRank):
+		return true, fmt.Errorf("%w; the device did not stop within %v", context.Cause(ctx), endRank)
+	}
+}
+
+// endRank is the time that a rank's device has to stop. Rank 0 may have waited for its own (endLoad) before.
+const endRank = 3 * time.Second
 
 // follow plans, connects and loads this rank and runs steps.
 func (f *otherRank) follow(ctx context.Context, m *meeting, to *ranks.Follower, d ranks.Decided) error {

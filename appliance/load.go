@@ -42,7 +42,7 @@ func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) er
 		a.restFirst()
 	} else {
 		progress, loaded := a.traces.Loading(progress)
-		s, err := a.openServed(ctx, p, p.Profile, nil, progress)
+		s, err := a.openServed(ctx, p, p.Profile, predecessor{}, progress)
 		loaded(err)
 		if err != nil {
 			return err

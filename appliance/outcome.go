@@ -38,6 +38,7 @@ func (r *reloader) log(o Reload) {
 		add("pending", strings.Join(o.Pending, "; "))
 	}
 	add("gap", o.Gap)
+	add("lost adapters", strings.Join(o.Lost, "; "))
 	add("plan", o.Plan)
 	switch {
 	case o.Error != "":

@@ -33,7 +33,7 @@ func publicReloads(list []Reload) []Reload {
 	for i := range out {
 		r := &out[i]
 		r.Error, r.Plan, r.Changes = api.WithoutFolders(r.Error), api.WithoutFolders(r.Plan), withoutFolders(r.Changes)
-		r.Pending = withoutFolders(r.Pending)
+		r.Pending, r.Lost = withoutFolders(r.Pending), withoutFolders(r.Lost)
 	}
 	return out
 }

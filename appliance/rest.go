@@ -26,7 +26,8 @@ type rest struct {
 	prepared *Prepared // of the engine that is opened next
 	level    int       // 1: the weights are kept; 2: nothing is
 	weights  backend.PackedWeights
-	host     int64 // bytes of host memory to which the weights were copied; 0: they are where they were
+	adapters adapterSet // that the engine had
+	host     int64      // bytes of host memory to which the weights were copied; 0: they are where they were
 	since    time.Time
 	asked    bool // by POST /sleep, so that requests are refused; else by serve.idle, and a request loads the model
 }
@@ -48,20 +49,31 @@ func (a *Appliance) Sleep(ctx context.Context, level int) (api.SleepReply, error
 
 // sleep closes the engine. asked is as in rest.
 func (a *Appliance) sleep(ctx context.Context, level int, asked bool) (reply api.SleepReply, err error) {
-	ended := make(chan struct{})
-	started := a.swaps.run(func(_, lasting context.Context, opened func()) {
-		defer close(ended)
+	replies := make(chan api.SleepReply, 1)
+	err = a.alone(ctx, func(_, lasting context.Context, opened func()) error {
 		opened()
-		reply, err = a.closeEngine(lasting, level, asked)
+		reply, err := a.closeEngine(lasting, level, asked)
+		replies <- reply
+		return err
 	})
-	if !started {
-		return reply, chat.Errorf(chat.Unavailable, "", "The engine is being replaced. Please try again later.")
+	select {
+	case reply = <-replies:
+	default:
+	}
+	return reply, err
+}
+
+// alone does what must not happen during a swap, and waits for it until ctx is done; it then goes on.
+func (a *Appliance) alone(ctx context.Context, do func(opening, lasting context.Context, opened func()) error) error {
+	ended := make(chan error, 1)
+	if !a.swaps.run(func(opening, lasting context.Context, opened func()) { ended <- do(opening, lasting, opened) }) {
+		return chat.Errorf(chat.Unavailable, "", "The engine is being replaced. Please try again later.")
 	}
 	select {
-	case <-ended:
-		return reply, err
+	case err := <-ended:
+		return err
 	case <-ctx.Done():
-		return reply, context.Cause(ctx) // it goes on
+		return context.Cause(ctx)
 	}
 }
 
@@ -77,9 +89,10 @@ func (a *Appliance) closeEngine(ctx context.Context, level int, asked bool) (api
 	var freed int64
 	var err error
 	if was != nil { // the engine is closed already; level 2 frees the weights too
-		next.weights, next.host = was.weights, was.host
+		next.weights, next.host, next.adapters = was.weights, was.host, was.adapters
 	} else {
 		a.retire(ctx, s)
+		next.adapters = a.adapterSet(s)
 		if level == keepWeights {
 			if next.weights, err = s.engine.Weights(); err != nil {
 				a.log.Warn("the weights cannot be kept", "error", err)
@@ -119,13 +132,11 @@ func (a *Appliance) settleWeights(r *rest) (taken int64) {
 		return 0
 	}
 	if o, ok := r.weights.(backend.Offloader); ok && r.host == 0 {
-		use, err := o.Offload()
-		if err != nil {
+		if use, err := o.Offload(); err == nil {
+			r.host = use.Bytes
+		} else {
 			a.log.Warn("the weights stay on the device: they cannot be copied to the host", "error", err)
-			return r.weights.Bytes()
 		}
-		r.host = use.Bytes
-		return 0
 	}
 	if r.host > 0 {
 		return 0
@@ -152,19 +163,7 @@ func (a *Appliance) Wake(ctx context.Context) error {
 	if a.resting.Load() == nil {
 		return nil
 	}
-	ended := make(chan error, 1)
-	if !a.swaps.run(func(opening, _ context.Context, opened func()) {
-		defer opened()
-		ended <- a.openResting(opening)
-	}) {
-		return chat.Errorf(chat.Unavailable, "", "The engine is being replaced. Please try again later.")
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return a.alone(ctx, func(opening, _ context.Context, _ func()) error { return a.openResting(opening) })
 }
 
 // Sleeping implements api.Sleeper.
@@ -186,7 +185,7 @@ func (a *Appliance) openResting(ctx context.Context) error {
 			return err
 		}
 	}
-	fresh, err := a.openTried(ctx, r.prepared, a.live.Load().profile, r.weights)
+	fresh, err := a.openTried(ctx, r.prepared, a.live.Load().profile, predecessor{r.weights, r.adapters})
 	if err != nil {
 		if a.cfg.Residency != nil && !r.asked {
 			a.cfg.Residency.Leave()
@@ -203,7 +202,7 @@ func (a *Appliance) openResting(ctx context.Context) error {
 	a.metrics.SetSleep(0)
 	a.reloader.woken(fresh)
 	took := a.reloader.now().Sub(start)
-	a.note(auditlog.Entry{Event: auditlog.Wake, Outcome: "ready", After: a.state()})
+	a.note(auditlog.Entry{Event: auditlog.Wake, Outcome: "ready", After: a.state(), Lost: fresh.lost})
 	a.log.Info("the model is loaded", "after", took.Round(time.Millisecond).String())
 	a.report("STATUS=ready: " + a.url())
 	return err
@@ -293,11 +292,7 @@ func (r *reloader) woken(fresh *served) {
 }
 
 // whileResting makes next the profile of the engine that a resting server opens.
-func (r *reloader) whileResting(was *rest, next *Prepared, changes []string) error {
-	l, err := r.a.newLive(next.Profile, next.Model)
-	if err != nil {
-		return err
-	}
+func (r *reloader) whileResting(was *rest, next *Prepared, l *live, changes []string) error {
 	now := *was
 	now.prepared = next
 	if now.weights != nil {

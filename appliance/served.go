@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 	"vapp.dev/appliance/kvevents"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
-	"vapp.dev/engine/backend"
 	"vapp.dev/engine/sample"
 	"vapp.dev/schema"
 )
@@ -22,6 +22,7 @@ type served struct {
 	prepared  *Prepared
 	engine    *engine.Engine
 	adapters  *adapters // nil: no slots for LoRA adapters
+	lost      []string  // adapters of the engine before it that it has not, each with the reason
 	service   *chat.Service
 	ledger    []plan.Line // planned and allocated bytes
 	compared  time.Time   // when ledger was made
@@ -38,11 +39,16 @@ type served struct {
 	empty  chan struct{} // closed when inside becomes 0; nil: none waits for that
 	quiet  time.Time     // when inside became 0
 
-	closed bool // guarded by Appliance.using: the engine is closed or will be
+	closed  bool // guarded by Appliance.using: the engine is closed or will be
+	closing sync.Once
+	failed  error // of closing
 }
 
 // admit makes s the engine of new requests, with the settings l.
 func (a *Appliance) admit(s *served, l *live) {
+	for _, why := range s.lost {
+		a.log.Warn("a LoRA adapter of the engine before is not as it was", "adapter", why)
+	}
 	a.showEngine(s)
 	a.watchEngine(s)
 	if s.blocks != nil {
@@ -76,15 +82,15 @@ func (a *Appliance) showEngine(s *served) {
 	}
 }
 
-// openServed opens the engine of p, with the LoRA adapters of a profile, and with the weights w if that is not nil. The metrics do not show it yet.
-func (a *Appliance) openServed(ctx context.Context, p *Prepared, of *schema.Profile, w backend.PackedWeights, progress func(engine.Progress)) (*served, error) {
+// openServed opens the engine of p, with the LoRA adapters of a profile, and with what it takes over. The metrics do not show it yet.
+func (a *Appliance) openServed(ctx context.Context, p *Prepared, of *schema.Profile, from predecessor, progress func(engine.Progress)) (*served, error) {
 	s, begun := &served{prepared: p}, time.Now()
-	eng, t, err := p.open(ctx, a.hooks(s), w, progress)
+	eng, t, err := p.open(ctx, a.hooks(s), from.weights, progress)
 	if err != nil {
 		return nil, err
 	}
 	s.engine = eng
-	if w == nil {
+	if from.weights == nil {
 		a.loadTook.Store(int64(time.Since(begun)))
 	}
 	a.compare(s)
@@ -93,6 +99,7 @@ func (a *Appliance) openServed(ctx context.Context, p *Prepared, of *schema.Prof
 			return nil, errors.Join(err, eng.Close())
 		}
 	}
+	s.lost = s.adapters.inherit(ctx, func() adapterSet { return from.adapters }, of)
 	s.service = p.service(eng, s.adapters, t, a.cfg.Sandbox)
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(err, eng.Close())
@@ -202,17 +209,19 @@ func (a *Appliance) closeServing() error {
 	return nil
 }
 
-// closeServed closes an engine when nothing reads its device.
+// closeServed closes an engine when nothing reads its device. The end of the server may come while its model is being
+// unloaded: the second call waits for the first.
 func (a *Appliance) closeServed(s *served) error {
-	a.using.Lock()
-	s.closed = true
-	a.using.Unlock()
-	err := s.engine.Close()
-	if s.unwatch != nil {
-		s.unwatch()
-		s.unwatch = nil
-	}
-	return err
+	s.closing.Do(func() {
+		a.using.Lock()
+		s.closed = true
+		a.using.Unlock()
+		s.failed = s.engine.Close()
+		if s.unwatch != nil {
+			s.unwatch()
+		}
+	})
+	return s.failed
 }
 
 // watchEngine reports on a.dead that the engine has failed while it served.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/backend/ref"
 )
 
@@ -107,14 +109,20 @@ func (s *server) chatStream(prompt string, tokens int) (string, error) {
 // clients stream greedy chats: no request may be lost or get another reply, the arenas may never exceed the ledgers,
 // and the audit log must be whole.
 func TestSwapStorm(t *testing.T) {
+	t.Run("ref", func(t *testing.T) { swapStorm(t, ref.Opener{}) })
+	t.Run("cpu", func(t *testing.T) { swapStorm(t, cpu.Opener{}) })
+}
+
+func swapStorm(t *testing.T, of backend.Opener) {
 	names := slices.Sorted(maps.Keys(ways))
 	phases := []string{"", failOpen, failPack, failFirst}
-	on := &storm{faulty: faulty{next: &atomic.Pointer[string]{}}, weights: map[uint64]int{}}
+	on := &storm{faulty: faulty{of, &atomic.Pointer[string]{}}, weights: map[uint64]int{}}
 	var way atomic.Pointer[plan.Transition]
 	var allowed atomic.Int64 // bytes of the arenas of the greatest ledger
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	log := `log: {level: "warn", audit: file: "` + audit + `"}, serve: accessLog: false`
-	s := serveOn(t, on, toyModel(t), `reload: structural: "swap", `+log, func(a *Appliance) {
+	edit := func(text string) string { return strings.Replace(text, `"ref"`, strconv.Quote(of.Name()), 1) }
+	s := serveProfile(t, on, toyModel(t), edit, `reload: structural: "swap", `+log, func(a *Appliance) {
 		a.decide = func(_ *Appliance, old *served, next *Prepared) (plan.Transition, error) {
 			w := *way.Load()
 			was, is := arenaBytes(old.prepared), arenaBytes(next)

@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -76,14 +77,18 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 	if err := next.Model.Loadable(); err != nil {
 		return next.Profile.Reject("model.source", "%v", err)
 	}
+	settings, err := r.a.newLive(next.Profile, next.Model)
+	if err != nil {
+		return err
+	}
 	if rest := r.a.resting.Load(); rest != nil {
-		return r.whileResting(rest, next, structuralLines(changes))
+		return r.whileResting(rest, next, settings, structuralLines(changes))
 	}
 	way, err := r.a.decide(r.a, old, next)
 	if err != nil {
 		return err
 	}
-	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, trigger: r.trigger, diff: r.waiting.Plan, changes: structuralLines(changes)}
+	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, live: settings, trigger: r.trigger, diff: r.waiting.Plan, changes: structuralLines(changes)}
 	if !r.a.swaps.run(s.run) {
 		r.a.keepWay()
 		return errors.New("the server is ending")
@@ -117,7 +122,7 @@ func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, er
 	if i, ok := old.engine.WeightsInfo(); ok {
 		in.OldFiles = i.Source
 	}
-	u, measured := a.process()
+	u, measured := processUse()
 	if next.Opener.Name() == "cuda" {
 		in.Resident = old.deviceOwn
 		in.Host = a.hostMemory()
@@ -142,60 +147,62 @@ func (a *Appliance) hostMemory() plan.HostMemory {
 	return plan.HostMemory{}
 }
 
-// swapped makes a new engine serve, if err is nil, and records the outcome. It returns an error if the settings of the
-// new profile cannot be used; the old engine then goes on.
-func (r *reloader) swapped(s *swap, fresh *served, err error) error {
+// swapped makes a new engine serve, and records the outcome.
+func (r *reloader) swapped(s *swap, fresh *served) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		var l *live
-		if l, err = r.newestLive(s, fresh); err == nil {
-			r.a.server.SetBodyBytes(s.next.Plan.BodyBytes)
-			r.a.admit(fresh, l.with(r.access))
-			r.done(s)
-			return nil
-		}
-	}
-	r.failed(s, err)
-	return err
+	l := r.newestLive(s, fresh)
+	limited, stop := context.WithTimeout(r.a.hard, leastChange)
+	fresh.lost = fresh.adapters.inherit(limited, func() adapterSet { return s.leave(fresh) }, l.profile)
+	stop()
+	r.a.server.SetBodyBytes(s.next.Plan.BodyBytes)
+	r.a.admit(fresh, l.with(r.access))
+	r.done(s, fresh)
+}
+
+// notSwapped records that the new engine could not be opened, while the old one serves.
+func (r *reloader) notSwapped(s *swap, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed(s, nil, err)
 }
 
 // newestLive returns the settings of a new engine: those of its profile, with the newest live fields that suit it.
-func (r *reloader) newestLive(s *swap, fresh *served) (*live, error) {
+func (r *reloader) newestLive(s *swap, fresh *served) *live {
 	p := fresh.prepared.Profile
 	if newest := r.reading; newest != nil && newest.Err == nil && newest.Profile != s.newest {
 		same := inForce(p, newest.Profile).Take(p, schema.Drain)
 		if l, err := r.a.newLive(same, fresh.prepared.Model); err == nil {
-			return l, nil
+			return l
 		}
 	}
-	return r.a.newLive(p, fresh.prepared.Model)
+	return s.live
 }
 
 // restored makes the last good engine serve again after err kept the new one from being opened.
 func (r *reloader) restored(s *swap, again *served, err error) {
 	r.mu.Lock()
 	r.a.admit(again, r.a.live.Load())
-	r.failed(s, err)
+	r.failed(s, again, err)
 	r.mu.Unlock()
 }
 
 // done records a swap.
-func (r *reloader) done(s *swap) {
+func (r *reloader) done(s *swap, fresh *served) {
 	r.trigger, r.recorded = s.trigger, true
 	r.waiting = nil
 	r.setStale("profile of the engine", true)
-	r.record(s.outcome(Applied))
+	r.record(s.outcome(Applied, fresh))
 	r.a.metrics.CountSwap(string(s.way.Way), true, r.now().Sub(s.begun), s.gap)
 	r.show()
 	r.a.report("STATUS=ready: " + r.a.url())
 }
 
-// failed records a swap that failed, while the last good engine serves. It closes the new model.
-func (r *reloader) failed(s *swap, err error) {
+// failed records a swap that failed, while the last good engine serves; again is not nil if that was opened again. It closes the new model.
+func (r *reloader) failed(s *swap, again *served, err error) {
 	r.a.keepWay()
 	r.trigger, r.recorded = s.trigger, true
-	o := s.outcome(Rejected)
+	o := s.outcome(Rejected, again)
 	o.Error = err.Error()
 	if w := r.waiting; w != nil && !w.Follows {
 		w.Restart, w.Error, w.Way = true, o.Error, ""
@@ -209,9 +216,14 @@ func (r *reloader) failed(s *swap, err error) {
 	r.compareAgain()
 }
 
-// outcome describes the swap for the audit.
-func (s *swap) outcome(o Outcome) Reload {
+// outcome describes the swap for the audit; opened is the engine that was opened and serves, nil: none.
+func (s *swap) outcome(o Outcome, opened *served) Reload {
+	var lost []string
+	if opened != nil {
+		lost = opened.lost
+	}
 	return Reload{
+		Lost:    lost,
 		Trigger: s.trigger, Class: string(schema.Structural), Outcome: o, Changes: s.changes, Plan: s.diff,
 		Way: string(s.way.Way), Note: s.way.Why, Gap: s.gap.Round(time.Millisecond).String(),
 	}

@@ -10,7 +10,6 @@ import (
 
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
-	"vapp.dev/engine/backend"
 	"vapp.dev/schema"
 )
 
@@ -127,9 +126,12 @@ type swap struct {
 	next    *Prepared
 	way     plan.Transition
 	newest  *schema.Profile // as it was read
+	live    *live           // of next
 	trigger string
 	changes []string
 	diff    string // of the plans
+
+	adapters *adapterSet // of the old engine when it was closed; nil: it is open
 
 	begun time.Time
 	gap   time.Duration // for which no engine took requests
@@ -153,37 +155,45 @@ func (s *swap) beside(opening, lasting context.Context, opened func()) {
 	opened()
 	if err != nil {
 		a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
-		a.reloader.swapped(s, nil, err)
+		a.reloader.notSwapped(s, err)
 		return
 	}
-	if err := a.reloader.swapped(s, fresh, nil); err != nil {
-		a.limitHeap(s.old.prepared.Plan.GoMemoryLimit)
-		a.log.Error("the engine that was not used did not close", "error", a.closeServed(fresh))
-		return
-	}
+	a.reloader.swapped(s, fresh)
 	a.retire(lasting, s.old)
 	s.discardOld()
 	a.reloader.swapEnded()
 }
 
-// openKeeping opens the new engine, with the weights of the old one if they stay, and lets it compute a token.
-func (s *swap) openKeeping(ctx context.Context) (*served, error) {
-	if !s.way.KeepsWeights {
-		return s.a.openTried(ctx, s.next, s.next.Profile, nil)
+// leave returns the adapters of the old engine. Later changes of clients reach fresh too.
+func (s *swap) leave(fresh *served) adapterSet {
+	if s.adapters != nil {
+		return *s.adapters
 	}
-	w, err := s.old.engine.Weights()
-	if err != nil {
-		return nil, err
+	if s.old.adapters != nil && fresh.adapters != nil {
+		s.old.adapters.over.next.Store(fresh.adapters)
 	}
-	defer w.Close() // the new engine has its own reference
-	return s.a.openTried(ctx, s.next, s.next.Profile, w)
+	return s.a.adapterSet(s.old)
 }
 
-// openTried opens the engine of p, with the LoRA adapters of a profile, and lets it compute a token. It logs when there is no progress.
-func (a *Appliance) openTried(ctx context.Context, p *Prepared, of *schema.Profile, w backend.PackedWeights) (s *served, err error) {
+// openKeeping opens the new engine, with the weights of the old one if they stay, and lets it compute a token.
+func (s *swap) openKeeping(ctx context.Context) (*served, error) {
+	from := predecessor{adapters: s.a.adapterSet(s.old)}
+	if s.way.KeepsWeights {
+		w, err := s.old.engine.Weights()
+		if err != nil {
+			return nil, err
+		}
+		defer w.Close() // the new engine has its own reference
+		from.weights = w
+	}
+	return s.a.openTried(ctx, s.next, s.next.Profile, from)
+}
+
+// openTried opens the engine of p, with the LoRA adapters of a profile and what it takes over, and lets it compute a token. It logs when there is no progress.
+func (a *Appliance) openTried(ctx context.Context, p *Prepared, of *schema.Profile, from predecessor) (s *served, err error) {
 	abandoned, err := a.watchLoad(ctx, func(progress func(engine.Progress)) (err error) {
 		progress, loaded := a.traces.Loading(progress)
-		s, err = a.openServed(ctx, p, of, w, progress)
+		s, err = a.openServed(ctx, p, of, from, progress)
 		loaded(err)
 		if err != nil {
 			return err
@@ -215,27 +225,26 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 	a.phase.reload()
 	a.door.hold(a.live.Load().profile.Reload.Queue, expected, nil)
 	a.retire(lasting, s.old)
-	var w backend.PackedWeights
+	from := predecessor{adapters: a.adapterSet(s.old)}
+	s.adapters = &from.adapters
 	var err error
 	if s.way.KeepsWeights {
-		if w, err = s.old.engine.Weights(); err == nil {
-			defer w.Close()
+		if from.weights, err = s.old.engine.Weights(); err == nil {
+			defer from.weights.Close()
 		}
 	}
 	err = errors.Join(err, a.closeServed(s.old))
 	var fresh *served
 	if err == nil {
-		fresh, err = a.openTried(opening, s.next, s.next.Profile, w)
+		fresh, err = a.openTried(opening, s.next, s.next.Profile, from)
 	}
 	s.gap = a.reloader.now().Sub(closed)
 	if err == nil {
 		a.limitHeap(s.next.Plan.GoMemoryLimit)
-		if err = a.reloader.swapped(s, fresh, nil); err == nil {
-			s.discardOld()
-			a.reloader.swapEnded()
-			return
-		}
-		err = errors.Join(err, a.closeServed(fresh))
+		a.reloader.swapped(s, fresh)
+		s.discardOld()
+		a.reloader.swapEnded()
+		return
 	}
 	if opening.Err() != nil {
 		a.door.close(a.notReady)
@@ -243,7 +252,7 @@ func (s *swap) afterDrain(opening, lasting context.Context, opened func()) {
 		return
 	}
 	a.log.Error("the new engine cannot be opened; the last good one is opened again", "error", err)
-	again, back := a.openTried(opening, s.old.prepared, a.live.Load().profile, w)
+	again, back := a.openTried(opening, s.old.prepared, a.live.Load().profile, from)
 	if back != nil {
 		a.door.close(a.notReady)
 		if opening.Err() == nil {

@@ -113,9 +113,9 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// faulty is backend ref whose next device fails in a phase.
+// faulty is a backend whose next device fails in a phase.
 type faulty struct {
-	ref.Opener
+	backend.Opener
 	next *atomic.Pointer[string] // phase of the fault of the next device; nil: none
 }
 
@@ -140,12 +140,13 @@ func (f faulty) Open(facts backend.Facts, s backend.Settings, r backend.Reservat
 	if err != nil {
 		return nil, err
 	}
-	return faultyDevice{d, d.(backend.Sharer), phase}, nil
+	return faultyDevice{d, d.(backend.Sharer), d.(backend.AdapterWriter), phase}, nil
 }
 
 type faultyDevice struct {
 	backend.Device
 	backend.Sharer
+	backend.AdapterWriter
 	phase string
 }
 
@@ -172,7 +173,7 @@ func TestSwapFails(t *testing.T) {
 				continue // nothing is packed
 			}
 			t.Run(name+", "+phase, func(t *testing.T) {
-				on := faulty{next: &atomic.Pointer[string]{}}
+				on := faulty{ref.Opener{}, &atomic.Pointer[string]{}}
 				s := serveOn(t, on, toyModel(t), `reload: structural: "swap"`, byWay(way))
 				want, err := s.reply("hello there", 40)
 				if err != nil {
@@ -278,6 +279,17 @@ func TestSwapFollows(t *testing.T) {
 	}
 	if swapped != 2 {
 		t.Errorf("%d swaps: %+v", swapped, s.Reloads())
+	}
+}
+
+// TestSwapSettingsFirst: settings of the new profile that cannot be used are refused before its engine is opened.
+func TestSwapSettingsFirst(t *testing.T) {
+	on := permitted{opened: &atomic.Int64{}, permit: make(chan struct{})}
+	s := serveOn(t, on, toyModel(t), `reload: structural: "swap"`, byWay(ways["drain"]))
+	s.model = toyModel(t)
+	s.withSequences(t, 8, `parsers: chatTemplate: "{{ broken"`)
+	if r := s.latest(t, Rejected); !strings.Contains(r.Error, "parsers.chatTemplate") || on.opened.Load() != 1 {
+		t.Errorf("%d engines were opened, %+v", on.opened.Load(), r)
 	}
 }
 

@@ -22,6 +22,7 @@ type Entry struct {
 	Pending []string  `json:"pending,omitempty"` // changes that are not in force after the event
 	Error   string    `json:"error,omitempty"`
 	Note    string    `json:"note,omitempty"`
+	Lost    []string  `json:"lost_adapters,omitempty"` // LoRA adapters that the engine before had and the new one has not, each with the reason
 }
 
 // State identifies what is in force. Empty: nothing is, as before the first start.

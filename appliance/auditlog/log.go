@@ -218,7 +218,7 @@ func encode(e Entry) ([]byte, error) {
 		if err := j.Encode(e); err != nil || b.Len() <= maxLine {
 			return b.Bytes(), err
 		}
-		e.Changes, e.Pending = cutList(e.Changes, most), cutList(e.Pending, most)
+		e.Changes, e.Pending, e.Lost = cutList(e.Changes, most), cutList(e.Pending, most), cutList(e.Lost, most)
 		e.Error, e.Note = cut(e.Error, most), cut(e.Note, most)
 	}
 }

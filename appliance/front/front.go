@@ -87,7 +87,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	allowed := f.allowed(r)
 	path := r.URL.Path
 	switch {
-	case len(allowed) == 0 || r.Method == http.MethodOptions: // the member refuses, or answers the preflight
+	case r.Method == http.MethodOptions:
+		f.preflight(r).Handler.ServeHTTP(w, r)
+	case len(allowed) == 0: // the member refuses
 		f.cfg.Members[0].Handler.ServeHTTP(w, r)
 	case r.URL.Query().Has(profileParam):
 		f.byProfile(w, r, allowed)
@@ -106,6 +108,18 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		f.any(allowed).Handler.ServeHTTP(w, r)
 	}
+}
+
+// preflight returns the member that answers a preflight, which has neither a key nor a model: the one that the URL
+// names, else the first.
+func (f *Front) preflight(r *http.Request) *Member {
+	name := r.URL.Query().Get(profileParam)
+	for i := range f.cfg.Members {
+		if m := &f.cfg.Members[i]; m.Profile == name {
+			return m
+		}
+	}
+	return &f.cfg.Members[0]
 }
 
 // ofOne reports whether a path without a model is about one member.

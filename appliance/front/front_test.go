@@ -124,6 +124,8 @@ func TestRoutes(t *testing.T) {
 		{open, "GET /metrics", "", "", 200, "2"},
 		{open, "GET /version", "", "", 200, "a 0"},
 		{open, "OPTIONS " + chat, "", "", 200, "a 0"},
+		{open, "OPTIONS " + chat + "?profile=pb", "", "", 200, "b 0"},
+		{open, "OPTIONS " + chat + "?profile=none", "", "", 200, "a 0"},
 		{half, "GET /health", "", "", 503, ""},
 		{half, "GET /v1/models", "", "", 200, `{"object":"list","data":[{"id":"a"}]}`},
 		{cold, "GET /v1/models", "", "", 503, ""},

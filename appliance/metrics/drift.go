@@ -9,6 +9,7 @@ import (
 // driftSeries are the kinds of drift and the lost entries of the audit log. Their values are asked for at
 // each scrape.
 type driftSeries struct {
+	values
 	drift, lost *prometheus.Desc
 	source      atomic.Pointer[driftSource]
 }
@@ -42,9 +43,9 @@ func (s *driftSeries) Collect(out chan<- prometheus.Metric) {
 		if drift {
 			n = 1
 		}
-		out <- prometheus.MustNewConstMetric(s.drift, prometheus.GaugeValue, n, kind)
+		out <- s.of(s.drift, prometheus.GaugeValue, n, kind)
 	}
-	out <- prometheus.MustNewConstMetric(s.lost, prometheus.CounterValue, float64(from.lost()))
+	out <- s.of(s.lost, prometheus.CounterValue, float64(from.lost()))
 }
 
 // WatchDrift sets the source of the kinds of drift and of the number of lost audit entries. Both are called

@@ -46,6 +46,15 @@ type oneSeries struct {
 	text, open [][]byte // what comes before the values, for each line
 	data       dto.Metric
 	scrape     uint64 // the last one that had it
+	versioned  bool
+	version    uint64 // of data
+	kept       [2]kept
+}
+
+// kept is the lines of a versioned metric, in one format.
+type kept struct {
+	version uint64
+	lines   []byte // nil: not written yet
 }
 
 func newEncoder(m *Metrics) *encoder {
@@ -91,14 +100,16 @@ func (e *encoder) encode(out []byte, open bool) ([]byte, error) {
 		if len(f.now) == 0 {
 			continue
 		}
-		slices.SortFunc(f.now, func(a, b *oneSeries) int { return slices.Compare(a.labels, b.labels) })
+		if len(f.now) > 1 {
+			slices.SortFunc(f.now, func(a, b *oneSeries) int { return slices.Compare(a.labels, b.labels) })
+		}
 		if open {
 			out = append(out, f.open...)
 		} else {
 			out = append(out, f.text...)
 		}
 		for _, s := range f.now {
-			out = s.append(out, open)
+			out = s.lines(out, open)
 		}
 	}
 	if open {
@@ -115,6 +126,14 @@ func (e *encoder) add(m prometheus.Metric) error {
 		e.series[m] = s
 	}
 	s.scrape = e.scrape
+	if v, ok := m.(versioned); ok {
+		now := v.now() // before the metric is read
+		if s.family != nil && s.version == now {
+			s.family.now = append(s.family.now, s)
+			return nil
+		}
+		s.versioned, s.version = true, now
+	}
 	if err := m.Write(&s.data); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -16,28 +17,56 @@ import (
 // client accepts it, OpenMetrics. The rest, such as protobuf and the choice of names, is promhttp's.
 func (m *Metrics) Handler() http.Handler {
 	e, others := newEncoder(m), m.promHandler()
+	bodies, asked := make(chan []byte, keptBodies), &negotiation{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
-		kind := format.FormatType()
+		format, kind := asked.format(r.Header)
 		if r.URL.RawQuery != "" || kind != expfmt.TypeTextPlain && kind != expfmt.TypeOpenMetrics {
 			others.ServeHTTP(w, r)
 			return
 		}
-		b := bodies.Get().(*[]byte)
-		defer bodies.Put(b)
-		var err error
-		if *b, err = e.encode((*b)[:0], kind == expfmt.TypeOpenMetrics); err != nil {
+		var b []byte
+		select {
+		case b = <-bodies:
+		default:
+		}
+		b, err := e.encode(b[:0], kind == expfmt.TypeOpenMetrics)
+		if err != nil {
 			others.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", string(format))
-		w.Header().Set("Content-Length", strconv.Itoa(len(*b)))
-		_, _ = w.Write(*b)
+		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+		_, _ = w.Write(b)
+		select {
+		case bodies <- b:
+		default:
+		}
 	})
 }
 
-// bodies holds the buffers of earlier scrapes.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
+// keptBodies is how many buffers of earlier scrapes are kept.
+const keptBodies = 2
+
+// negotiation keeps the format of the last Accept header: a client sends the same one each time.
+type negotiation struct{ last atomic.Pointer[negotiated] }
+
+type negotiated struct {
+	accept string
+	format expfmt.Format
+	kind   expfmt.FormatType
+}
+
+// format returns the format that a client accepts.
+func (n *negotiation) format(h http.Header) (expfmt.Format, expfmt.FormatType) {
+	accept := h.Get("Accept")
+	if l := n.last.Load(); l != nil && l.accept == accept {
+		return l.format, l.kind
+	}
+	f := expfmt.NegotiateIncludingOpenMetrics(h)
+	l := &negotiated{accept, f, f.FormatType()}
+	n.last.Store(l)
+	return l.format, l.kind
+}
 
 // promHandler returns the handler of what the encoder does not write.
 func (m *Metrics) promHandler() http.Handler { return Expose(m.gatherer()) }

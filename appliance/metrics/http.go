@@ -10,9 +10,9 @@ import (
 
 // httpSeries are the HTTP metrics, with vLLM's names and buckets.
 type httpSeries struct {
-	requests        *prometheus.CounterVec
-	sizeIn, sizeOut *prometheus.SummaryVec
-	duration        *prometheus.HistogramVec
+	requests        *vec[*counter]
+	sizeIn, sizeOut *vec[*summary]
+	duration        *vec[*histogram]
 	durationFine    prometheus.Histogram
 }
 

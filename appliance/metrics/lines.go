@@ -8,6 +8,21 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
+// lines appends the lines of a metric. Those of a versioned one that has not changed are kept.
+func (s *oneSeries) lines(out []byte, open bool) []byte {
+	if !s.versioned {
+		return s.append(out, open)
+	}
+	k := &s.kept[0]
+	if open {
+		k = &s.kept[1]
+	}
+	if k.lines == nil || k.version != s.version {
+		k.version, k.lines = s.version, s.append(k.lines[:0], open)
+	}
+	return append(out, k.lines...)
+}
+
 // append appends the lines of a metric.
 func (s *oneSeries) append(out []byte, open bool) []byte {
 	begin := s.text

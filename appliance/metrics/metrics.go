@@ -108,6 +108,7 @@ func New(c Config) *Metrics {
 // gauges collects its values from one snapshot of the engine, so that a scrape is
 // consistent.
 type gauges struct {
+	values
 	stats                   func() engine.Stats
 	running, waiting, usage *prometheus.Desc
 	byReason, sleep         *prometheus.Desc
@@ -139,18 +140,18 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	s := g.stats()
-	out <- prometheus.MustNewConstMetric(g.running, prometheus.GaugeValue, float64(s.Running))
-	out <- prometheus.MustNewConstMetric(g.waiting, prometheus.GaugeValue, float64(s.Waiting))
-	out <- prometheus.MustNewConstMetric(g.usage, prometheus.GaugeValue, s.KVUsed)
-	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Waiting-s.Deferred), "capacity")
-	out <- prometheus.MustNewConstMetric(g.byReason, prometheus.GaugeValue, float64(s.Deferred), "deferred")
+	out <- g.of(g.running, prometheus.GaugeValue, float64(s.Running))
+	out <- g.of(g.waiting, prometheus.GaugeValue, float64(s.Waiting))
+	out <- g.of(g.usage, prometheus.GaugeValue, s.KVUsed)
+	out <- g.of(g.byReason, prometheus.GaugeValue, float64(s.Waiting-s.Deferred), "capacity")
+	out <- g.of(g.byReason, prometheus.GaugeValue, float64(s.Deferred), "deferred")
 	level := int(g.level.Load())
 	for i, state := range []string{"awake", "weights_offloaded", "discard_all"} {
 		is := 0.0
 		if i == level {
 			is = 1
 		}
-		out <- prometheus.MustNewConstMetric(g.sleep, prometheus.GaugeValue, is, state)
+		out <- g.of(g.sleep, prometheus.GaugeValue, is, state)
 	}
 }
 

@@ -35,7 +35,7 @@ func (a *aged) Collect(out chan<- prometheus.Metric) {
 			a.Collector.Collect(all)
 		}()
 		for m := range all {
-			a.last = append(a.last, m)
+			a.last = append(a.last, fixed{m})
 		}
 	}
 	for _, m := range a.last {

@@ -19,6 +19,7 @@ var parts = []string{PartProfile, PartKeys, PartCertificate}
 // staleness is a gauge for each part of the profile: the seconds for which its files have
 // differed from what is in effect.
 type staleness struct {
+	values
 	desc  *prometheus.Desc
 	since map[string]*atomic.Int64 // Unix time in milliseconds; 0: no difference
 	now   func() time.Time
@@ -46,7 +47,7 @@ func (s *staleness) Collect(out chan<- prometheus.Metric) {
 		if ms := s.since[p].Load(); ms > 0 {
 			age = max(0.001, s.now().Sub(time.UnixMilli(ms)).Seconds())
 		}
-		out <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, age, p)
+		out <- s.of(s.desc, prometheus.GaugeValue, age, p)
 	}
 }
 

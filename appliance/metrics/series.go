@@ -106,11 +106,12 @@ func (f factory) desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 func (f factory) counter(name, help string) prometheus.Counter {
-	return register(f, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels}))
+	return register(f, &counter{Counter: prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels})})
 }
 
-func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return register(f, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels}, labels))
+func (f factory) counters(name, help string, labels ...string) *vec[*counter] {
+	of := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels}, labels)
+	return register(f, newVec(of, func(values ...string) *counter { return &counter{Counter: of.WithLabelValues(values...)} }))
 }
 
 func (f factory) gauge(name, help string) prometheus.Gauge {
@@ -122,15 +123,21 @@ func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVe
 }
 
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return register(f, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets}))
+	return register(f, &histogram{Histogram: prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets})})
 }
 
-func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return register(f, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets}, labels))
+func (f factory) histograms(name, help string, buckets []float64, labels ...string) *vec[*histogram] {
+	of := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets}, labels)
+	return register(f, newVec(of, func(values ...string) *histogram {
+		return &histogram{Histogram: of.WithLabelValues(values...).(prometheus.Histogram)}
+	}))
 }
 
-func (f factory) summaries(name, help string, labels ...string) *prometheus.SummaryVec {
-	return register(f, prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help, ConstLabels: f.labels}, labels))
+func (f factory) summaries(name, help string, labels ...string) *vec[*summary] {
+	of := prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help, ConstLabels: f.labels}, labels)
+	return register(f, newVec(of, func(values ...string) *summary {
+		return &summary{Summary: of.WithLabelValues(values...).(prometheus.Summary)}
+	}))
 }
 
 // register registers c and returns it.

@@ -13,7 +13,7 @@ import (
 // specSeries are the series of speculative decoding.
 type specSeries struct {
 	drafts, proposed, accepted prometheus.Counter
-	perPosition                *prometheus.CounterVec
+	perPosition                *vec[*counter]
 }
 
 // specFor returns the series for an engine with up to n draft tokens per sequence and step; nil for 0.

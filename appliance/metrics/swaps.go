@@ -9,9 +9,10 @@ import (
 
 // swapsSeries are about engines that take the place of others.
 type swapsSeries struct {
-	swaps           *prometheus.CounterVec
-	seconds         *prometheus.SummaryVec
-	gap             *prometheus.HistogramVec
+	values
+	swaps           *vec[*counter]
+	seconds         *vec[*summary]
+	gap             *vec[*histogram]
 	aborted         prometheus.Counter
 	waiting, waited *prometheus.Desc
 	queue           atomic.Pointer[func() (waiting int, counts map[string]int)]
@@ -55,9 +56,9 @@ func (s *swapsSeries) Collect(out chan<- prometheus.Metric) {
 	if f := s.queue.Load(); f != nil {
 		waiting, counts = (*f)()
 	}
-	out <- prometheus.MustNewConstMetric(s.waiting, prometheus.GaugeValue, float64(waiting))
+	out <- s.of(s.waiting, prometheus.GaugeValue, float64(waiting))
 	for _, outcome := range []string{"served", "refused", "gone"} {
-		out <- prometheus.MustNewConstMetric(s.waited, prometheus.CounterValue, float64(counts[outcome]), outcome)
+		out <- s.of(s.waited, prometheus.CounterValue, float64(counts[outcome]), outcome)
 	}
 }
 

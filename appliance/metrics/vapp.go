@@ -10,14 +10,14 @@ import (
 type vappSeries struct {
 	plan, actual *prometheus.GaugeVec
 	process      prometheus.Gauge
-	reloads      *prometheus.CounterVec
+	reloads      *vec[*counter]
 	lastReload   prometheus.Gauge
 	build        *prometheus.GaugeVec
 	itlTarget    prometheus.Gauge
 	itlBeyond    prometheus.Counter
-	graphSteps   *prometheus.CounterVec
+	graphSteps   *vec[*counter]
 	stale        *staleness
-	readFailures *prometheus.CounterVec
+	readFailures *vec[*counter]
 	drift        *driftSeries
 	swaps        *swapsSeries
 }

@@ -54,15 +54,21 @@ func WhyNot(in Inputs, seqs, tokens int) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return w.answer(seqs, tokens), nil
+}
+
+// answer is WhyNot for resolved inputs.
+func (w resolved) answer(seqs, tokens int) *Answer {
+	in := w.in
 	a := &Answer{Version: Version, Profile: in.Profile.Name, Seqs: seqs, Tokens: tokens, Changes: []Change{}, Pairs: [][2]Change{}}
 	w.goal = goal{seqs, tokens}
 	if longest := in.Model.Config.MaxPositionEmbeddings; tokens > longest {
 		a.Reason = fmt.Sprintf("%s was made for %s tokens, and nothing changes that", in.Model.Source.Name, Group(int64(longest)))
-		return a, nil
+		return a
 	}
 	one := w.judge(a)
 	if a.Fits {
-		return a, nil
+		return a
 	}
 	a.Changes = append(a.Changes, w.changes(&shortError{one: one, kvOnly: false})...)
 	a.Changes = append(a.Changes, w.lessAsked(a.Have)...)
@@ -70,7 +76,7 @@ func WhyNot(in Inputs, seqs, tokens int) (*Answer, error) {
 	if !slices.ContainsFunc(a.Changes, ofProfile) {
 		a.Pairs = w.pairs(one)
 	}
-	return a, nil
+	return a
 }
 
 // judge fills in whether the goal is met, how many sequences fit, and why not more. one is the

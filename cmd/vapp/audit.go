@@ -95,6 +95,9 @@ func printAudit(w io.Writer, list []auditlog.Entry) {
 	var rows [][]string
 	for _, e := range list {
 		what := e.Changes
+		if len(e.Lost) > 0 {
+			what = append(what, "adapters not loaded: "+strings.Join(e.Lost, ", "))
+		}
 		if e.Error != "" {
 			what = append([]string{e.Error}, what...)
 		}

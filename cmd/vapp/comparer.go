@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,8 @@ type comparer struct {
 	c     *cobra.Command
 	flags target
 	given bool // --gpu or --memory was given
+	// loadTook is how long the running server has loaded the old profile's weights; 0: unknown.
+	loadTook time.Duration
 }
 
 // targets returns the machines to plan the two sides of a pair for: the machine of the flags, else
@@ -175,7 +178,7 @@ func (d *comparer) plan(sides [2]side, p pair) review.File {
 	}
 	f := review.File{Path: p.name, Old: a, New: b}
 	if old, next := prepared[0], prepared[1]; old != nil && next != nil {
-		t, err := transition(old, next, targets[0] == targets[1])
+		t, err := d.transition(old, next, targets[0] == targets[1])
 		if f.Transition = t; err != nil {
 			f.Refused = sides[1].errorText(err)
 		}
@@ -197,11 +200,11 @@ var errMachines = errors.New("the two sides are planned for different machines")
 
 // transition returns how a server that runs the old profile would change to the next one. No server is asked, so that
 // the limit is the memory of the device.
-func transition(old, next *appliance.Prepared, sameMachine bool) (*plan.Transition, error) {
+func (d *comparer) transition(old, next *appliance.Prepared, sameMachine bool) (*plan.Transition, error) {
 	if !sameMachine {
 		return nil, errMachines
 	}
-	in := plan.ChangeInputs{Old: old.Plan, New: next.Plan, Mode: next.Profile.Reload.Structural, DrainTimeout: next.Profile.Serve.DrainTimeout}
+	in := plan.ChangeInputs{Old: old.Plan, New: next.Plan, Mode: next.Profile.Reload.Structural, DrainTimeout: next.Profile.Serve.DrainTimeout, Loaded: schema.Duration(d.loadTook)}
 	var err error
 	if in.OldFiles, err = old.Model.Fingerprint(); err != nil {
 		return nil, err

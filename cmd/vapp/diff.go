@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ func newDiff() *cobra.Command {
 	var revisions, cluster string
 	var manifests manifestFlags
 	var out diffOutput
+	var took time.Duration
 	c := &cobra.Command{
 		Use:   "diff OLD NEW | diff --git A..B [PATH...] | diff --k8s MANIFESTS PROFILE",
 		Short: "Show what changes between profiles: fields, reload classes, bytes, capacity",
@@ -28,7 +30,8 @@ gets worse. Nothing is loaded.
 For structural changes it prints how a running server would make them
 (reload.structural): rebuild (the weights stay), beside (both engines at once) or
 drain, why, and the gap to expect. No server is asked: the limit is the memory of
-the machine or of the device.
+the machine or of the device, and the gap is a lower bound unless --load-took says
+how long a load takes there.
 
   --git A..B    the profiles of two commits of this repository (A or B left out: HEAD)
   --git A...B   those of B since it branched off A
@@ -72,7 +75,10 @@ is below the plan.`,
 				}
 				return err
 			}
-			d := &comparer{c: c, flags: target, given: c.Flags().Changed("gpu") || c.Flags().Changed("memory")}
+			if c.Flags().Changed("load-took") && took <= 0 {
+				return &usageError{fmt.Errorf("--load-took %v: give the time that the server's log has, such as 42s", took), c.CommandPath()}
+			}
+			d := &comparer{c: c, flags: target, given: c.Flags().Changed("gpu") || c.Flags().Changed("memory"), loadTook: took}
 			if _, err := target.machine(c); err != nil {
 				return err
 			}
@@ -107,6 +113,7 @@ is below the plan.`,
 	target.flags(c)
 	c.Flags().StringVar(&revisions, "git", "", "compare commits of this repository: A..B, A...B, or A with the working tree")
 	c.Flags().StringVar(&cluster, "k8s", "", "compare the plan with the Kubernetes manifests or chart values in this file or folder")
+	c.Flags().DurationVar(&took, "load-took", 0, "how long the running server has loaded OLD's model, as its log says: the gap to expect is computed from it")
 	c.Flags().BoolVar(&out.markdown, "markdown", false, "print a comment for a pull request")
 	c.Flags().BoolVar(&out.json, "json", false, "print the review as JSON")
 	c.Flags().StringVar(&out.html, "html", "", "write the review as one self-contained page to this file, in place of text")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
+	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/starter"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/schema"
-	"vapp.dev/tools/lock"
 )
 
 // severalHelp describes several arguments of up and plan.
@@ -102,32 +101,12 @@ func serveSeveral(c *cobra.Command, args []string, machine appliance.Machine, lo
 	if stopped || err != nil {
 		return err
 	}
-	box, err := templateSandbox()
-	if err != nil {
-		return err
-	}
-	ctx, drain := context.WithCancel(context.Background())
-	defer drain()
-	for i := range all {
-		at := &all[i]
-		at.Version, at.Log, at.Progress, at.Sandbox = buildVersion(), os.Stderr, say.loading(), box
-		if locked {
-			admitLocked(c, at)
-		}
-	}
-	f, err := appliance.NewFleet(all)
-	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {
-		say.line(err.Error()) // has a line for each difference
-		return exitError(1)
-	} else if err != nil {
-		return err
-	}
-	return untilDrained(ctx, drain, f)
+	return serveAll(c, all, locked, say, func() (runner, error) { return appliance.NewFleet(all) })
 }
 
 // planSeveral prints the joint plan of several models.
 func planSeveral(c *cobra.Command, args []string, machine appliance.Machine, show planFlags) error {
-	if err := refuseFlags(c, "print-profile", "why-not", "explain", "compat", "speed", "html", "config"); err != nil {
+	if err := refuseFlags(c, "print-profile", "explain", "compat", "speed", "html", "config"); err != nil {
 		return err
 	}
 	paths, machines := make([]string, len(args)), make([]appliance.Machine, len(args))
@@ -146,5 +125,15 @@ func planSeveral(c *cobra.Command, args []string, machine appliance.Machine, sho
 			p.Close()
 		}
 	}()
-	return show.printJoint(c, j)
+	if show.whyNot == "" {
+		return show.printJoint(c, j)
+	}
+	seqs, tokens, err := plan.ParseGoal(show.whyNot)
+	if err != nil {
+		return &usageError{fmt.Errorf("--why-not: %w", err), c.CommandPath()}
+	}
+	if show.json {
+		return plan.AnswersJSON(c.OutOrStdout(), j.WhyNot(seqs, tokens))
+	}
+	return plan.AnswersText(c.OutOrStdout(), j.WhyNot(seqs, tokens))
 }

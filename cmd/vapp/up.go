@@ -109,27 +109,29 @@ func serve(c *cobra.Command, arg string, machine appliance.Machine, locked, offl
 			return err
 		}
 	}
+	all := []appliance.Config{{Profile: profile, Machine: machine}}
+	return serveAll(c, all, locked, say, func() (runner, error) { return appliance.New(all[0]) })
+}
+
+// serveAll completes the configurations, opens the server and runs it until a signal or an error ends it.
+func serveAll(c *cobra.Command, all []appliance.Config, locked bool, say *startLog, open func() (runner, error)) error {
 	box, err := templateSandbox()
 	if err != nil {
 		return err
 	}
 	ctx, drain := context.WithCancel(context.Background())
 	defer drain()
-	machine.Ranks.Drain = drain
-	config := appliance.Config{
-		Profile:  profile,
-		Machine:  machine,
-		Version:  buildVersion(),
-		Log:      os.Stderr,
-		Progress: say.loading(),
-		Sandbox:  box,
+	for i := range all {
+		at := &all[i]
+		at.Machine.Ranks.Drain = drain
+		at.Version, at.Log, at.Progress, at.Sandbox = buildVersion(), os.Stderr, say.loading(), box
+		if locked {
+			admitLocked(c, at)
+		}
 	}
-	if locked {
-		admitLocked(c, &config)
-	}
-	a, err := appliance.New(config)
+	a, err := open()
 	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {
-		say.line(drift.Error()) // has a line for each difference
+		say.line(err.Error()) // has a line for each difference
 		return exitError(1)
 	} else if err != nil {
 		return err
