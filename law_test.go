@@ -248,6 +248,8 @@ var rules = map[string]rule{
 	"tools/bench/workload": {not: pure},
 	"tools/bench/report":   {not: pure},
 	"tools/bench/offline":  {parts: []string{"tools/bench/workload", "tools/bench/report", "engine", "engine/sample", "engine/tokenizer"}, not: noHTTP},
+	"tools/bench/steps":    {parts: []string{"engine", "engine/sample", "engine/speed"}, not: noHTTP},
+	"tools/bench/replicas": {parts: []string{"tools/bench/workload", "tools/bench/report", "engine", "engine/speed"}, not: pure},
 	"tools/bench":          {parts: []string{"tools/bench/workload", "tools/bench/report", "tools/sse", "engine/checkpoint", "engine/tokenizer"}},
 	"tools/sse":            {not: value},
 	"tools/serverstatus":   {parts: []string{"appliance/drift", "tools/console"}, not: map[string]string{"net/http": "tools/console has the client"}},
