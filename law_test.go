@@ -284,6 +284,8 @@ var rules = map[string]rule{
 	// Checks of a GPU, which start binaries and read their output.
 	"tests/gpu":        {parts: []string{"tests/gpu/agenda"}},
 	"tests/gpu/agenda": {not: noHTTP},
+	// vapp behind routers: a module of its own, which starts programs.
+	"tests/kubernetes/routers": {modules: []string{"sigs.k8s.io/gateway-api-inference-extension"}},
 }
 
 // layers from the top. A test may import its own layer and the layers below.
