@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// TestVLLMRouter runs vllm-router of PyPI with the policy that compares loads, before two servers of which one holds 64
-// streams. The streams come through the router, as it counts the requests that it sent: it reads no metric of a worker
+// TestVLLMRouter runs vllm-router of PyPI with its default policy before two servers, of which one holds 64 streams. The
+// policy sends a request to the prefix it knows, unless loads differ by more than a threshold. The streams come through the router, as it counts the requests that it sent: it reads no metric of a worker
 // that decides this.
 func TestVLLMRouter(t *testing.T) {
 	python, port := program(t, "VLLM_ROUTER_PYTHON"), fleet(t)
 	own, metrics := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.1")
 	urls := []string{"http://" + hosts[0] + ":" + port, "http://" + hosts[1] + ":" + port}
 	start(t, nil, python, "-m", "vllm_router.launch_router", "--host", "127.0.0.1", "--port", own, "--prometheus-port", metrics,
-		"--policy", "power_of_two", "--worker-urls", urls[0])
+		"--policy", "cache_aware", "--balance-abs-threshold", "8", "--balance-rel-threshold", "1.1", "--worker-urls", urls[0])
 	router := "http://127.0.0.1:" + own
 	await(t, "the router is ready", func() bool { return answers(router + "/readiness") })
 	occupy(t, router, urls[0], 64)
