@@ -31,7 +31,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-ranks bench-speed man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-ranks bench-speed bench-scale routers man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,6 +134,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients,soak -count=1 -timeout 4h -run TestBodies -v ./tests/clients
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
+	@$(MAKE) routers
 	go test -tags soak -count=1 -timeout 1h -run TestSwapStorm -v ./appliance
 	go test -tags soak -count=1 -run 'TestPython|TestTwin' -v ./appliance/kvevents
 	go test -tags soak -count=1 -run TestPrometheus -v ./appliance/metrics
@@ -182,6 +183,12 @@ bench-lora: native ## 16 streams with eight LoRA adapters of rank 16 beside 16 w
 
 bench-speed: build model ## the plan's speed beside what the engine does: writes the tables of docs/speed.md; goes on where it ended, FRESH=1 measures all again
 	@FRESH="$(FRESH)" ONLY="$(ONLY)" python3 scripts/bench_speed.py
+
+bench-scale: build model ## the simulation of bench replicas beside what a server does: three rates, two lengths
+	@python3 scripts/bench_scale.py
+
+routers: build model ## vapp behind the endpoint picker and vllm-router; KUBERNETES_BIN (.cache/kubernetes/bin) has etcd and kube-apiserver
+	@scripts/routers.sh
 
 man: native ## write the man pages of all commands to OUT (.cache/man)
 	go run ./cmd/vapp man $(or $(OUT),.cache/man)

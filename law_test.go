@@ -252,6 +252,8 @@ var rules = map[string]rule{
 	"tools/bench/workload": {not: pure},
 	"tools/bench/report":   {not: pure},
 	"tools/bench/offline":  {parts: []string{"tools/bench/workload", "tools/bench/report", "engine", "engine/sample", "engine/tokenizer"}, not: noHTTP},
+	"tools/bench/steps":    {parts: []string{"engine", "engine/sample", "engine/speed"}, not: noHTTP},
+	"tools/bench/replicas": {parts: []string{"tools/bench/workload", "tools/bench/report", "engine", "engine/speed"}, not: pure},
 	"tools/bench":          {parts: []string{"tools/bench/workload", "tools/bench/report", "tools/sse", "engine/checkpoint", "engine/tokenizer"}},
 	"tools/sse":            {not: value},
 	"tools/serverstatus":   {parts: []string{"appliance/drift", "tools/console"}, not: map[string]string{"net/http": "tools/console has the client"}},
@@ -291,6 +293,8 @@ var rules = map[string]rule{
 	"tests/kubernetes/controlplane": {modules: kubernetes},
 	"tests/kubernetes/node":         {modules: append([]string{"golang.org/x/net", "golang.org/x/sys"}, kubernetes...)},
 	"tests/kubernetes/cluster":      {parts: []string{"tests/kubernetes/chart", "tests/kubernetes/controlplane", "tests/kubernetes/node"}, modules: kubernetes},
+	// vapp behind routers: a module of its own, which starts programs.
+	"tests/kubernetes/routers": {modules: []string{"sigs.k8s.io/gateway-api-inference-extension"}},
 }
 
 // layers from the top. A test may import its own layer and the layers below.

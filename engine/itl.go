@@ -31,7 +31,7 @@ func (l *loop) setITLTarget(d time.Duration) {
 	}
 }
 
-// learnStepTime passes the time of a committed step to the prefill limiter. That is the time
+// learnStepTime reports the time of a committed step and passes it to the prefill limiter. That is the time
 // since the previous commit, as streams see it, or since the launch if the device was idle. A
 // step that moved pages is not learned from, since its time is not that of its work alone.
 func (l *loop) learnStepTime(f flight, now time.Time, report *StepStats) {
@@ -40,6 +40,7 @@ func (l *loop) learnStepTime(f flight, now time.Time, report *StepStats) {
 		took = now.Sub(l.last)
 	}
 	l.last = now
+	report.Took, report.Work = took, f.step.Work
 	if l.limiter == nil {
 		return
 	}

@@ -5,12 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"vapp.dev/engine/backend"
-	"vapp.dev/engine/kv"
-	"vapp.dev/engine/sample"
-	"vapp.dev/engine/sched"
 	"vapp.dev/engine/speed"
-	"vapp.dev/engine/steptime"
 )
 
 // Load is a number of equal requests that arrive at once.
@@ -66,8 +61,8 @@ func NewPredictor(o Options, a *Account, r *speed.Rates) (*Predictor, error) {
 // Bases returns the basis of each kernel's rate.
 func (p *Predictor) Bases() map[string]speed.Basis { return p.model.Bases() }
 
-// Step returns the seconds of a step in which that many sequences of a length each decode a token.
-func (p *Predictor) Step(streams, length int) float64 {
+// DecodeStep returns the seconds of a step in which that many sequences of a length each decode a token.
+func (p *Predictor) DecodeStep(streams, length int) float64 {
 	rows := make([]speed.Row, streams)
 	for i := range rows {
 		rows[i] = speed.Row{From: max(0, length-1), Count: 1, Draw: true}
@@ -75,82 +70,41 @@ func (p *Predictor) Step(streams, length int) float64 {
 	return p.model.Step(rows)
 }
 
-// Load predicts a load: the engine's scheduler makes the steps, and each takes the predicted time.
+// Step implements StepTimer.
+func (p *Predictor) Step(rows []speed.Row) float64 { return p.model.Step(rows) }
+
+// Load predicts a load: the engine's scheduler makes the steps, and each takes the predicted time. Its prompts
+// share no prefix.
 func (p *Predictor) Load(l Load) (Forecast, error) {
 	f := Forecast{Load: l}
-	pool := kv.NewPool(p.account.KV, p.account.KV.Slabs(p.account.Reservation.Arenas[backend.KV]), false)
-	s := sched.New(schedOptions(p.options, p.account.Reservation.Step.Drafts), pool)
-	var limiter *steptime.PrefillLimiter
-	if p.options.ITLTarget > 0 {
-		limiter = steptime.New(p.options.ITLTarget.Seconds())
-		s.SetPrefillLimiter(limiter)
+	o := p.options
+	o.PrefixCaching = false
+	s, err := NewSimulation(o, p.account, p)
+	if err != nil {
+		return f, err
 	}
-	params := sample.Default()
-	params.MaxTokens, params.IgnoreEOS = l.Output, true
-	for i := range l.Streams {
-		if err := s.Add(sched.NewSeq(sched.Spec{ID: fmt.Sprint(i), Prompt: make([]int32, l.Prompt), Params: &params})); err != nil {
+	courses := make([]*Course, l.Streams)
+	for i := range courses {
+		if courses[i], err = s.Submit(0, make([]int32, l.Prompt), l.Output); err != nil {
 			return f, err
 		}
 	}
-	lag := 0
-	if p.options.Overlap {
-		lag = 1
+	if err := s.Advance(math.Inf(1)); err != nil {
+		return f, err
 	}
-	var flights []*sched.Step
-	var now float64 // when the step that is committed next has ended
-	var tokens []float64
-	first := math.Inf(-1)
-	for {
-		step := s.Next()
-		if step != nil {
-			flights = append(flights, step)
+	for _, c := range courses {
+		if len(c.Tokens) == 0 {
+			return f, fmt.Errorf("engine: the load of %d requests with %d + %d tokens does not run to its end", l.Streams, l.Prompt, l.Output)
 		}
-		if step == nil && len(flights) == 0 {
-			break
-		}
-		if len(flights) <= lag && step != nil {
-			continue
-		}
-		done := flights[0]
-		flights = flights[1:]
-		took := p.model.Step(rowsOf(done))
-		now += took
-		f.Steps++
-		if limiter != nil {
-			limiter.Learn(done.Work, took)
-		}
-		for _, o := range s.Commit(done, noTokens(done)) {
-			if o.Token < 0 {
-				continue
-			}
-			tokens = append(tokens, now)
-			if o.First {
-				first = now
+		f.First, f.Last = max(f.First, c.Tokens[0]), max(f.Last, c.Tokens[len(c.Tokens)-1])
+	}
+	for _, c := range courses {
+		for _, t := range c.Tokens {
+			if t > f.First {
+				f.After++
 			}
 		}
 	}
-	if !s.Idle() || len(tokens) == 0 {
-		return f, fmt.Errorf("engine: the load of %d requests with %d + %d tokens does not run to its end", l.Streams, l.Prompt, l.Output)
-	}
-	f.First, f.Last = first, tokens[len(tokens)-1]
-	for _, t := range tokens {
-		if t > first {
-			f.After++
-		}
-	}
+	f.Steps = s.Steps()
 	return f, nil
-}
-
-// rowsOf returns a step's rows as the model of its time sees them.
-func rowsOf(s *sched.Step) []speed.Row {
-	rows := make([]speed.Row, len(s.Rows))
-	for i, r := range s.Rows {
-		rows[i] = speed.Row{From: r.From, Count: r.Count, Draw: r.Draw}
-	}
-	return rows
-}
-
-// noTokens returns a result in which every row sampled token 0.
-func noTokens(s *sched.Step) sched.Result {
-	return sched.Result{Tokens: make([]int32, s.Samples), Status: make([]int32, s.Samples)}
 }

@@ -47,7 +47,7 @@ func TestPredictor(t *testing.T) {
 	if several.Steps < 4+7 || several.After < 16*8/2 || several.After > 16*8-16 {
 		t.Errorf("%+v", several)
 	}
-	if step := p.Step(1, 100); step <= 0 || p.Step(16, 100) <= step || p.Step(16, 4000) <= p.Step(16, 100) {
+	if step := p.DecodeStep(1, 100); step <= 0 || p.DecodeStep(16, 100) <= step || p.DecodeStep(16, 4000) <= p.DecodeStep(16, 100) {
 		t.Error("a larger step takes no longer")
 	}
 	if _, err := p.Load(Load{1, 5000, 1}); err == nil {

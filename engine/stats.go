@@ -6,6 +6,7 @@ import (
 
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/sched"
+	"vapp.dev/engine/steptime"
 )
 
 // StepStats are the statistics of one step.
@@ -34,6 +35,10 @@ type StepStats struct {
 	MaskTimes   []time.Duration
 	GrammarTime time.Duration
 	Duration    time.Duration // launch → committed
+	// Took is the time since the previous commit, or since the launch if the device was idle: what the step
+	// itself took, also where it was launched while the previous one ran.
+	Took time.Duration
+	Work steptime.Work // what the step computed
 	// Graph is how the step ran on a device that captures graphs, in vLLM's words: "FULL",
 	// "PIECEWISE" or "NONE". NoGraph is the reason for "NONE". Both are "" on other devices.
 	Graph, NoGraph string

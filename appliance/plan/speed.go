@@ -365,7 +365,7 @@ func (w resolved) checkLatencies(p *Plan) error {
 		}
 		return e
 	}
-	itl := func(n int) (float64, error) { return pr.Step(n, q.ITL.Tokens), nil }
+	itl := func(n int) (float64, error) { return pr.DecodeStep(n, q.ITL.Tokens), nil }
 	ttft := func(n int) (float64, error) {
 		f, err := pr.Load(engine.Load{Streams: n, Prompt: q.TTFT.Tokens, Output: 1})
 		return f.First, err

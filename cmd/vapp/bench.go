@@ -75,7 +75,7 @@ and prints a line of JSON after each, to alternate with another engine.
 	eng.Flags().BoolVar(&o.limits, "limits", true, "measure the limits of the machine; --limits=false omits them and all shares")
 	eng.Flags().BoolVar(&o.turns, "turns", false, "run the last row once for each line on standard input, and print JSON")
 	profileFlags(eng, false)
-	bench.AddCommand(newBenchServe(), newBenchLatency(), newBenchThroughput(), newBenchCompare(), eng)
+	bench.AddCommand(newBenchServe(), newBenchLatency(), newBenchThroughput(), newBenchCompare(), newBenchSteps(), newBenchReplicas(), eng)
 	return bench
 }
 

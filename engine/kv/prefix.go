@@ -89,6 +89,15 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 	return n
 }
 
+// Cached returns the length of the prefix of tokens that Match would find for a sequence without a salt. It changes
+// nothing, the order of eviction included.
+func (p *Pool) Cached(tokens []int32) int {
+	if !p.caching || len(tokens) < 2 {
+		return 0
+	}
+	return p.longest(p.NewTable(""), tokens)
+}
+
 // longest returns the length of the longest prefix, shorter than tokens and in whole blocks, of
 // which every class holds all blocks that a later position reads.
 func (p *Pool) longest(t *Table, tokens []int32) int {

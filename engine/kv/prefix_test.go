@@ -45,6 +45,9 @@ func TestMatch(t *testing.T) {
 		{"other salt", "s", ids(17, 0), 0},
 		{"other tokens", "", ids(17, 1), 0},
 	} {
+		if got := p.Cached(c.tokens); c.salt == "" && got != c.want {
+			t.Errorf("%s: Cached is %d, want %d", c.name, got, c.want)
+		}
 		tab := p.NewTable(c.salt)
 		if n := p.Match(tab, c.tokens); n != c.want || len(tab.Pages(0)) != n/4 {
 			t.Errorf("%s: matched %d, want %d", c.name, n, c.want)

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs vapp behind routers: the endpoint picker of the Gateway API Inference Extension, built from its module, and vllm-router
+# from PyPI. KUBERNETES_BIN is the folder with etcd and kube-apiserver (default: .cache/kubernetes/bin). Arguments go to go test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD out=$PWD/.cache/routers
+mkdir -p "$out"
+KUBERNETES_BIN=$(realpath -m "${KUBERNETES_BIN:-.cache/kubernetes/bin}")
+for program in etcd kube-apiserver; do
+	[ -x "$KUBERNETES_BIN/$program" ] || { echo "routers: $KUBERNETES_BIN has no $program; make kubernetes builds it, or set KUBERNETES_BIN" >&2; exit 1; }
+done
+version=0.1.17
+if ! "$out/python/bin/pip" show vllm-router 2>/dev/null | grep -qx "Version: $version"; then
+	python3 -m venv "$out/python"
+	"$out/python/bin/pip" -q install "vllm-router==$version"
+fi
+cd tests/kubernetes/routers
+CGO_ENABLED=0 go build -ldflags "-s -w" -o "$out/epp" sigs.k8s.io/gateway-api-inference-extension/cmd/epp
+VAPP="${VAPP:-$root/bin/vapp}" VAPP_PROFILE="$root/profiles/smollm2.cue" EPP="$out/epp" EPP_MODULE="$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension)" VLLM_ROUTER_PYTHON="$out/python/bin/python" \
+	KUBERNETES_BIN="$KUBERNETES_BIN" CGO_ENABLED=0 go test -count=1 -timeout 20m "$@" .
