@@ -3,7 +3,7 @@ module vapp.dev/tests/kubernetes
 go 1.26.0
 
 require (
-	golang.org/x/net v0.62.0
+	golang.org/x/net v0.60.0
 	golang.org/x/sys v0.50.0
 	helm.sh/helm/v3 v3.21.1
 	k8s.io/api v0.35.1

@@ -162,12 +162,12 @@ func (n *Node) beat(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = n.renew(ctx) // the next one may do; the node controller tells when none does
+			_ = n.renew(ctx) // the next one may do; the node controller sees that none did
 		}
 	}
 }
 
-// see starts a new pod and tells a running one what changed.
+// see starts a new pod, and ends one that is deleted.
 func (n *Node) see(ctx context.Context, object *core.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
