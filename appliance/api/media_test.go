@@ -156,6 +156,9 @@ func TestMediaTokens(t *testing.T) {
 	if w = post(testServer(&chattest.Model{}, set), "/tokenize", user(cat, "")); !strings.Contains(w.Body.String(), `"count":22`) {
 		t.Errorf("/tokenize: %s", w.Body)
 	}
+	if w = post(testServer(&chattest.Model{}, set), "/tokenize", user(`"`+strings.Repeat("a", 300)+`",`+cat, "")); w.Code != 400 || !strings.Contains(w.Body.String(), "tokens without its images, more than the model's maximum context length of 200") {
+		t.Errorf("/tokenize: %s", w.Body)
+	}
 	if w = post(testServer(&chattest.Model{}, set), "/v1/messages/count_tokens", `{"model":"test","messages":[{"role":"user","content":[{"type":"image","source":{"data":"abc"}}]}]}`); !strings.Contains(w.Body.String(), `"input_tokens":22`) {
 		t.Errorf("count_tokens: %s", w.Body)
 	}

@@ -55,8 +55,8 @@ func (s *Service) Tokenize(ctx context.Context, a TokenizeParams, set *Settings)
 			return Tokenized{}, tooMany("The text has", k.most, s.cfg.ModelLen)
 		}
 		if a.Chat != nil && len(a.Chat.media()) > 0 {
-			if out.Count > len(out.Tokens) || out.Count > s.cfg.ModelLen {
-				return Tokenized{}, tooMany("The text has", s.cfg.ModelLen, s.cfg.ModelLen)
+			if out.Count > s.cfg.ModelLen { // out.Tokens may be cut
+				return Tokenized{}, Errorf(TooLong, "input_tokens", "The text has %d tokens without its images, more than the model's maximum context length of %d tokens. Please shorten it.", out.Count, s.cfg.ModelLen)
 			}
 			if out.Tokens, _, err = s.withMedia(ctx, a.Chat, set, out.Tokens); err != nil {
 				return Tokenized{}, AsError(err)
