@@ -8,6 +8,7 @@ package chat
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // Message is one turn. Its content is Text, or Parts when the client sent a
@@ -24,10 +25,11 @@ type Message struct {
 	Tools      []json.RawMessage // functions that a developer message declares
 }
 
-// Part is one piece of text content.
+// Part is one piece of content: a text, or Media.
 type Part struct {
-	Type string // text, refusal, thinking
-	Text string
+	Type  string // text, refusal, thinking, or a type of media
+	Text  string
+	Media *Media // not nil: Text is empty
 }
 
 // ToolCall is a call that an assistant made earlier.
@@ -47,6 +49,9 @@ type Conversation struct {
 	ReasoningEffort     string
 	AddGenerationPrompt bool
 	ContinueFinal       bool // continue_final_message: the reply continues the last message
+	// ProcessorKwargs and MediaKwargs are mm_processor_kwargs and media_io_kwargs of the
+	// request; Vision reads them.
+	ProcessorKwargs, MediaKwargs map[string]json.RawMessage
 }
 
 // OwnTools returns the functions that the messages declare.
@@ -109,17 +114,16 @@ func (m Message) size() int {
 	return n
 }
 
-// text returns the content as one string; parts are joined by line ends.
+// text returns the texts of the content as one string; parts are joined by line ends.
 func (m Message) text() string {
 	if m.Parts == nil {
 		return m.Text
 	}
-	var b []byte
-	for i, p := range m.Parts {
-		if i > 0 {
-			b = append(b, '\n')
+	var texts []string
+	for _, p := range m.Parts {
+		if p.Media == nil {
+			texts = append(texts, p.Text)
 		}
-		b = append(b, p.Text...)
 	}
-	return string(b)
+	return strings.Join(texts, "\n")
 }

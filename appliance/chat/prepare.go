@@ -15,6 +15,7 @@ type RenderedRequest struct {
 	// ReasoningEnded: a reply has no reasoning before the part that Structure constrains.
 	ReasoningEnded bool
 	Structure      *structured.Constraint // the form of the reply, which tool_choice may set; nil: any
+	Items          []PromptItem           // images whose tokens are among Tokens
 }
 
 // startsWithoutReasoning reports whether a reply to p cannot begin with reasoning.
@@ -39,6 +40,11 @@ func (s *Service) Prepare(ctx context.Context, r *Request) ([]RenderedRequest, e
 	if err != nil {
 		return nil, AsError(err)
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := s.loadMedia(ctx, r, &run); err != nil {
+		return nil, AsError(err)
+	}
 	out := make([]RenderedRequest, len(run.Prompts))
 	for i := range run.Prompts {
 		p := &run.Prompts[i]
@@ -46,7 +52,7 @@ func (s *Service) Prepare(ctx context.Context, r *Request) ([]RenderedRequest, e
 		if err != nil {
 			return nil, AsError(err)
 		}
-		out[i] = RenderedRequest{r.model, p.Tokens, s.sampling(r).effective(), whole || s.startsWithoutReasoning(r, p), must}
+		out[i] = RenderedRequest{r.model, p.Tokens, s.sampling(r).effective(), whole || s.startsWithoutReasoning(r, p), must, p.Items}
 		out[i].MaxTokens = &params.MaxTokens
 	}
 	return out, nil

@@ -14,6 +14,10 @@ type EncodedPrompt struct {
 	// first Delta of a choice of this prompt on.
 	Logprobs []TokenLogprob
 
+	// Items are the images of the prompt, in order of position. Set before the engine gets
+	// the prompt; their tokens are among Tokens.
+	Items []PromptItem
+
 	text    string // the source of Tokens; for echo
 	skip    bool   // text leaves special tokens out
 	added   bool   // the first token is a BOS that encoding added and text lacks
@@ -43,6 +47,9 @@ func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
 	keep, err := s.truncation(a.Truncate, requested)
 	if err != nil {
 		return err
+	}
+	if keep.last && a.Chat != nil && len(a.Chat.media()) > 0 {
+		return invalid("truncate_prompt_tokens", "truncate_prompt_tokens cannot cut a prompt with images or videos: leave it out.")
 	}
 	for _, p := range list { // check all before encoding the first
 		if err := s.preCheck(p.Text, requested, keep.last); err != nil {

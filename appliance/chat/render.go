@@ -55,7 +55,11 @@ func (s *Service) renderNow(ctx context.Context, c *Conversation, set *Settings)
 			return "", err
 		}
 	}
-	b, err := json.Marshal(s.variables(c, set, tmpl.ContentFormat() == tokenizer.ContentOpenAI))
+	values, err := s.variables(c, set, tmpl.ContentFormat() == tokenizer.ContentOpenAI)
+	if err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(values)
 	if err != nil {
 		return "", fmt.Errorf("template variables: %w", err)
 	}
@@ -104,7 +108,7 @@ func templateError(ctx context.Context, err error) error {
 
 // variables returns the template variables of a conversation. parts: message.content is a
 // list of parts.
-func (s *Service) variables(c *Conversation, set *Settings, parts bool) vars {
+func (s *Service) variables(c *Conversation, set *Settings, parts bool) (vars, error) {
 	v := vars{}
 	for name, t := range map[string]checkpoint.Token{
 		"bos_token": s.cfg.Special.BOS, "eos_token": s.cfg.Special.EOS, "pad_token": s.cfg.Special.PAD, "unk_token": s.cfg.Special.UNK,
@@ -118,7 +122,10 @@ func (s *Service) variables(c *Conversation, set *Settings, parts bool) vars {
 	}
 	messages := make([]vars, len(c.Messages))
 	for i, m := range c.Messages {
-		messages[i] = messageVars(m, parts)
+		var err error
+		if messages[i], err = messageVars(m, set.Vision, parts); err != nil {
+			return nil, err
+		}
 	}
 	v["messages"] = messages
 	v["tools"], v["documents"] = nil, nil
@@ -129,18 +136,25 @@ func (s *Service) variables(c *Conversation, set *Settings, parts bool) vars {
 		v["documents"] = c.Documents
 	}
 	v["add_generation_prompt"] = c.AddGenerationPrompt
-	return v
+	return v, nil
 }
 
-func messageVars(m Message, parts bool) vars {
+func messageVars(m Message, vision Vision, parts bool) (vars, error) {
 	v := vars{"role": m.Role}
 	switch {
 	case !parts:
-		v["content"] = m.text()
+		text, err := m.textWithPlaceholders(vision)
+		if err != nil {
+			return nil, err
+		}
+		v["content"] = text
 	case m.Parts != nil:
 		list := make([]vars, len(m.Parts))
 		for i, p := range m.Parts {
 			list[i] = vars{"type": "text", "text": p.Text}
+			if p.Media != nil {
+				list[i] = vars{"type": p.Media.Kind}
+			}
 		}
 		v["content"] = list
 	case m.HasContent:
@@ -163,7 +177,7 @@ func messageVars(m Message, parts bool) vars {
 	if len(m.ToolCalls) > 0 {
 		v["tool_calls"] = callVars(m.ToolCalls)
 	}
-	return v
+	return v, nil
 }
 
 // callVars returns the tool calls of a message. Arguments that are JSON objects become

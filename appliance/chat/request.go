@@ -121,7 +121,7 @@ func CheckConversation(c *Conversation, s *Settings) error {
 	case c.Template == "" && s.Template == nil && !s.DialectPrompt:
 		return invalid("messages", "The model has no chat template; give one in the profile (parsers.chatTemplate) or use /v1/completions.")
 	}
-	return nil
+	return checkMedia(c, s)
 }
 
 func checkChoices(a *RequestParams, s *Settings) error {

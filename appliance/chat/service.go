@@ -143,6 +143,10 @@ func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
 		defer run.grammar.Release() // each state that submit begins keeps its own reference
 	}
 	ctx, run.stop = context.WithCancel(ctx)
+	if err := s.loadMedia(ctx, r, run); err != nil {
+		run.Close()
+		return nil, AsError(err)
+	}
 	for i := range run.Prompts {
 		if err := s.submit(ctx, r, run, i); err != nil {
 			run.Close()
@@ -175,6 +179,9 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	}
 	req := s.EngineRequest(a.ID, a.Priority, a.CacheSalt, r.settings)
 	req.Prompt, req.Params, req.N, req.Adapter = p.Tokens, params, a.N, r.adapter
+	if len(p.Items) > 0 {
+		r.settings.Vision.Attach(&req, p.Items)
+	}
 	if run.grammar != nil {
 		req.Grammar, req.Preamble = run.grammar, s.lead(r, run, p)
 	}

@@ -33,6 +33,7 @@ type Settings struct {
 	ExcludeToolsWhenNone     bool          // with tool_choice none, the prompt lists no tools
 	DialectPrompt            bool          // harmony's own renderer renders the prompts, not the template
 	NewCallID                func() string // nil: random ids in the dialect's format
+	Vision                   Vision        // of a model that takes images; nil: text only
 	ScoreTemplate            bool          // Template renders a query with a document; false: they are concatenated
 }
 

@@ -54,6 +54,15 @@ func (s *Service) Tokenize(ctx context.Context, a TokenizeParams, set *Settings)
 		if k.only && out.Count > k.most {
 			return Tokenized{}, tooMany("The text has", k.most, s.cfg.ModelLen)
 		}
+		if a.Chat != nil && len(a.Chat.media()) > 0 {
+			if out.Count > s.cfg.ModelLen { // out.Tokens may be cut
+				return Tokenized{}, Errorf(TooLong, "input_tokens", "The text has %d tokens without its images, more than the model's maximum context length of %d tokens. Please shorten it.", out.Count, s.cfg.ModelLen)
+			}
+			if out.Tokens, _, err = s.withMedia(ctx, a.Chat, set, out.Tokens); err != nil {
+				return Tokenized{}, AsError(err)
+			}
+			out.Count = len(out.Tokens)
+		}
 	}
 	if a.CountOnly {
 		return Tokenized{Count: out.Count}, nil
@@ -135,12 +144,18 @@ func (s *Service) Render(ctx context.Context, c *Conversation, set *Settings) (R
 	if err != nil {
 		return Rendered{}, AsError(err)
 	}
+	if ids, _, err = s.withMedia(ctx, c, set, ids); err != nil {
+		return Rendered{}, AsError(err)
+	}
 	return Rendered{text, ids}, nil
 }
 
 // RenderTemplate renders a conversation with a template, without a model. Its errors are
 // *Error.
 func RenderTemplate(ctx context.Context, c *Conversation, t Template) (string, error) {
+	if list := c.media(); len(list) > 0 {
+		return "", list[0].refused()
+	}
 	s := &Service{}
 	for _, token := range []*int{&s.cfg.Special.BOS.ID, &s.cfg.Special.EOS.ID, &s.cfg.Special.PAD.ID, &s.cfg.Special.UNK.ID} {
 		*token = -1

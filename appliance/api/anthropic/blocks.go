@@ -100,7 +100,7 @@ func (s *turnBuilder) simplify() {
 	if s.message.Reasoning != nil {
 		*s.message.Reasoning = s.thought.String()
 	}
-	if len(s.message.Parts) == 1 {
+	if len(s.message.Parts) == 1 && s.message.Parts[0].Media == nil {
 		s.message.Text, s.message.Parts = s.message.Parts[0].Text, nil
 	}
 }
@@ -115,7 +115,8 @@ func (s *turnBuilder) block(b *object) {
 		s.message.Parts = append(s.message.Parts, chat.Part{Type: "text", Text: b.text("text")})
 		s.message.HasContent = true
 	case kind == "image":
-		b.fail(noImages(b))
+		s.message.Parts = append(s.message.Parts, image(b))
+		s.message.HasContent = true
 	case kind == "tool_result" && user:
 		s.result(b)
 	case kind == "tool_use" && !user:
@@ -129,8 +130,30 @@ func (s *turnBuilder) block(b *object) {
 	}
 }
 
-func noImages(b *object) *chat.Error {
-	return chat.Errorf(chat.Invalid, "messages", "%s: the served model is not a multimodal model and takes no block of type \"image\".", b.path())
+// image reads an image block: base64 data, or a URL. What is wrong with it is its Fault,
+// because a model of text refuses the block, whatever is in it.
+func image(b *object) chat.Part {
+	m := &chat.Media{Kind: "image", At: b.path(), What: `block of type "image"`}
+	if b.get("source") == nil {
+		m.Fault = malformed(b.at+"source", "Field required: `%ssource`.", b.at)
+		return chat.Part{Type: "image", Media: m}
+	}
+	src := newObject(b.at+"source.", b.get("source"))
+	switch kind := src.str("type"); {
+	case src.err != nil:
+	case kind == "url":
+		m.URL = src.text("url")
+	case kind == "base64" || kind == "":
+		media := src.str("media_type")
+		if media == "" {
+			media = "image/jpeg"
+		}
+		m.URL = "data:" + media + ";base64," + src.text("data")
+	default:
+		src.wrong("type", "base64 or url")
+	}
+	m.Fault = src.err
+	return chat.Part{Type: "image", Media: m}
 }
 
 // call adds a tool_use block.
@@ -146,10 +169,11 @@ func (s *turnBuilder) call(b *object) {
 	s.message.ToolCalls = append(s.message.ToolCalls, c)
 }
 
-// result adds a tool_result block, whose content is absent, a string, or text blocks
-// that are joined by line breaks.
+// result adds a tool_result block, whose content is absent, a string, or blocks: the texts are
+// joined by line breaks, and the images follow as a message of the user.
 func (s *turnBuilder) result(b *object) {
 	m := chat.Message{Role: "tool", ToolCallID: b.text("tool_use_id"), HasContent: true}
+	var pictures []chat.Part
 	b.flag("is_error") // the text has the error's message
 	switch v := b.get("content"); {
 	case v == nil:
@@ -162,7 +186,7 @@ func (s *turnBuilder) result(b *object) {
 			switch kind := p.text("type"); {
 			case p.err != nil:
 			case kind == "image":
-				p.fail(noImages(p))
+				pictures = append(pictures, image(p))
 			case kind != "text":
 				p.wrong("type", "text or image")
 			default:
@@ -176,4 +200,7 @@ func (s *turnBuilder) result(b *object) {
 		m.Text = strings.Join(texts, "\n")
 	}
 	s.results = append(s.results, m)
+	if pictures != nil {
+		s.results = append(s.results, chat.Message{Role: "user", Parts: pictures, HasContent: true})
+	}
 }

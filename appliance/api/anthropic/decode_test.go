@@ -111,7 +111,6 @@ func TestRefusals(t *testing.T) {
 		block("assistant", `{"type":"tool_use","id":"1","name":"f","input":"x"}`):              "messages.0.content.0.input",
 		block("user", `{"type":"tool_result"}`):                                                "messages.0.content.0.tool_use_id",
 		block("user", `{"type":"tool_result","tool_use_id":"1","content":[{"type":"smell"}]}`): "messages.0.content.0.content.0.type",
-		block("user", `{"type":"tool_result","tool_use_id":"1","content":[{"type":"image"}]}`): "messages",
 		hi + `"system":7`: "system", hi + `"system":[{"type":"image"}]`: "system.0.type", hi + `"temperature":"x"`: "temperature",
 		hi + `"top_k":1.5`: "top_k", hi + `"stop_sequences":"x"`: "stop_sequences", hi + `"stream":1`: "stream",
 		hi + `"tools":[{"name":"f"}]`: "tools.0.input_schema", hi + `"tools":[{"input_schema":{}}]`: "tools.0.name",

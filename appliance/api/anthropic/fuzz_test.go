@@ -32,7 +32,9 @@ func FuzzMessages(f *testing.F) {
 	}
 	set := chattest.Settings()
 	set.Reasoning, set.Tools, set.AutoToolChoice = "qwen3", "hermes", true
+	set.Vision = &chattest.Vision{Most: map[string]int{"image": 3}}
 	s := chattest.Service(&chattest.Model{})
+	f.Add([]byte(`{"model":"test","max_tokens":9,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"abc"}},{"type":"tool_result","tool_use_id":"1","content":[{"type":"image","source":{"type":"url","url":"http://x/a"}}]}]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if a, err := DecodeCount(b); err != nil {
 			checkError(t, err)

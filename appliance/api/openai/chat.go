@@ -93,10 +93,23 @@ func conversation(f *fields) *chat.Conversation {
 		delete(c.TemplateKwargs, "chat_template")
 	}
 	c.Messages = messages(f)
+	mediaKwargs(f, c)
 	if c.ContinueFinal && c.AddGenerationPrompt {
 		f.fail(malformed("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True."))
 	}
 	return c
+}
+
+// mediaKwargs reads mm_processor_kwargs and media_io_kwargs of a conversation with media;
+// without media they have no effect.
+func mediaKwargs(f *fields, c *chat.Conversation) {
+	for _, m := range c.Messages {
+		if slices.ContainsFunc(m.Parts, func(p chat.Part) bool { return p.Media != nil }) {
+			c.ProcessorKwargs = cloneMembers(f.object("mm_processor_kwargs"))
+			c.MediaKwargs = cloneMembers(f.object("media_io_kwargs"))
+			return
+		}
+	}
 }
 
 // messages reads the messages of a conversation.

@@ -34,6 +34,7 @@ func answer(t *testing.T, a chat.RequestParams, d interface {
 	t.Helper()
 	set := chattest.Settings()
 	set.MaxChoices, set.TrustRequestChatTemplate = 4, true
+	set.Vision = &chattest.Vision{Most: map[string]int{"image": 3, "video": 1}}
 	if len(a.Prompts) > 8 {
 		return
 	}
@@ -80,6 +81,7 @@ func answer(t *testing.T, a chat.RequestParams, d interface {
 
 func FuzzDecodeChat(f *testing.F) {
 	f.Add([]byte(`{"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`))
+	f.Add([]byte(`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,abc"}},{"image_url":null,"uuid":"x"},{"type":"video_url","video_url":{"url":"http://x/a"}},"a"]}],"mm_processor_kwargs":{}}`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":["a",{"type":"text","text":"b"}]}],"logprobs":true,"top_logprobs":2,"n":2,"stop":["x"]}`))
 	f.Add([]byte(`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}}]}],"tools":[{"function":{"name":"f"}}],"tool_choice":"none"}`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":"x"}],"logit_bias":{"5":1e2},"seed":-1,"prompt_logprobs":1,"truncate_prompt_tokens":3,"echo":true}`))

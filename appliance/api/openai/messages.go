@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
@@ -88,10 +89,8 @@ func part(at string, raw json.RawMessage) (chat.Part, *chat.Error) {
 	if kind == "" {
 		kind = shortForm(f)
 	}
-	for _, media := range mediaParts {
-		if kind == media {
-			return chat.Part{}, chat.Errorf(chat.Invalid, "messages", "%s: the served model is not a multimodal model and takes no part of type %q.", at, kind)
-		}
+	if slices.Contains(mediaParts, kind) {
+		return chat.Part{Type: kind, Media: media(f, at, kind)}, nil
 	}
 	field, ok := textParts[kind]
 	if !ok {
@@ -106,11 +105,59 @@ func part(at string, raw json.RawMessage) (chat.Part, *chat.Error) {
 	return p, nil
 }
 
+// mediaKinds maps the type of a part to the kind of its media. Parts of other types have data
+// that no model takes.
+var mediaKinds = map[string]string{"image_url": "image", "input_image": "image", "video_url": "video", "audio_url": "audio", "input_audio": "audio"}
+
+// media reads a part of one of mediaParts. What is wrong with it is its Fault, because a model
+// of text refuses the part, whatever is in it. The URL of image_url, video_url and input_image
+// is a string or an object with url; detail has no effect, as in vLLM.
+func media(f *fields, at, kind string) *chat.Media {
+	m := &chat.Media{Kind: mediaKinds[kind], At: at, What: fmt.Sprintf("part of type %q", kind)}
+	field := kind
+	if kind == "input_image" {
+		field = "image_url"
+	}
+	m.UUID = uuid(f)
+	switch v, ok := f.get(field); {
+	case m.Kind == "" || m.Kind == "audio":
+		return m
+	case !ok && f.has("file_id"):
+		f.fail(chat.Errorf(chat.Invalid, "messages", "`%s.file_id` is not supported: this server keeps no files. Send image_url.", at))
+	case !ok && m.UUID == "":
+		f.fail(malformed(at+"."+field, "Field required: `%s.%s`.", at, field))
+	case !ok:
+	case v[0] == '"':
+		m.URL = f.str(field)
+	case v[0] == '{':
+		u := newFields(f.at+field+".", f.object(field))
+		if m.URL = u.str("url"); m.URL == "" && m.UUID == "" {
+			u.fail(malformed(u.at+"url", "Field required: `%surl`.", u.at))
+		}
+		if u.err != nil {
+			f.fail(u.err)
+		}
+	default:
+		f.wrong(field, "a URL or an object with url")
+	}
+	m.Fault = f.err
+	return m
+}
+
+// uuid returns the client's name of a part's media. Like vLLM it takes numbers as well.
+func uuid(f *fields) string {
+	v, ok := f.get("uuid")
+	if ok && (v[0] == '-' || v[0] >= '0' && v[0] <= '9') {
+		return string(v)
+	}
+	return f.str("uuid")
+}
+
 // shortForm returns the type of a part without the field type: {"text": …},
-// {"image_url": …}.
+// {"image_url": …}, {"image_url": null, "uuid": …}.
 func shortForm(f *fields) string {
 	for _, media := range mediaParts {
-		if f.has(media) {
+		if _, null := f.raw[media]; f.has(media) || null && f.has("uuid") {
 			return media
 		}
 	}

@@ -13,7 +13,7 @@ import (
 type generateBody struct {
 	RequestID        string                 `json:"request_id"`
 	TokenIDs         []int32                `json:"token_ids" required:"true" nullable:"false" minItems:"1"`
-	Features         *struct{}              `json:"features"`
+	Features         *features              `json:"features"`
 	SamplingParams   samplingParams         `json:"sampling_params" required:"true"`
 	Model            string                 `json:"model"`
 	Stream           bool                   `json:"stream"`
@@ -22,6 +22,31 @@ type generateBody struct {
 	Priority         int                    `json:"priority"`
 	ReasoningEnded   bool                   `json:"reasoning_ended"`
 	KVTransferParams *struct{}              `json:"kv_transfer_params"`
+}
+
+// features names the pictures of a prompt by kind; the tokens of each one follow its offset.
+// kwargs_data, the pictures themselves in vLLM's own encoding, is left out.
+type features struct {
+	Hashes       map[string][]string      `json:"mm_hashes"`
+	Placeholders map[string][]placeholder `json:"mm_placeholders"`
+}
+
+type placeholder struct {
+	Offset int `json:"offset"`
+	Length int `json:"length"`
+}
+
+// featuresOf returns the features of a prompt, nil for one without pictures.
+func featuresOf(items []chat.PromptItem) *features {
+	if len(items) == 0 {
+		return nil
+	}
+	f := &features{map[string][]string{}, map[string][]placeholder{}}
+	for _, i := range items {
+		f.Hashes[i.Kind] = append(f.Hashes[i.Kind], i.Hash)
+		f.Placeholders[i.Kind] = append(f.Placeholders[i.Kind], placeholder{i.At, i.Len})
+	}
+	return f
 }
 
 type renderedStreamOptions struct {
@@ -106,7 +131,7 @@ func samplingOf(a *chat.RequestParams, p chat.RenderedRequest) samplingParams {
 // generateOf returns the generate request of one rendered prompt.
 func generateOf(a *chat.RequestParams, w *Wire, p chat.RenderedRequest, id string) generateBody {
 	out := generateBody{
-		RequestID: id, TokenIDs: p.Tokens, SamplingParams: samplingOf(a, p), Model: p.Model,
+		RequestID: id, TokenIDs: p.Tokens, Features: featuresOf(p.Items), SamplingParams: samplingOf(a, p), Model: p.Model,
 		Stream: w.Stream, ReasoningEnded: p.ReasoningEnded, CacheSalt: a.CacheSalt, Priority: a.Priority,
 	}
 	if w.Stream && w.IncludeUsage {

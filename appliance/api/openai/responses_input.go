@@ -135,12 +135,16 @@ func responseItem(c *chat.Conversation, at string, raw json.RawMessage) *chat.Er
 		m := assistant(c, func(*chat.Message) bool { return false })
 		m.ToolCalls = append(m.ToolCalls, call)
 	case kind == "function_call_output":
-		m := chat.Message{Role: "tool", ToolCallID: f.str("call_id"), HasContent: true, Text: responseOutput(f)}
+		text, pictures := responseOutput(f)
+		m := chat.Message{Role: "tool", ToolCallID: f.str("call_id"), HasContent: true, Text: text}
 		if f.err == nil && m.ToolCallID == "" {
 			f.fail(malformed(at+".call_id", "Field required: `%s.call_id`.", at))
 		}
 		m.Name = calledName(c, m.ToolCallID)
 		c.Messages = append(c.Messages, m)
+		if pictures != nil {
+			c.Messages = append(c.Messages, chat.Message{Role: "user", Parts: pictures, HasContent: true})
+		}
 	default:
 		f.fail(malformed(at+".type", "`%s.type`: %q is not an item that this server takes: message, reasoning, function_call, function_call_output, item_reference.", at, kind))
 	}
@@ -171,7 +175,7 @@ func responseMessage(c *chat.Conversation, f *fields) {
 	if f.err != nil {
 		return
 	}
-	if len(m.Parts) == 1 {
+	if len(m.Parts) == 1 && m.Parts[0].Media == nil {
 		m.Text, m.Parts = m.Parts[0].Text, nil
 	}
 	if m.Role != "assistant" {
@@ -233,25 +237,31 @@ func thoughtParts(f *fields, field string) (text string, is bool) {
 	return b.String(), len(list) > 0
 }
 
-// responseOutput returns the output of a tool: a string, or parts joined by line
-// breaks.
-func responseOutput(f *fields) string {
+// responseOutput returns the output of a tool: a string, or the texts of its parts joined by
+// line breaks, and its media, which follow as a message of the user, since templates take
+// only text from tools.
+func responseOutput(f *fields) (string, []chat.Part) {
 	v, ok := f.get("output")
 	if !ok {
 		f.fail(malformed(f.at+"output", "Field required: `%soutput`.", f.at))
-		return ""
+		return "", nil
 	}
 	if v[0] == '"' {
-		return f.str("output")
+		return f.str("output"), nil
 	}
 	var texts []string
+	var pictures []chat.Part
 	for i, raw := range f.list("output") {
 		p, bad := part(f.at+"output."+itoa(i), raw)
 		if bad != nil {
 			f.fail(bad)
-			return ""
+			return "", nil
 		}
-		texts = append(texts, p.Text)
+		if p.Media != nil {
+			pictures = append(pictures, p)
+		} else {
+			texts = append(texts, p.Text)
+		}
 	}
-	return strings.Join(texts, "\n")
+	return strings.Join(texts, "\n"), pictures
 }

@@ -195,7 +195,12 @@ func (t Template) Render(_ context.Context, vars []byte) (string, error) {
 func parts(content any) string {
 	var list []string
 	for _, p := range content.([]any) {
-		list = append(list, p.(map[string]any)["text"].(string))
+		part := p.(map[string]any)
+		text, is := part["text"].(string)
+		if !is { // {"type": "image"}
+			text = Mark
+		}
+		list = append(list, text)
 	}
 	return strings.Join(list, "+")
 }
