@@ -1,7 +1,8 @@
 #!/bin/sh
 # kubernetes.sh: builds a Kubernetes control plane from its modules into .cache/kubernetes/bin: etcd,
 # kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and the controller of
-# LeaderWorkerSet. What is there for the same modules stays. The first time takes ten minutes on two
+# LeaderWorkerSet; and puts the definitions of the chart's other resources into
+# .cache/kubernetes/definitions. What is there for the same modules stays. The first time takes ten minutes on two
 # cores; a program then takes 5 to 190 s.
 set -eu
 cd "$(dirname "$0")/.."
@@ -26,3 +27,20 @@ for p in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
 done
 build lws-controller lws sigs.k8s.io/lws/cmd
 (cd "$from/lws" && go list -m -f '{{.Dir}}' sigs.k8s.io/lws) >"$to/lws.dir"
+
+# The definitions of the resources that the chart has as options, from their modules.
+definitions=$PWD/.cache/kubernetes/definitions
+mkdir -p "$definitions"
+define() { # define MODULE@VERSION FILE...
+	module=$1
+	shift
+	dir=$(cd "$from/lws" && go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+	for f in "$@"; do
+		install -m 644 "$dir/$f" "$definitions/$(basename "$f")"
+	done
+}
+define sigs.k8s.io/gateway-api@v1.4.0 config/crd/standard/gateway.networking.k8s.io_httproutes.yaml
+define sigs.k8s.io/gateway-api-inference-extension@v1.5.0 config/crd/bases/inference.networking.k8s.io_inferencepools.yaml
+define github.com/kedacore/keda/v2@v2.18.0 config/crd/bases/keda.sh_scaledobjects.yaml
+define github.com/prometheus-operator/prometheus-operator@v0.85.0 \
+	example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml

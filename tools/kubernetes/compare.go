@@ -26,8 +26,8 @@ type Difference struct {
 	Field string
 	Have  string // "": absent
 	Want  string
-	// Short are the bytes by which a memory limit is below the plan; 0: it is not. Such a pod is
-	// refused at its start.
+	// Short are the bytes by which a memory limit is below what the plan takes; 0: it is not, or the
+	// server would take less. Such a pod is refused at its start.
 	Short int64
 }
 
@@ -80,7 +80,7 @@ func (v *Values) Compare(files []File) ([]Difference, error) {
 			return nil, err
 		}
 		for _, d := range docs {
-			c := comparison{file: f.Name}
+			c := comparison{file: f.Name, share: v.share}
 			if w, ok := want[identity(d)]; ok {
 				found = found || workloads[kindOf(d)]
 				c.walk("", d, w)
@@ -195,8 +195,9 @@ func identity(n *yaml.Node) string {
 
 // comparison compares one document.
 type comparison struct {
-	file string
-	out  []Difference
+	file  string
+	share bool
+	out   []Difference
 }
 
 // free are fields that a cluster chooses.
@@ -240,6 +241,10 @@ func (c *comparison) walk(field string, have, want *yaml.Node) {
 
 // list compares elements of the same name, else of the same place.
 func (c *comparison) list(field string, have, want *yaml.Node) {
+	if n := len(want.Content); n > 0 && want.Content[0].Kind == yaml.ScalarNode && len(have.Content) > n {
+		more := have.Content[n]
+		c.out = append(c.out, Difference{File: c.file, Line: more.Line, Field: fmt.Sprintf("%s[%d]", field, n), Have: short(more), Want: "nothing"})
+	}
 	for i, w := range want.Content {
 		name := text(child(w, "name"))
 		at, with := fmt.Sprintf("%s[%d]", field, i), (*yaml.Node)(nil)
@@ -280,7 +285,7 @@ func (c *comparison) leaf(field string, have, want *yaml.Node) {
 		short := new(big.Rat).Sub(w, h)
 		if last == "cpu" && short.Sign() != 0 || short.Sign() > 0 {
 			c.differs(field, have, want)
-			if last == "memory" && strings.Contains(field, "limits") {
+			if last == "memory" && strings.Contains(field, "limits") && !c.share {
 				missing := new(big.Int).Quo(short.Num(), short.Denom())
 				c.out[len(c.out)-1].Short = missing.Int64()
 			}

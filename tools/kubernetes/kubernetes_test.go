@@ -70,6 +70,7 @@ func TestCompare(t *testing.T) {
 		{"readOnlyRootFilesystem: true", "privileged: true", "containers[vapp].securityContext.readOnlyRootFilesystem: absent, the plan has true"},
 		{"name: \"m\"", "name: \"n\"", "data.m.cue: a text of 10 bytes, the plan has a text of 10 bytes"},
 		{"vapp.dev/plan: " + strings.Repeat("ab", 32), "vapp.dev/plan: " + strings.Repeat("ac", 32), "annotations.vapp.dev/plan: acac"},
+		{"- /etc/vapp/m.cue", "- /etc/vapp/m.cue\n            - --set=a=b", "containers[vapp].args[2]: --set=a=b, the plan has nothing"},
 		{"volumes:", "others: []\n      volumes:", ""},
 	} {
 		text := strings.ReplaceAll(manifests(t, v), c.old, c.new)

@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"reflect"
 	"strings"
 
 	"vapp.dev/appliance/plan"
@@ -40,8 +41,11 @@ type Pod struct {
 	Models       string // folder of the model's files in the container
 	Hub          bool   // the model comes from the Hugging Face Hub
 	File         string // the profile's file name
-	Plan         string // digest of the plan
-	Lock         string // SHA-256 of the lock file; "": there is none
+	Plan         string // hash of the plan and of the fields that a running server does not change
+	// Share is true if the profile asks for a share of the machine: with a smaller limit the server
+	// has a smaller KV cache.
+	Share bool
+	Lock  string // SHA-256 of the lock file; "": there is none
 }
 
 // Paths in the container, as the image has them.
@@ -81,21 +85,18 @@ func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, erro
 	if err != nil {
 		return Pod{}, err
 	}
-	if err := check(profile, hub); err != nil {
+	if err := check(profile, p, hub); err != nil {
 		return Pod{}, err
 	}
 	file := path.Base(profile.File())
 	pod := Pod{
 		Name: name, Ranks: max(1, p.Ranks), Planned: p.Ledger.Total(), Memory: p.Ledger.Total(), Cores: p.Facts.Cores,
 		Swap: p.Ledger.Bytes(backend.Swap.String()), Drain: seconds(profile.Serve.DrainTimeout), Port: profile.Serve.Port,
-		Models: cacheFolder, Hub: hub, File: file, Plan: p.Digest(),
+		Models: cacheFolder, Hub: hub, File: file, Plan: fixed(profile, p),
 		Load: startSeconds + int((p.Ledger.Bytes(backend.Weights.String())+loadRate-1)/loadRate),
 	}
-	if source := profile.Model.Source; !hub {
-		if !path.IsAbs(source) {
-			source = path.Join(profileFolder, source)
-		}
-		pod.Models = path.Dir(source)
+	if !hub {
+		pod.Models = modelFolder(profile.Model.Source)
 	}
 	if lock != nil {
 		sum := sha256.Sum256(lock)
@@ -104,10 +105,11 @@ func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, erro
 	switch {
 	case p.Backend == "cuda":
 		pod.GPU, pod.Cores, pod.Product = true, servingCores, strings.ReplaceAll(p.Facts.Device, " ", "-")
-		pod.Planned = p.Ledger.HostTotal()
+		// Mapped files are the kernel's cache, which it drops, and 0 where they are not on this machine.
+		pod.Planned = p.Ledger.HostTotal() - p.Ledger.Bytes("mapped")
 		pod.Memory = pod.Planned
 	case profile.Memory.KVCache == 0: // a share of the machine, which the container is
-		pod.Memory = p.Facts.TotalBytes
+		pod.Memory, pod.Share = p.Facts.TotalBytes, true
 	}
 	if !pod.GPU {
 		pod.Arch, pod.Features = instructionSet(p)
@@ -121,26 +123,78 @@ func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, erro
 }
 
 // check refuses fields that a pod cannot have.
-func check(profile *schema.Profile, hub bool) error {
-	if profile.Serve.Port == 0 {
+func check(profile *schema.Profile, p *plan.Plan, hub bool) error {
+	serve := profile.Serve
+	switch {
+	case serve.Port == 0:
 		return profile.Reject("serve.port", "0 is any free port, which no Service finds; allowed in a cluster: 1 to 65535")
+	case serve.Host == "127.0.0.1" || serve.Host == "localhost" || serve.Host == "::1":
+		return profile.Reject("serve.host", "%s is not reached from outside the pod; allowed in a cluster: \"0.0.0.0\"", serve.Host)
+	case serve.TLS != nil:
+		return profile.Reject("serve.tls", "the probes and the Service of a pod speak HTTP; end TLS at the gateway and leave this out")
+	case p.Backend != "cuda" && p.Ranks > 1:
+		return profile.Reject("parallel", "ranks on CPUs are started by mpirun, as in examples/ranks/mpijob.yaml; vapp manifest writes groups of ranks on GPUs")
 	}
-	if profile.Serve.Host == "127.0.0.1" || profile.Serve.Host == "localhost" || profile.Serve.Host == "::1" {
-		return profile.Reject("serve.host", "%s is not reached from outside the pod; allowed in a cluster: \"0.0.0.0\"", profile.Serve.Host)
-	}
-	for i, k := range profile.Serve.APIKeys {
+	for i, k := range serve.APIKeys {
+		at := fmt.Sprintf("serve.apiKeys[%d]", i)
 		if k.Secret() != "" {
-			return profile.Reject(fmt.Sprintf("serve.apiKeys[%d]", i), "a key in clear text would stand in a ConfigMap; allowed in a cluster: {env} or {file} from a Secret")
+			return profile.Reject(at, "a key in clear text would stand in a ConfigMap; allowed in a cluster: {env} or {file} from a Secret")
+		}
+		if k.File != "" && !path.IsAbs(k.File) {
+			return profile.Reject(at, "%s is beside the profile, and the ConfigMap has the profile alone; allowed in a cluster: the absolute path of a Secret's volume", k.File)
 		}
 	}
-	if source := profile.Model.Source; !hub && strings.HasPrefix(source, "~") {
-		return profile.Reject("model.source", "%s is in the home folder of this machine; allowed in a cluster: a path of a volume, or a name on the Hub", source)
+	if t := profile.Parsers.ChatTemplate; t != "" && !strings.Contains(t, "{{") && !strings.Contains(t, "{%") && !path.IsAbs(t) {
+		return profile.Reject("parsers.chatTemplate", "%s is beside the profile, and the ConfigMap has the profile alone; write the template's text into it", t)
 	}
-	own := 1 + len(profile.Policies())
-	if files := profile.Files(); len(files) > own {
-		return profile.Reject("", "the profile imports %s; a ConfigMap holds its own file alone: write the fields into it", files[len(files)-1])
+	if files := profile.Files(); len(files) > 1+len(profile.Policies()) {
+		return profile.Reject("", "the profile imports %s, and the ConfigMap has the profile alone; write the fields into it", files[len(files)-1])
+	}
+	source := profile.Model.Source
+	switch {
+	case hub:
+	case strings.HasPrefix(source, "~"):
+		return profile.Reject("model.source", "%s is in the home folder of this machine; allowed in a cluster: a path of a volume, or a name on the Hub", source)
+	case within(modelFolder(source), profileFolder):
+		return profile.Reject("model.source", "%s is in the profile's folder, which is the ConfigMap's in a cluster; allowed: a path that leaves it (\"../models/…\"), or an absolute one", source)
 	}
 	return nil
+}
+
+// modelFolder returns the folder of the container that must have the model's file or folder.
+func modelFolder(source string) string {
+	if !path.IsAbs(source) {
+		source = path.Join(profileFolder, source)
+	}
+	return path.Dir(source)
+}
+
+func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
+
+// fixed returns a hash of the plan and of the profile without the fields that a running server changes
+// by itself: pods are replaced when it differs.
+func fixed(profile *schema.Profile, p *plan.Plan) string {
+	blank := &schema.Profile{}
+	fill(reflect.ValueOf(blank).Elem())
+	sum := sha256.Sum256([]byte(p.Digest() + profile.Take(blank, schema.Live, schema.Drain).Hash()))
+	return hex.EncodeToString(sum[:])
+}
+
+// fill allocates the optional structs below v, so that Take reaches their fields.
+func fill(v reflect.Value) {
+	for i := range v.NumField() {
+		f := v.Field(i)
+		if !f.CanSet() {
+			continue
+		}
+		if f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct {
+			f.Set(reflect.New(f.Type().Elem()))
+			f = f.Elem()
+		}
+		if f.Kind() == reflect.Struct {
+			fill(f)
+		}
+	}
 }
 
 // seconds rounds a duration up.

@@ -29,7 +29,8 @@ type Values struct {
 	Pod      podValues    `yaml:"pod"`
 	Ranks    *ranks       `yaml:"ranks,omitempty"`
 
-	name string
+	name  string
+	share bool // Pod.Share
 }
 
 type image struct {
@@ -128,7 +129,7 @@ func (p Pod) Values(o Options, source string) (*Values, error) {
 			Resources:   resources{Requests: map[string]string{"memory": memory, "cpu": cores}, Limits: map[string]string{"memory": memory}},
 			LoadSeconds: p.Load, DrainSeconds: p.Drain, Port: p.Port, Affinity: p.affinity(),
 		},
-		name: p.Name,
+		name: p.Name, share: p.Share,
 	}
 	if p.GPU {
 		v.Pod.Resources.Limits["nvidia.com/gpu"] = "1"

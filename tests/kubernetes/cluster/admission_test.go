@@ -2,12 +2,17 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/yannh/kubeconform/pkg/validator"
 	core "k8s.io/api/core/v1"
+
+	"vapp.dev/tests/kubernetes/chart"
 )
 
 // TestAdmission: the chart, plain manifests and the kustomize base pass the API server's validation
@@ -26,6 +31,88 @@ func TestAdmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(base, "--dry-run=server")
+
+	if _, err := cluster.Kubectl(t.Context(), "", "apply", "--server-side", "-f", repository+"/.cache/kubernetes/definitions"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.Kubectl(t.Context(), "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+		t.Fatal(err)
+	}
+	options, err := os.ReadFile("../chart/testdata/options.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := chart.Render(repository+"/deploy/chart", chart.Release{Name: "m", Namespace: s.namespace}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create("RuntimeClass", "nvidia", "handler: nvidia")
+	s.create("PriorityClass", "serving", "value: 1000")
+	eventually(t, time.Minute, func() string { // the server serves a new kind a moment later
+		if _, err := cluster.Kubectl(t.Context(), all, "apply", "-n", s.namespace, "--dry-run=server", "-f", "-"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	s.apply(all, "--dry-run=server")
+	conform(t, s.render(), s.manifest(), text, base, all)
+}
+
+// create makes an object of the whole cluster.
+func (s *server) create(kind, name, fields string) {
+	api := map[string]string{"RuntimeClass": "node.k8s.io/v1", "PriorityClass": "scheduling.k8s.io/v1"}[kind]
+	s.apply("apiVersion: " + api + "\nkind: " + kind + "\nmetadata: {name: " + name + "}\n" + fields + "\n")
+}
+
+// conform validates manifests with kubeconform by schemas of the API server's own OpenAPI document, and
+// sees that it refuses a misspelt field.
+func conform(t *testing.T, manifests ...string) {
+	t.Helper()
+	folder := t.TempDir()
+	kinds := []string{"deployment-apps-v1", "leaderworkerset-leaderworkerset-v1", "inferencepool-inference-v1", "httproute-gateway-v1", "servicemonitor-monitoring-v1", "prometheusrule-monitoring-v1", "scaledobject-keda-v1alpha1"}
+	eventually(t, time.Minute, func() string {
+		doc, err := cluster.Client.RESTClient().Get().AbsPath("/openapi/v2").DoRaw(t.Context())
+		if err == nil {
+			_, err = writeSchemas(doc, folder)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		for _, k := range kinds {
+			if _, err := os.Stat(folder + "/" + k + ".json"); err != nil {
+				return err.Error()
+			}
+		}
+		return ""
+	})
+	v, err := validator.New([]string{folder + "/{{.ResourceKind}}{{.KindSuffix}}.json"}, validator.Opts{Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(text string) (count int, bad []string) {
+		for _, r := range v.Validate("manifests", io.NopCloser(strings.NewReader(text))) {
+			switch r.Status {
+			case validator.Valid:
+				count++
+			case validator.Empty:
+			default:
+				bad = append(bad, fmt.Sprint(r.Err))
+			}
+		}
+		return count, bad
+	}
+	objects := 0
+	for _, m := range manifests {
+		n, bad := check(m)
+		objects += n
+		for _, b := range bad {
+			t.Error(b)
+		}
+	}
+	t.Logf("kubeconform: %d objects are valid", objects)
+	if _, bad := check(strings.ReplaceAll(manifests[0], "readinessProbe:", "readynessProbe:")); len(bad) != 1 {
+		t.Errorf("kubeconform finds %d errors in a manifest with a misspelt field", len(bad))
+	}
 }
 
 // TestMemory: a pod limited to the plan's bytes serves a load, and one limited to 5 % less is refused at
