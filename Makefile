@@ -31,7 +31,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-ranks bench-speed bench-scale routers man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-ranks bench-speed bench-scale routers kubernetes man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,8 +115,9 @@ ci: openmpi test headers test-cuda cross clients browser race fuzz ## what conti
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
 
-kubernetes: build model ## the chart, vapp manifest and rolling changes on a real control plane, as root; builds it from its modules the first time (ten minutes)
+kubernetes: build model emulated-driver ## the chart, vapp manifest and rolling changes on a real control plane, as root; builds it from its modules the first time (ten minutes)
 	@scripts/kubernetes.sh
+	$(CUDA_GO) build -tags cuda -o bin/vapp-cuda ./cmd/vapp
 	cd tests/kubernetes && go test -count=1 -timeout 30m -v ./chart ./cluster
 
 soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server

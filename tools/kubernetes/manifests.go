@@ -97,7 +97,8 @@ func (v *Values) workload() object {
 			"selector": object{"matchLabels": v.selector()}, "template": v.pod(""),
 		}})
 	}
-	return v.of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", v.name, object{"spec": object{
+	// The controller makes a headless Service of the set's name, in which rank 0 has its address.
+	return v.of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", v.name+"-ranks", object{"spec": object{
 		"replicas": v.Replicas, "startupPolicy": "LeaderCreated",
 		"rolloutStrategy": object{"type": "RollingUpdate", "rollingUpdateConfiguration": object{"maxUnavailable": 0, "maxSurge": 1}},
 		"leaderWorkerTemplate": object{

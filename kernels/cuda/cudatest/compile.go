@@ -185,12 +185,17 @@ var BuildDriver = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	next := filepath.Join(filepath.Dir(path), fmt.Sprintf("libcuda.so.%d", os.Getpid()))
-	if err := os.Symlink(filepath.Base(path), next); err != nil {
-		return "", err
-	}
-	return path, os.Rename(next, filepath.Join(filepath.Dir(path), "libcuda.so"))
+	return path, link(path, "libcuda.so")
 })
+
+// link links a library under a name beside it.
+func link(path, name string) error {
+	next := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s.%d", name, os.Getpid()))
+	if err := os.Symlink(filepath.Base(path), next); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(filepath.Dir(path), name))
+}
 
 // BLAS returns the path of an emulated cuBLASLt (kernels/cuda/emulation/cublaslt) on the
 // emulated driver, for VAPP_LIBCUBLASLT.
@@ -206,13 +211,17 @@ func NCCL(t testing.TB) string {
 	return built(t, nccl)
 }
 
-// BuildNCCL is NCCL without a test.
+// BuildNCCL is NCCL without a test. The library is also linked as .cache/emulation/libnccl.so.
 func BuildNCCL() (string, error) {
 	root, err := tree()
 	if err != nil {
 		return "", err
 	}
-	return nccl.build(filepath.Join(root, "kernels", "cuda"))
+	path, err := nccl.build(filepath.Join(root, "kernels", "cuda"))
+	if err != nil {
+		return "", err
+	}
+	return path, link(path, "libnccl.so")
 }
 
 // built compiles a library if necessary.

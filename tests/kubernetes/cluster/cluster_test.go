@@ -124,14 +124,16 @@ func start(m *testing.M) (code int, err error) {
 	if err := network.Serve(ctx, cluster.Client); err != nil {
 		return 0, err
 	}
-	labels := map[string]string{}
+	labels := map[string]string{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 	for _, f := range []string{"AVX2", "FMA3", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "AVX512BF16", "AMXBF16", "AMXINT8", "AMXTILE"} {
 		labels["feature.node.kubernetes.io/cpu-cpuid."+f] = "true"
 	}
+	capacity := node.Resources("8", "32Gi")
+	capacity["nvidia.com/gpu"] = resource.MustParse("2") // of the emulated driver
 	for _, name := range []string{"a", "b"} {
 		n, err := node.Start(ctx, cluster.Client, network, node.Options{
-			Name: name, Dir: filepath.Join(cluster.dir, "node-"+name), Labels: labels, Capacity: node.Resources("8", "32Gi"),
-			Images: map[string]string{"vapp": filepath.Join(root, "bin/vapp"), "busybox": "/bin/sh"},
+			Name: name, Dir: filepath.Join(cluster.dir, "node-"+name), Labels: labels, Capacity: capacity,
+			Images: map[string]string{"vapp": filepath.Join(root, "bin/vapp"), "vapp-cuda": filepath.Join(root, "bin/vapp-cuda")},
 		})
 		if err != nil {
 			return 0, err
@@ -153,6 +155,12 @@ func start(m *testing.M) (code int, err error) {
 // the default model.
 func namespace(t *testing.T, name string) string {
 	t.Helper()
+	return namespaceOf(t, name, cluster.models)
+}
+
+// namespaceOf is namespace with a claim of another folder.
+func namespaceOf(t *testing.T, name, models string) string {
+	t.Helper()
 	ctx := t.Context()
 	labels := map[string]string{}
 	for _, mode := range []string{"enforce", "warn", "audit"} {
@@ -166,7 +174,7 @@ func namespace(t *testing.T, name string) string {
 	volume := &core.PersistentVolume{
 		ObjectMeta: meta.ObjectMeta{Name: name + "-models"},
 		Spec: core.PersistentVolumeSpec{
-			Capacity: size, AccessModes: modes, PersistentVolumeSource: core.PersistentVolumeSource{HostPath: &core.HostPathVolumeSource{Path: cluster.models}},
+			Capacity: size, AccessModes: modes, PersistentVolumeSource: core.PersistentVolumeSource{HostPath: &core.HostPathVolumeSource{Path: models}},
 			ClaimRef: &core.ObjectReference{Namespace: name, Name: "models"},
 		},
 	}

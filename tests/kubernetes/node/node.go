@@ -93,6 +93,17 @@ func (n *Node) Close() {
 	n.wait.Wait()
 }
 
+// Kill kills the processes of a pod. It returns false if the node does not run it.
+func (n *Node) Kill(uid string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.pods[uid]
+	if p != nil {
+		p.group.kill()
+	}
+	return p != nil
+}
+
 // Log returns the path of a container's output.
 func (n *Node) Log(namespace, pod, container string) string {
 	return filepath.Join(n.options.Dir, "logs", namespace, pod, container+".log")
