@@ -27,12 +27,6 @@ type manifestFlags struct {
 	out    string
 }
 
-// choices adds the flags that manifest and diff --k8s share.
-func (m *manifestFlags) choices(c *cobra.Command) {
-	c.Flags().StringVar(&m.Claim, "claim", "", "PersistentVolumeClaim with the model's files, or for the cache of the Hugging Face hub; default: an emptyDir, filled from the hub")
-	c.Flags().StringVar(&m.Keys, "ranks-key", "", "Secret with the key that ranks authenticate each other by")
-}
-
 func newManifest() *cobra.Command {
 	var m manifestFlags
 	c := &cobra.Command{
@@ -81,7 +75,8 @@ repository with the plan.`,
 		},
 	}
 	m.target.flags(c)
-	m.choices(c)
+	c.Flags().StringVar(&m.Claim, "claim", "", "PersistentVolumeClaim with the model's files, or for the cache of the Hugging Face hub; default: an emptyDir, filled from the hub")
+	c.Flags().StringVar(&m.Keys, "ranks-key", "", "Secret with the key that ranks authenticate each other by")
 	backendFlag(c, &m.target.backend)
 	c.Flags().BoolVar(&m.values, "values", false, "write values of the chart in deploy/chart")
 	c.Flags().StringVarP(&m.out, "output", "o", "", "write to this `file` in place of stdout")

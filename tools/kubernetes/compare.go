@@ -206,8 +206,7 @@ func free(field string) bool {
 		return true
 	}
 	for _, end := range []string{
-		".replicas", "replicas", ".claimName", ".secretKeyRef.name", ".keySecret", ".claim", ".image.repository", "image.repository",
-		".volumes[model]", ".namespace",
+		"replicas", ".claimName", ".secretKeyRef.name", ".keySecret", ".claim", "image.repository", ".volumes[model]",
 	} {
 		if strings.HasSuffix(field, end) {
 			return true

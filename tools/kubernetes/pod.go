@@ -218,8 +218,8 @@ func label(profile *schema.Profile) (string, error) {
 	return out, nil
 }
 
-// features are those of each instruction set of backend cpu, by the names of /proc/cpuinfo's
-// successor in node-feature-discovery (cpu-cpuid.*).
+// features are the CPU features that each instruction set of backend cpu needs, by their names in the
+// labels of Node Feature Discovery (cpu-cpuid.*).
 var features = map[string]struct {
 	arch  string
 	names []string
