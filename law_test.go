@@ -138,16 +138,18 @@ var rules = map[string]rule{
 	// Fair queues of clients: the queue is pure, the gate has the lock.
 	"engine/fairqueue": {not: noHTTP},
 	// Engines take turns on a device.
-	"engine/turns":     {not: noHTTP},
-	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
-	"engine/grammar":   {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
-	"engine/kv":        {parts: []string{"kernels"}, not: pure},
-	"engine/models":    {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "nearest", "kernels"}, not: noHTTP},
-	"engine/sample":    {parts: []string{"engine/backend"}, not: pure},
-	"engine/speculate": {not: pure},
-	"engine/steptime":  {not: pure},
-	"engine/speed":     {parts: []string{"engine/backend", "kernels"}, not: pure},
-	"engine/sched":     {parts: []string{"engine/kv", "engine/steptime", "engine/sample", "engine/speculate"}, not: pure},
+	"engine/turns": {not: noHTTP},
+	// The pixels of an image.
+	"engine/vision/rgb": {not: pure},
+	"engine/tokenizer":  {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
+	"engine/grammar":    {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
+	"engine/kv":         {parts: []string{"kernels"}, not: pure},
+	"engine/models":     {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "nearest", "kernels"}, not: noHTTP},
+	"engine/sample":     {parts: []string{"engine/backend"}, not: pure},
+	"engine/speculate":  {not: pure},
+	"engine/steptime":   {not: pure},
+	"engine/speed":      {parts: []string{"engine/backend", "kernels"}, not: pure},
+	"engine/sched":      {parts: []string{"engine/kv", "engine/steptime", "engine/sample", "engine/speculate"}, not: pure},
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
 	},
