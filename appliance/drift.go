@@ -41,6 +41,7 @@ func recentUse() func() (use, bool) {
 // declared is the newest profile that could be read.
 type declared struct {
 	profile *schema.Profile
+	file    string // for reports; asking the profile takes a twentieth of a scrape
 	hash    string
 	commit  string
 	at      time.Time
@@ -48,7 +49,7 @@ type declared struct {
 
 // declare stores the newest profile, with the commit that is checked out now.
 func (a *Appliance) declare(p *schema.Profile, at time.Time) {
-	d := &declared{profile: p, hash: p.Hash(), at: at}
+	d := &declared{profile: p, file: p.Pos("").File, hash: p.Hash(), at: at}
 	if !p.InMemory() {
 		d.commit = githead.Of(p.File())
 	}
@@ -69,7 +70,7 @@ func (a *Appliance) drift(fields bool) drift.Report {
 	hash, since := a.audit.inForce()
 	f := drift.Facts{
 		At: now, Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version,
-		Declared: drift.Declared{File: d.profile.Pos("").File, Commit: d.commit, Hash: d.hash, ReadAt: d.at},
+		Declared: drift.Declared{File: d.file, Commit: d.commit, Hash: d.hash, ReadAt: d.at},
 		InForce:  drift.InForce{Hash: hash, Plan: a.prepared().planDigest, Since: since},
 		Pending:  restartOf(a.audit.waiting()),
 		Invalid:  a.audit.trouble("profile of the text", "profile"), Keys: a.audit.trouble(metrics.PartKeys, metrics.PartKeys),

@@ -8,8 +8,8 @@ import (
 )
 
 // processAge is the greatest age of the metrics of the process and of the Go runtime. Reading them takes
-// longer than all others together, and they are not for decisions within a second.
-const processAge = time.Second
+// longer than all others together, and they are not for decisions within seconds: scrapers ask every five or more.
+const processAge = 3 * time.Second
 
 // aged is a collector that returns what another one returned up to processAge ago.
 type aged struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestAged checks that a collector is asked again when its metrics are a second old, or the clock went back.
+// TestAged checks that a collector is asked again when its metrics are processAge old, or the clock went back.
 func TestAged(t *testing.T) {
 	a := newAged(&counting{desc: prometheus.NewDesc("asked", "", nil, nil)})
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -16,7 +16,7 @@ func TestAged(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  float64
-	}{{0, 1}, {999 * time.Millisecond, 1}, {time.Second, 2}, {1500 * time.Millisecond, 2}, {0, 3}} {
+	}{{0, 1}, {processAge - 1, 1}, {processAge, 2}, {3 * processAge / 2, 2}, {0, 3}} {
 		a.now = func() time.Time { return start.Add(c.after) }
 		list, err := r.Gather()
 		if err != nil || len(list) != 1 || list[0].GetMetric()[0].GetGauge().GetValue() != c.want {
