@@ -100,9 +100,9 @@ func plain(src *rgb.Image, width, height int) *rgb.Image {
 	}
 	dst := rgb.New(width, height)
 	along := width != src.Width
-	f := newFilter(src.Height, height)
+	f := newFilter(src.Height, height, pillow)
 	if along {
-		f = newFilter(src.Width, width)
+		f = newFilter(src.Width, width, pillow)
 	}
 	for y := range height {
 		for x := range width {
@@ -112,11 +112,11 @@ func plain(src *rgb.Image, width, height int) *rgb.Image {
 			}
 			from, _ := f.lines(i)
 			for c := range 3 {
-				sum := int64(1 << (bits - 1))
+				sum := int64(1) << (f.bits - 1)
 				for k, w := range f.weights(i) {
 					sum += int64(src.Pix[at+(from+k)*step+c]) * int64(w)
 				}
-				dst.Pix[3*(width*y+x)+c] = byte(min(max(sum>>bits, 0), 255))
+				dst.Pix[3*(width*y+x)+c] = byte(min(max(sum>>f.bits, 0), 255))
 			}
 		}
 	}

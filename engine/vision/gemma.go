@@ -90,7 +90,7 @@ func checkSide(width, height int) error {
 }
 
 func (g *gemma) Patches(dst *Patches, img *rgb.Image, grid Grid) {
-	g.layout.write(dst, []*rgb.Image{img}, grid, g.colours)
+	g.layout.write(dst, []*rgb.Image{img}, grid, pillow, g.colours)
 }
 
 func (g *gemma) Most() int { return g.tokens }
@@ -165,7 +165,7 @@ func (v *gemmaVideo) Sample(total int, fps float64) []int {
 func (v *gemmaVideo) Size(n, width, height int) (Grid, error) { return v.gemma.Size(width, height, 0) }
 
 func (v *gemmaVideo) Patches(dst *Patches, frames []*rgb.Image, g Grid) {
-	v.layout.write(dst, frames[:1], g, v.colours)
+	v.layout.write(dst, frames[:1], g, torchvision, v.colours)
 }
 
 // Labels returns minute and second of each frame, and a space between a frame and the next.

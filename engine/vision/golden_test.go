@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ type golden struct {
 	Videos []struct {
 		Model                 string
 		Frames, Width, Height int
-		Bytes                 string
+		Bytes, Pixels         string
 	}
 	Sampled []struct {
 		Model   string
@@ -141,13 +142,17 @@ func TestImages(t *testing.T) {
 }
 
 // TestScaleAndShift checks that 2·x − 1, which op Patches computes, is the normalization of both
-// models for every byte: (x − 0.5) / 0.5 of Qwen's processor and 2·(x − 0.5) of Gemma's encoder.
+// models for every byte: (x − 0.5) / 0.5 of Qwen's image processor and 2·(x − 0.5) of Gemma's
+// encoder. Qwen's video processor computes (255·x − 127.5) / 127.5, which is within 2⁻²⁴ of it.
 func TestScaleAndShift(t *testing.T) {
 	for b, x := range colours(1.0 / 255) {
-		half := float32(0.5)
+		const half, middle = float32(0.5), float32(127.5)
 		a, c, d := x*2+-1, (x-half)/half, 2*(x-half)
 		if a != c || a != d {
 			t.Errorf("byte %d: %v, %v, %v", b, a, c, d)
+		}
+		if video := (float32(b) - middle) / middle; math.Abs(float64(a)-float64(video)) > 1.0/(1<<24) {
+			t.Errorf("byte %d of a frame: %v, want %v", b, a, video)
 		}
 	}
 }
@@ -178,7 +183,7 @@ func TestStrips(t *testing.T) {
 		w, h := size[0], size[1]
 		rows := func(cuts ...int) []byte {
 			out := rgb.New(w, h)
-			r := newResampler(src, w, h, func(y int, row []byte) { copy(out.Row(y), row) })
+			r := newResampler(src, w, h, pillow, func(y int, row []byte) { copy(out.Row(y), row) })
 			for i := 1; i < len(cuts); i++ {
 				r.strip(cuts[i-1], cuts[i])
 			}
@@ -249,33 +254,39 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestVideos compares the order of the bytes of frames in patches.
+// TestVideos compares frames with the video processors: the bytes after resizing in the order of
+// patches, and for Gemma pixel_values.
 func TestVideos(t *testing.T) {
 	videos := readImages(t).Videos
-	if len(videos) != 3 {
-		t.Fatalf("%d videos, want 3", len(videos))
+	if len(videos) != 9 {
+		t.Fatalf("%d videos, want 9", len(videos))
 	}
 	models := processors(t)
 	for _, c := range videos {
 		rule := models[c.Model].Video
 		g, err := rule.Size(c.Frames, c.Width, c.Height)
-		if err != nil || g.Width != c.Width || g.Height != c.Height {
-			t.Fatalf("%+v, %v; want %d × %d", g, err, c.Width, c.Height)
+		if err != nil {
+			t.Fatal(err)
 		}
 		var frames []*rgb.Image
 		for i := range c.Frames {
 			frames = append(frames, picture(c.Width, c.Height, uint32(i)))
 		}
-		var got []byte
+		var bytes []byte
+		var pixels []float32
 		var p Patches // reused for each item
 		for item := range slices.Chunk(frames, max(rule.Layout().Frames, 1)) {
 			rule.Patches(&p, item, g)
+			pixels = append(pixels, p.Pixels...)
 			for _, v := range p.Pixels {
-				got = append(got, byte(v*255+0.5))
+				bytes = append(bytes, byte(v*255+0.5))
 			}
 		}
-		if d := digest(t, got); d != c.Bytes {
-			t.Errorf("%s, %d frames: digest %s, want %s", c.Model, c.Frames, d, c.Bytes)
+		if d := digest(t, bytes); d != c.Bytes {
+			t.Errorf("%s, %d frames of %d × %d: bytes have digest %s, want %s", c.Model, c.Frames, c.Width, c.Height, d, c.Bytes)
+		}
+		if d := digest(t, pixels); c.Model == "gemma" && d != c.Pixels {
+			t.Errorf("%s, %d frames of %d × %d: pixel values have digest %s, want %s", c.Model, c.Frames, c.Width, c.Height, d, c.Pixels)
 		}
 	}
 }

@@ -8,40 +8,41 @@ import "encoding/binary"
 const (
 	// pair selects a byte of each half.
 	pair = 0x000000ff000000ff
-	// half is one half of the last bit of a result, in both sums: they are rounded by cutting.
-	half = 1<<(bits-1) | 1<<(bits+31)
 	// lanes is the number of rows that a rowPass resamples at once.
 	lanes = 8
 )
 
+// half returns one half of the last bit of a result, in both sums: they are rounded by cutting.
+func (f *filter) half() uint64 { return 1<<(f.bits-1) | 1<<(f.bits+31) }
+
 // halves returns the two sums of s as bytes.
-func halves(s uint64) (low, high byte) {
+func halves(s uint64, bits uint) (low, high byte) {
 	a := int32(s)
-	return toByte(a), toByte(int32((s - uint64(int64(a))) >> 32))
+	return toByte(a, bits), toByte(int32((s-uint64(int64(a)))>>32), bits)
 }
 
 // toByte clamps a sum, to which half was added, to a byte.
-func toByte(sum int32) byte {
-	v := sum >> bits
+func toByte(sum int32, bits uint) byte {
+	v := sum >> (bits & 31)
 	if uint32(v) > 255 {
 		v = ^(v >> 31)
 	}
 	return byte(v)
 }
 
-// mix sets each byte of out to the sum of those of rows times weights.
-func mix(out []byte, rows [][]byte, weights []uint64) {
-	n := len(out)
+// mix sets out to line i of the result, of which rows are the lines that it reads.
+func (f *filter) mix(out []byte, i int, rows [][]byte) {
+	weights, half, bits, n := f.weights(i), f.half(), f.bits, len(out)
 	for x := 0; x < n && n < 8; x++ {
-		var s uint64 = half
+		s := half
 		for i, w := range weights {
 			s += uint64(rows[i][x]) * w
 		}
-		out[x], _ = halves(s)
+		out[x], _ = halves(s, bits)
 	}
 	for x := 0; x < n && n >= 8; x += 8 {
 		x := min(x, n-8) // the last eight bytes may be computed twice
-		var a, b, c, d uint64 = half, half, half, half
+		a, b, c, d := half, half, half, half
 		for i, w := range weights {
 			v := binary.LittleEndian.Uint64(rows[i][x:])
 			a += (v & pair) * w
@@ -50,10 +51,10 @@ func mix(out []byte, rows [][]byte, weights []uint64) {
 			d += (v >> 24 & pair) * w
 		}
 		o := out[x : x+8]
-		o[0], o[4] = halves(a)
-		o[1], o[5] = halves(b)
-		o[2], o[6] = halves(c)
-		o[3], o[7] = halves(d)
+		o[0], o[4] = halves(a, bits)
+		o[1], o[5] = halves(b, bits)
+		o[2], o[6] = halves(c, bits)
+		o[3], o[7] = halves(d, bits)
 	}
 }
 
@@ -99,7 +100,7 @@ func (p *rowPass) run(out, in *[lanes][]byte) {
 		separate(p.tile[:to-from], in, from)
 		for ; x < end; x++ {
 			a, b := p.lines(x)
-			pixel(out, 3*x, p.tile[a-from:b-from], p.weights(x))
+			p.pixel(out, x, p.tile[a-from:b-from])
 		}
 	}
 }
@@ -131,11 +132,12 @@ func separate(tile []tall, in *[lanes][]byte, from int) {
 	}
 }
 
-// pixel sets bytes at to at+2 of eight rows to the sum of the pixels of tile times weights.
-func pixel(out *[lanes][]byte, at int, tile []tall, weights []uint64) {
+// pixel sets pixel x of eight rows, of which tile has the pixels that it reads.
+func (p *rowPass) pixel(out *[lanes][]byte, x int, tile []tall) {
+	weights, half, bits := p.weights(x), p.half(), p.bits
 	tile = tile[:len(weights)]
 	for c := range 3 {
-		var s0, s1, s2, s3 uint64 = half, half, half, half
+		s0, s1, s2, s3 := half, half, half, half
 		switch c {
 		case 0:
 			for i, w := range weights {
@@ -153,10 +155,10 @@ func pixel(out *[lanes][]byte, at int, tile []tall, weights []uint64) {
 				s0, s1, s2, s3 = s0+t[8]*w, s1+t[9]*w, s2+t[10]*w, s3+t[11]*w
 			}
 		}
-		x := at + c
-		out[0][x], out[4][x] = halves(s0)
-		out[1][x], out[5][x] = halves(s1)
-		out[2][x], out[6][x] = halves(s2)
-		out[3][x], out[7][x] = halves(s3)
+		at := 3*x + c
+		out[0][at], out[4][at] = halves(s0, bits)
+		out[1][at], out[5][at] = halves(s1, bits)
+		out[2][at], out[6][at] = halves(s2, bits)
+		out[3][at], out[7][at] = halves(s3, bits)
 	}
 }

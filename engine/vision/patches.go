@@ -30,7 +30,7 @@ func grow[T any](s []T, n int) []T {
 
 // write sets dst to the patches of frames, resized to g. The rows of a frame are rescaled and put
 // in their place as they are resampled.
-func (l Layout) write(dst *Patches, frames []*rgb.Image, g Grid, colours *[256]float32) {
+func (l Layout) write(dst *Patches, frames []*rgb.Image, g Grid, by resampling, colours *[256]float32) {
 	n := g.Across * g.Down
 	dst.Pixels = grow(dst.Pixels, n*l.Cols())
 	dst.Across, dst.Down = grow(dst.Across, n), grow(dst.Down, n)
@@ -42,7 +42,7 @@ func (l Layout) write(dst *Patches, frames []*rgb.Image, g Grid, colours *[256]f
 	}
 	w := &writer{Layout: l, colours: colours, grid: g, pixels: dst.Pixels}
 	if l.Frames == 0 {
-		resample(frames[0], g.Width, g.Height, w.together)
+		resample(frames[0], g.Width, g.Height, by, w.together)
 		return
 	}
 	for i, f := range frames {
@@ -50,7 +50,7 @@ func (l Layout) write(dst *Patches, frames []*rgb.Image, g Grid, colours *[256]f
 		if end == len(frames) {
 			end = l.Frames // the last frame is repeated
 		}
-		resample(f, g.Width, g.Height, func(y int, row []byte) { w.apart(y, row, i, end) })
+		resample(f, g.Width, g.Height, by, func(y int, row []byte) { w.apart(y, row, i, end) })
 	}
 }
 

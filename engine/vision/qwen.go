@@ -97,7 +97,7 @@ func (q *qwen) fit(n, whole, width, height, most int) Grid {
 }
 
 func (q *qwen) Patches(dst *Patches, img *rgb.Image, g Grid) {
-	q.layout.write(dst, []*rgb.Image{img}, g, q.colours)
+	q.layout.write(dst, []*rgb.Image{img}, g, pillow, q.colours)
 }
 
 // Most is more than the pixels of the rule for extreme ratios: a side has at least one token.

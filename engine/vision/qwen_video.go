@@ -85,7 +85,7 @@ func (v *qwenVideo) Size(n, width, height int) (Grid, error) {
 }
 
 func (v *qwenVideo) Patches(dst *Patches, frames []*rgb.Image, g Grid) {
-	v.layout.write(dst, frames, g, v.colours)
+	v.layout.write(dst, frames, g, torchvision, v.colours)
 }
 
 // Labels returns the mean time of the first and the last frame of each item.

@@ -11,7 +11,7 @@ import (
 // Image.resize(size, BICUBIC) of Pillow 13: one axis is resampled and rounded to bytes, then the
 // other. It runs on as many goroutines as Go runs at once. Neither image may be empty.
 func Resize(dst, src *rgb.Image) {
-	resample(src, dst.Width, dst.Height, func(y int, row []byte) { copy(dst.Row(y), row) })
+	resample(src, dst.Width, dst.Height, pillow, func(y int, row []byte) { copy(dst.Row(y), row) })
 }
 
 // grain is the number of products for which a goroutine is worth its start.
@@ -19,8 +19,8 @@ const grain = 1 << 20
 
 // resample calls emit with each row of src after resizing to width × height. Calls are from several
 // goroutines, each for a row of its own; row is valid until emit returns.
-func resample(src *rgb.Image, width, height int, emit func(y int, row []byte)) {
-	r := newResampler(src, width, height, emit)
+func resample(src *rgb.Image, width, height int, by resampling, emit func(y int, row []byte)) {
+	r := newResampler(src, width, height, by, emit)
 	n := min(runtime.GOMAXPROCS(0), height, 1+r.work/grain)
 	var wait sync.WaitGroup
 	for i := 1; i < n; i++ {
@@ -40,14 +40,14 @@ type resampler struct {
 	emit         func(y int, row []byte)
 }
 
-func newResampler(src *rgb.Image, width, height int, emit func(y int, row []byte)) *resampler {
-	r := &resampler{src: src, width: width, work: width * height, columns: downFirst(src, width, height), emit: emit}
+func newResampler(src *rgb.Image, width, height int, by resampling, emit func(y int, row []byte)) *resampler {
+	r := &resampler{src: src, width: width, work: width * height, columns: by == pillow && downFirst(src, width, height), emit: emit}
 	if width != src.Width {
-		r.across = newFilter(src.Width, width)
+		r.across = newFilter(src.Width, width, by)
 		r.work += 3 * len(r.across.w) * src.Height
 	}
 	if height != src.Height {
-		r.down = newFilter(src.Height, height)
+		r.down = newFilter(src.Height, height, by)
 		r.work += 3 * len(r.down.w) * width
 	}
 	return r
@@ -101,7 +101,7 @@ func (r *resampler) rowsFirst(from, to int) {
 		for i := a; i < b; i++ {
 			window = append(window, ring[i%len(ring)])
 		}
-		mix(out, window, r.down.weights(y))
+		r.down.mix(out, y, window)
 		r.emit(y, out)
 	}
 }
@@ -120,7 +120,7 @@ func (r *resampler) columnsFirst(from, to int) {
 			for s := a; s < b; s++ {
 				window = append(window, r.src.Row(s))
 			}
-			mix(mixed[i], window, r.down.weights(from+i))
+			r.down.mix(mixed[i], from+i, window)
 		}
 		rows.run((*[lanes][]byte)(done), (*[lanes][]byte)(mixed))
 		for i := range n {

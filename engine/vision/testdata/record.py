@@ -126,17 +126,24 @@ def sampled():
 
 
 def videos():
-    """Bytes in the order of patches, for frames that need no resizing."""
+    """Bytes of resized frames in the order of patches, and pixel values of Gemma, whose positions are those of images."""
     out = []
-    raw = dict(do_rescale=False, do_normalize=False, do_sample_frames=False)
+    as_it_is = dict(do_rescale=False, do_normalize=False, do_sample_frames=False)
+    gemma, qwen = Gemma4VideoProcessor(), Qwen3VLVideoProcessor(**QWEN_VIDEO)
     for model, processor, frames, width, height in [
-        ("gemma", Gemma4VideoProcessor(), 2, 480, 288), ("qwen", Qwen3VLVideoProcessor(**QWEN_VIDEO), 4, 96, 64), ("qwen", Qwen3VLVideoProcessor(**QWEN_VIDEO), 3, 64, 128),
+        ("gemma", gemma, 2, 480, 288), ("gemma", gemma, 1, 640, 480), ("gemma", gemma, 2, 90, 900), ("gemma", gemma, 1, 1280, 719),
+        ("qwen", qwen, 4, 96, 64), ("qwen", qwen, 3, 64, 128), ("qwen", qwen, 2, 250, 130), ("qwen", qwen, 5, 77, 333), ("qwen", qwen, 2, 20, 16),
     ]:
         clip = torch.from_numpy(np.stack([picture(width, height, n) for n in range(frames)])).permute(0, 3, 1, 2)
-        got = processor.preprocess([clip], **raw)["pixel_values_videos"]
+        case = dict(model=model, frames=frames, width=width, height=height)
+        got = processor.preprocess([clip], **as_it_is)
+        patches = got["pixel_values_videos"]
+        assert patches.dtype == torch.uint8
         if model == "gemma":
-            got = got[:, : width * height // 256]
-        out.append(dict(model=model, frames=frames, width=width, height=height, bytes=digest(got.numpy(), "u1")))
+            count = 9 * got["num_soft_tokens_per_video"][0]
+            values = processor.preprocess([clip], do_sample_frames=False)["pixel_values_videos"][:, :count]
+            case["pixels"], patches = digest(values.numpy(), "<f4"), patches[:, :count]
+        out.append(case | dict(bytes=digest(patches.numpy(), "u1")))
     return out
 
 
