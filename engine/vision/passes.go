@@ -60,21 +60,23 @@ func (f *filter) mix(out []byte, i int, rows [][]byte) {
 
 // rowPass resamples rows, eight at a time.
 type rowPass struct {
-	*filter        // nil: rows keep their width
-	tile    []tall // pixels of the source
+	*filter          // nil: rows keep their width
+	tile    [3]plane // of red, green and blue
 }
 
-// tall is a pixel of eight rows: numbers 4·c to 4·c+3 are of channel c, and have rows 0 and 4, 1 and
-// 5, 2 and 6, 3 and 7 in their halves.
-type tall [12]uint64
+// plane is one colour of the pixels of eight rows. The four numbers of a pixel have rows 0 and 4, 1
+// and 5, 2 and 6, 3 and 7 in their halves.
+type plane [][4]uint64
 
 // span is the number of pixels of a tile, so that it stays in the first cache.
-const span = 256
+const span = 192
 
 func newRowPass(f *filter) *rowPass {
 	p := &rowPass{filter: f}
 	if f != nil {
-		p.tile = make([]tall, max(span, 4*f.most))
+		n := max(span, 4*f.most)
+		all := make(plane, 3*n)
+		p.tile = [3]plane{all[:n:n], all[n : 2*n : 2*n], all[2*n:]}
 	}
 	return p
 }
@@ -87,78 +89,80 @@ func (p *rowPass) run(out, in *[lanes][]byte) {
 		}
 		return
 	}
+	half, bits := p.half(), p.bits
 	for x, n := 0, len(p.first); x < n; {
 		from, to := p.lines(x)
 		end := x + 1 // of the pixels that read only this tile
 		for ; end < n; end++ {
 			_, b := p.lines(end)
-			if b-from > len(p.tile) {
+			if b-from > len(p.tile[0]) {
 				break
 			}
 			to = b
 		}
-		separate(p.tile[:to-from], in, from)
+		p.separate(in, from, to)
 		for ; x < end; x++ {
-			a, b := p.lines(x)
-			p.pixel(out, x, p.tile[a-from:b-from])
-		}
-	}
-}
-
-// separate fills tile with the pixels of the rows from pixel from on.
-func separate(tile []tall, in *[lanes][]byte, from int) {
-	four := binary.LittleEndian.Uint32
-	for j := range lanes / 2 {
-		low, high := in[j][3*from:3*(from+len(tile))], in[j+4][3*from:3*(from+len(tile))]
-		t := tile
-		for ; len(t) >= 4 && len(low) >= 12 && len(high) >= 12; t, low, high = t[4:], low[12:], high[12:] {
-			a := uint64(four(low)) | uint64(four(high))<<32
-			b := uint64(four(low[4:])) | uint64(four(high[4:]))<<32
-			c := uint64(four(low[8:])) | uint64(four(high[8:]))<<32
-			p := &t[0]
-			p[j], p[4+j], p[8+j] = a&pair, a>>8&pair, a>>16&pair
-			p = &t[1]
-			p[j], p[4+j], p[8+j] = a>>24&pair, b&pair, b>>8&pair
-			p = &t[2]
-			p[j], p[4+j], p[8+j] = b>>16&pair, b>>24&pair, c&pair
-			p = &t[3]
-			p[j], p[4+j], p[8+j] = c>>8&pair, c>>16&pair, c>>24&pair
-		}
-		for i := range t {
+			weights, a := p.weights(x), int(p.first[x])-from
 			for c := range 3 {
-				t[i][4*c+j] = uint64(low[3*i+c]) | uint64(high[3*i+c])<<32
+				s0, s1, s2, s3 := p.tile[c][a : a+len(weights)].dot(weights)
+				at := 3*x + c
+				out[0][at], out[4][at] = halves(s0+half, bits)
+				out[1][at], out[5][at] = halves(s1+half, bits)
+				out[2][at], out[6][at] = halves(s2+half, bits)
+				out[3][at], out[7][at] = halves(s3+half, bits)
 			}
 		}
 	}
 }
 
-// pixel sets pixel x of eight rows, of which tile has the pixels that it reads.
-func (p *rowPass) pixel(out *[lanes][]byte, x int, tile []tall) {
-	weights, half, bits := p.weights(x), p.half(), p.bits
-	tile = tile[:len(weights)]
-	for c := range 3 {
-		s0, s1, s2, s3 := half, half, half, half
-		switch c {
-		case 0:
-			for i, w := range weights {
-				t := &tile[i]
-				s0, s1, s2, s3 = s0+t[0]*w, s1+t[1]*w, s2+t[2]*w, s3+t[3]*w
-			}
-		case 1:
-			for i, w := range weights {
-				t := &tile[i]
-				s0, s1, s2, s3 = s0+t[4]*w, s1+t[5]*w, s2+t[6]*w, s3+t[7]*w
-			}
-		case 2:
-			for i, w := range weights {
-				t := &tile[i]
-				s0, s1, s2, s3 = s0+t[8]*w, s1+t[9]*w, s2+t[10]*w, s3+t[11]*w
+// dot returns the sums of pixels times weights. It is a function of its own so that the compiler
+// keeps its sums in registers.
+//
+//go:noinline
+func (p plane) dot(weights []uint64) (s0, s1, s2, s3 uint64) {
+	p = p[:len(weights)]
+	for i, w := range weights {
+		t := &p[i]
+		s0 += t[0] * w
+		s1 += t[1] * w
+		s2 += t[2] * w
+		s3 += t[3] * w
+	}
+	return s0, s1, s2, s3
+}
+
+// separate fills the tile with pixels from to to of the rows.
+func (p *rowPass) separate(in *[lanes][]byte, from, to int) {
+	eight := binary.LittleEndian.Uint64
+	n := to - from
+	r, g, b := p.tile[0][:n], p.tile[1][:n], p.tile[2][:n]
+	for j := range lanes / 2 {
+		low, high := in[j][3*from:3*to], in[j+4][3*from:3*to]
+		i := 0
+		for ; i+8 <= n; i += 8 {
+			r, g, b := (*[8][4]uint64)(r[i:]), (*[8][4]uint64)(g[i:]), (*[8][4]uint64)(b[i:])
+			l, h := (*[24]byte)(low[3*i:]), (*[24]byte)(high[3*i:])
+			u, v := pairs(eight(l[0:]), eight(h[0:]))
+			w, x := pairs(eight(l[8:]), eight(h[8:]))
+			y, z := pairs(eight(l[16:]), eight(h[16:]))
+			r[0][j], g[0][j], b[0][j] = u&pair, u>>8&pair, u>>16&pair
+			r[1][j], g[1][j], b[1][j] = u>>24&pair, v&pair, v>>8&pair
+			r[2][j], g[2][j], b[2][j] = v>>16&pair, v>>24&pair, w&pair
+			r[3][j], g[3][j], b[3][j] = w>>8&pair, w>>16&pair, w>>24&pair
+			r[4][j], g[4][j], b[4][j] = x&pair, x>>8&pair, x>>16&pair
+			r[5][j], g[5][j], b[5][j] = x>>24&pair, y&pair, y>>8&pair
+			r[6][j], g[6][j], b[6][j] = y>>16&pair, y>>24&pair, z&pair
+			r[7][j], g[7][j], b[7][j] = z>>8&pair, z>>16&pair, z>>24&pair
+		}
+		for ; i < n; i++ {
+			for c := range 3 {
+				p.tile[c][i][j] = uint64(low[3*i+c]) | uint64(high[3*i+c])<<32
 			}
 		}
-		at := 3*x + c
-		out[0][at], out[4][at] = halves(s0, bits)
-		out[1][at], out[5][at] = halves(s1, bits)
-		out[2][at], out[6][at] = halves(s2, bits)
-		out[3][at], out[7][at] = halves(s3, bits)
 	}
+}
+
+// pairs returns the first four bytes of two words in the halves of u, and the others in v.
+func pairs(low, high uint64) (u, v uint64) {
+	return low&(1<<32-1) | high<<32, low>>32 | high&^(1<<32-1)
 }
