@@ -53,11 +53,7 @@ func newFilter(in, out int, by resampling) *filter {
 		to := min(int(float64(center+support)+0.5), in)
 		begin, sum := len(all), 0.0
 		for x := range to - from {
-			at := float64(float64(x+from) - center)
-			if by == torchvision {
-				at = float64(float64(x) + float64(float64(from)-center))
-			}
-			k := cubic(float64(at+0.5) * float64(1/wide))
+			k := cubic(float64(float64(float64(x+from)-center)+0.5) * float64(1/wide))
 			all = append(all, k)
 			sum += k
 		}
