@@ -74,14 +74,20 @@ func read(image, video *fields) (*Processor, error) {
 			continue
 		}
 		rule, err := f.image(image)
-		if err != nil || video == nil {
-			return &Processor{Image: rule}, err
+		if err != nil {
+			return nil, err
+		}
+		if video == nil {
+			return &Processor{Image: rule}, nil
 		}
 		if kind := video.text("video_processor_type"); kind != "" && !slices.Contains(f.videos, kind) {
 			video.fail("video_processor_type", "%.60q; that of this model is %s", kind, f.videos[0])
 		}
 		moving, err := f.video(video)
-		return &Processor{rule, moving}, err
+		if err != nil {
+			return nil, err
+		}
+		return &Processor{rule, moving}, nil
 	}
 	image.fail("image_processor_type", "%.60q; supported are %s", kind, strings.Join(known, " and "))
 	return nil, image.err

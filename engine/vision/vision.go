@@ -17,7 +17,7 @@ import (
 // Processor is what a model does with images and videos before its encoder.
 type Processor struct {
 	Image Rule
-	Video VideoRule
+	Video VideoRule // nil: the model's files configure none
 }
 
 // Rule is how a model's processor prepares an image. It never changes and is safe for use by
@@ -27,8 +27,9 @@ type Rule interface {
 	// tokens, 0 that of the rule. Errors are *SizeError or *ConfigError (a budget that the model
 	// does not have).
 	Size(width, height, budget int) (Grid, error)
-	// Patches resizes img to g, which Size returned, and sets dst to its patches. It runs on all
-	// processors.
+	// Patches resizes img to g, which Size returned, and sets dst to its patches, in the memory of
+	// dst where that is enough. It runs on all processors. The caller has compared g.Tokens with
+	// its limit: options of a request may ask for any size.
 	Patches(dst *Patches, img *rgb.Image, g Grid)
 	// Most returns the maximum number of tokens of an image.
 	Most() int
