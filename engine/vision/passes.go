@@ -15,30 +15,34 @@ const (
 // half returns one half of the last bit of a result, in both sums: they are rounded by cutting.
 func (f *filter) half() uint64 { return 1<<(f.bits-1) | 1<<(f.bits+31) }
 
-// halves returns the two sums of s as bytes.
-func halves(s uint64, bits uint) (low, high byte) {
-	a := int32(s)
-	return toByte(a, bits), toByte(int32((s-uint64(int64(a)))>>32), bits)
+// outside selects the bits of two sums that are set if one of them is no byte: it is negative or
+// more than 255.
+func (f *filter) outside() uint64 {
+	one := uint64(1<<32 - 1<<(f.bits+8))
+	return one | one<<32
 }
 
-// toByte clamps a sum, to which half was added, to a byte.
-func toByte(sum int32, bits uint) byte {
-	v := sum >> (bits & 31)
-	if uint32(v) > 255 {
-		v = ^(v >> 31)
+// clamped returns the bytes of eight sums, to which half was added, in the order of a's low sum, b's,
+// c's, d's, a's high sum, and so on.
+func clamped(a, b, c, d uint64, bits uint) uint64 {
+	var out uint64
+	for i, s := range [4]uint64{a, b, c, d} {
+		low := int32(s)
+		high := int32((s - uint64(int64(low))) >> 32)
+		out |= uint64(min(max(low>>bits, 0), 255))<<(8*i) | uint64(min(max(high>>bits, 0), 255))<<(8*i+32)
 	}
-	return byte(v)
+	return out
 }
 
 // mix sets out to line i of the result, of which rows are the lines that it reads.
 func (f *filter) mix(out []byte, i int, rows [][]byte) {
-	weights, half, bits, n := f.weights(i), f.half(), f.bits, len(out)
+	weights, half, outside, bits, n := f.weights(i), f.half(), f.outside(), f.bits&31, len(out)
 	for x := 0; x < n && n < 8; x++ {
 		s := half
 		for i, w := range weights {
 			s += uint64(rows[i][x]) * w
 		}
-		out[x], _ = halves(s, bits)
+		out[x] = byte(clamped(s, 0, 0, 0, bits))
 	}
 	for x := 0; x < n && n >= 8; x += 8 {
 		x := min(x, n-8) // the last eight bytes may be computed twice
@@ -50,18 +54,20 @@ func (f *filter) mix(out []byte, i int, rows [][]byte) {
 			c += (v >> 16 & pair) * w
 			d += (v >> 24 & pair) * w
 		}
-		o := out[x : x+8]
-		o[0], o[4] = halves(a, bits)
-		o[1], o[5] = halves(b, bits)
-		o[2], o[6] = halves(c, bits)
-		o[3], o[7] = halves(d, bits)
+		var v uint64
+		if (a|b|c|d)&outside == 0 {
+			v = a>>bits&pair | b>>bits&pair<<8 | c>>bits&pair<<16 | d>>bits&pair<<24
+		} else {
+			v = clamped(a, b, c, d, bits)
+		}
+		binary.LittleEndian.PutUint64(out[x:], v)
 	}
 }
 
 // rowPass resamples rows, eight at a time.
 type rowPass struct {
-	*filter          // nil: rows keep their width
-	tile    [3]plane // of red, green and blue
+	*filter
+	tile [3]plane // of red, green and blue
 }
 
 // plane is one colour of the pixels of eight rows. The four numbers of a pixel have rows 0 and 4, 1
@@ -71,25 +77,15 @@ type plane [][4]uint64
 // span is the number of pixels of a tile, so that it stays in the first cache.
 const span = 192
 
-func newRowPass(f *filter) *rowPass {
-	p := &rowPass{filter: f}
-	if f != nil {
-		n := max(span, 4*f.most)
-		all := make(plane, 3*n)
-		p.tile = [3]plane{all[:n:n], all[n : 2*n : 2*n], all[2*n:]}
-	}
-	return p
+func newRowPass(f *filter) rowPass {
+	n := max(span, 4*f.most)
+	all := make(plane, 3*n)
+	return rowPass{f, [3]plane{all[:n:n], all[n : 2*n : 2*n], all[2*n:]}}
 }
 
 // run resamples the rows in to the rows out.
 func (p *rowPass) run(out, in *[lanes][]byte) {
-	if p.filter == nil {
-		for i := range lanes {
-			copy(out[i], in[i])
-		}
-		return
-	}
-	half, bits := p.half(), p.bits
+	half, outside, bits := p.half(), p.outside(), p.bits&31
 	for x, n := 0, len(p.first); x < n; {
 		from, to := p.lines(x)
 		end := x + 1 // of the pixels that read only this tile
@@ -105,11 +101,16 @@ func (p *rowPass) run(out, in *[lanes][]byte) {
 			weights, a := p.weights(x), int(p.first[x])-from
 			for c := range 3 {
 				s0, s1, s2, s3 := p.tile[c][a : a+len(weights)].dot(weights)
-				at := 3*x + c
-				out[0][at], out[4][at] = halves(s0+half, bits)
-				out[1][at], out[5][at] = halves(s1+half, bits)
-				out[2][at], out[6][at] = halves(s2+half, bits)
-				out[3][at], out[7][at] = halves(s3+half, bits)
+				s0, s1, s2, s3 = s0+half, s1+half, s2+half, s3+half
+				var v uint64
+				if (s0|s1|s2|s3)&outside == 0 {
+					v = s0>>bits&pair | s1>>bits&pair<<8 | s2>>bits&pair<<16 | s3>>bits&pair<<24
+				} else {
+					v = clamped(s0, s1, s2, s3, bits)
+				}
+				for r := range lanes {
+					out[r][3*x+c] = byte(v >> (8 * r))
+				}
 			}
 		}
 	}

@@ -35,13 +35,13 @@ type resampler struct {
 	src          *rgb.Image
 	width        int
 	across, down *filter
-	work         int // products
-	columns      bool
+	work         int  // products
+	columns      bool // are resampled first
 	emit         func(y int, row []byte)
 }
 
 func newResampler(src *rgb.Image, width, height int, by resampling, emit func(y int, row []byte)) *resampler {
-	r := &resampler{src: src, width: width, work: width * height, columns: by == pillow && downFirst(src, width, height), emit: emit}
+	r := &resampler{src: src, width: width, work: width * height, columns: width == src.Width || by == pillow && downFirst(src, width, height), emit: emit}
 	if width != src.Width {
 		r.across = newFilter(src.Width, width, by)
 		r.work += 3 * len(r.across.w) * src.Height
@@ -55,9 +55,14 @@ func newResampler(src *rgb.Image, width, height int, by resampling, emit func(y 
 
 // strip emits rows from to to of the result.
 func (r *resampler) strip(from, to int) {
-	if r.columns {
+	switch {
+	case r.across == nil && r.down == nil:
+		for y := from; y < to; y++ {
+			r.emit(y, r.src.Row(y))
+		}
+	case r.columns:
 		r.columnsFirst(from, to)
-	} else {
+	default:
 		r.rowsFirst(from, to)
 	}
 }
@@ -107,10 +112,13 @@ func (r *resampler) rowsFirst(from, to int) {
 }
 
 // columnsFirst emits rows from to to of the result, eight at a time: their columns are resampled
-// from the rows of the source, then the rows.
+// from the rows of the source, then the rows, if they change.
 func (r *resampler) columnsFirst(from, to int) {
-	mixed, done := newRows(lanes, 3*r.src.Width), newRows(lanes, 3*r.width)
-	rows := newRowPass(r.across)
+	mixed := newRows(lanes, 3*r.src.Width)
+	done, rows := mixed, rowPass{}
+	if r.across != nil {
+		done, rows = newRows(lanes, 3*r.width), newRowPass(r.across)
+	}
 	var window [][]byte
 	for ; from < to; from += lanes {
 		n := min(lanes, to-from)
@@ -122,7 +130,9 @@ func (r *resampler) columnsFirst(from, to int) {
 			}
 			r.down.mix(mixed[i], from+i, window)
 		}
-		rows.run((*[lanes][]byte)(done), (*[lanes][]byte)(mixed))
+		if r.across != nil {
+			rows.run((*[lanes][]byte)(done), (*[lanes][]byte)(mixed))
+		}
 		for i := range n {
 			r.emit(from+i, done[i])
 		}
