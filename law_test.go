@@ -140,6 +140,8 @@ var rules = map[string]rule{
 	// Engines take turns on a device.
 	"engine/turns": {not: noHTTP},
 	// The pixels of an image.
+	// From pixels to the input of an encoder: sizes, resampling, patches, positions.
+	"engine/vision":     {parts: []string{"engine/vision/rgb"}, not: functions},
 	"engine/vision/rgb": {not: pure},
 	"engine/tokenizer":  {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
 	"engine/grammar":    {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
