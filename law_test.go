@@ -295,8 +295,8 @@ var rules = map[string]rule{
 	"tests/kubernetes/controlplane": {modules: kubernetes},
 	"tests/kubernetes/node":         {modules: append([]string{"golang.org/x/net", "golang.org/x/sys"}, kubernetes...)},
 	"tests/kubernetes/cluster":      {parts: []string{"tests/kubernetes/chart", "tests/kubernetes/controlplane", "tests/kubernetes/node"}, modules: kubernetes},
-	// vapp behind routers: a module of its own, which starts programs.
-	"tests/kubernetes/routers": {modules: []string{"sigs.k8s.io/gateway-api-inference-extension"}},
+	// vapp behind routers, which are programs.
+	"tests/kubernetes/routers": {parts: []string{"tests/kubernetes/controlplane"}, modules: kubernetes},
 }
 
 // layers from the top. A test may import its own layer and the layers below.

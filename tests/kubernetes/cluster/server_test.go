@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,19 +44,6 @@ memory: kvCache: "128MiB"
 `, model, variant, strings.Join(more, "\n"))
 }
 
-// vapp runs the binary and returns its stdout.
-func vapp(t *testing.T, args ...string) string {
-	t.Helper()
-	c := exec.Command(repository+"/bin/vapp", args...)
-	var problem strings.Builder
-	c.Stderr = &problem
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("vapp %v: %v\n%s", args, err, problem.String())
-	}
-	return string(out)
-}
-
 // manifest writes the profile into a folder beside the model's and runs vapp manifest.
 func (s *server) manifest(more ...string) string {
 	s.t.Helper()
@@ -72,7 +58,7 @@ func (s *server) manifest(more ...string) string {
 	if err := os.WriteFile(file, []byte(s.profile), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
-	return vapp(s.t, slices.Concat([]string{"manifest", file, "--claim", "models"}, s.args, more)...)
+	return chart.Vapp(s.t, slices.Concat([]string{"manifest", file, "--claim", "models"}, s.args, more)...)
 }
 
 // render returns the chart's manifests.
