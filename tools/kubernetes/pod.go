@@ -105,8 +105,7 @@ func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, erro
 	switch {
 	case p.Backend == "cuda":
 		pod.GPU, pod.Cores, pod.Product = true, servingCores, strings.ReplaceAll(p.Facts.Device, " ", "-")
-		// Mapped files are the kernel's cache, which it drops, and 0 where they are not on this machine.
-		pod.Planned = p.Ledger.HostTotal() - p.Ledger.Bytes("mapped")
+		pod.Planned = p.HostNeed()
 		pod.Memory = pod.Planned
 	case profile.Memory.KVCache == 0: // a share of the machine, which the container is
 		pod.Memory, pod.Share = p.Facts.TotalBytes, true
