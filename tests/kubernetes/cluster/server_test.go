@@ -61,18 +61,37 @@ func (s *server) manifest(more ...string) string {
 	return chart.Vapp(s.t, slices.Concat([]string{"manifest", file, "--claim", "models"}, s.args, more)...)
 }
 
-// render returns the chart's manifests.
-func (s *server) render() string {
+// texts returns the values of vapp manifest and those of the test.
+func (s *server) texts() (all [][]byte) {
 	s.t.Helper()
-	var all [][]byte
 	for _, v := range append([]string{s.manifest("--values")}, s.values...) {
 		all = append(all, []byte(v))
 	}
-	text, err := chart.Render(repository+"/deploy/chart", chart.Release{Name: s.name, Namespace: s.namespace}, all...)
+	return all
+}
+
+// render returns the chart's manifests.
+func (s *server) render() string {
+	s.t.Helper()
+	text, err := chart.Render(repository+"/deploy/chart", chart.Release{Name: s.name, Namespace: s.namespace}, s.texts()...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return text
+}
+
+// release installs or upgrades the chart with Helm and waits until it is ready. post may change the manifests.
+func (s *server) release(within time.Duration, post func(string) string) error {
+	s.t.Helper()
+	return chart.Upgrade(s.t.Context(), repository+"/deploy/chart", cluster.Kubeconfig, chart.Release{Name: s.name, Namespace: s.namespace}, within, post, s.texts()...)
+}
+
+// upgrade is release that must become ready.
+func (s *server) upgrade() {
+	s.t.Helper()
+	if err := s.release(4*time.Minute, nil); err != nil {
+		s.t.Fatalf("helm upgrade: %v\n%s", err, s.explain())
+	}
 }
 
 // apply applies manifests. A warning of the API server fails the test.
