@@ -298,7 +298,7 @@ var rules = map[string]rule{
 	"tests/kubernetes/node":         {modules: append([]string{"golang.org/x/net", "golang.org/x/sys"}, kubernetes...)},
 	"tests/kubernetes/cluster":      {parts: []string{"tests/kubernetes/chart", "tests/kubernetes/controlplane", "tests/kubernetes/node"}, modules: kubernetes},
 	// vapp behind routers, which are programs.
-	"tests/kubernetes/routers": {parts: []string{"tests/kubernetes/controlplane"}, modules: append([]string{"github.com/llm-d/llm-d-kv-cache-manager"}, kubernetes...)},
+	"tests/kubernetes/routers": {parts: []string{"tests/kubernetes/controlplane"}, modules: append([]string{"github.com/llm-d/llm-d-kv-cache"}, kubernetes...)},
 }
 
 // layers from the top. A test may import its own layer and the layers below.

@@ -14,18 +14,7 @@ if ! "$out/python/bin/pip" show vllm-router 2>/dev/null | grep -qx "Version: $ve
 	python3 -m venv "$out/python"
 	"$out/python/bin/pip" -q install "vllm-router==$version"
 fi
-# llm-d's reader of KV events is built on libzmq.
-tags="" cgo=0
-if ! pkg-config --exists libzmq 2>/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	echo "routers: installing libzmq3-dev" >&2
-	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends libzmq3-dev pkg-config >/dev/null || true
-fi
-if pkg-config --exists libzmq 2>/dev/null; then
-	tags=libzmq cgo=1
-else
-	echo "routers: there is no libzmq: TestKVEvents is left out (Debian, Ubuntu: apt-get install libzmq3-dev pkg-config)" >&2
-fi
 cd tests/kubernetes/routers
 CGO_ENABLED=0 go build -ldflags "-s -w" -o "$out/epp" sigs.k8s.io/gateway-api-inference-extension/cmd/epp
 VAPP="${VAPP:-$root/bin/vapp}" VAPP_PROFILE="$root/profiles/smollm2.cue" EPP="$out/epp" EPP_MODULE="$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension)" VLLM_ROUTER_PYTHON="$out/python/bin/python" \
-	KUBERNETES_BIN="$KUBERNETES_BIN" CGO_ENABLED=$cgo go test -tags "$tags" -count=1 -timeout 20m "$@" .
+	KUBERNETES_BIN="$KUBERNETES_BIN" CGO_ENABLED=0 go test -count=1 -timeout 20m "$@" .

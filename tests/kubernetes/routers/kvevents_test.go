@@ -1,9 +1,8 @@
-//go:build libzmq
-
 package routers
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,49 +10,62 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llm-d/llm-d-kv-cache-manager/pkg/kvcache/kvblock"
-	"github.com/llm-d/llm-d-kv-cache-manager/pkg/kvcache/kvevents"
+	"github.com/llm-d/llm-d-kv-cache/pkg/kvcache/kvblock"
+	"github.com/llm-d/llm-d-kv-cache/pkg/kvevents"
+	"github.com/llm-d/llm-d-kv-cache/pkg/kvevents/engineadapter"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// TestKVEvents has the reader of llm-d's precise-prefix-cache-scorer between two servers: its own subscriber, decoder, index and
-// hashing. After a prompt was sent to one server, the index has every full block of the prompt there by the hash that the
-// scorer computes from the tokens, and none at the other server.
+// TestKVEvents has the reader of llm-d's precise-prefix-cache-scorer subscribe to two servers: its own subscriber, decoder, index and
+// hashing. After a prompt was sent to one server, the index has every full block of the prompt there, by the key that the scorer
+// computes from the tokens, and none at the other server.
 func TestKVEvents(t *testing.T) {
-	const seed, block = "42", 16
-	endpoint := "tcp://127.0.0.1:" + freePort(t, "127.0.0.1")
+	const block = 16
 	var more [][]string
+	var endpoints []string
 	for _, h := range hosts {
-		more = append(more, []string{"--set", fmt.Sprintf("serve.kvEvents={endpoint: %q, topic: \"kv@%s@smollm2\", hashSeed: %q}", endpoint, h, seed), "--set", fmt.Sprint("memory.blockSize=", block)})
+		p := freePort(t, "127.0.0.1")
+		endpoints = append(endpoints, "tcp://127.0.0.1:"+p)
+		more = append(more, []string{"--set", fmt.Sprintf(`serve.kvEvents={endpoint: "tcp://*:%s", topic: "kv@%s@smollm2"}`, p, h), "--set", fmt.Sprint("memory.blockSize=", block)})
 	}
+	port := fleet(t, more...)
 	index, err := kvblock.NewIndex(t.Context(), kvblock.DefaultIndexConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kvevents.NewPool(&kvevents.Config{ZMQEndpoint: endpoint, TopicFilter: "kv@", Concurrency: 2}, index)
+	keys, err := kvblock.NewChunkedTokenDatabase(&kvblock.TokenProcessorConfig{BlockSize: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := kvevents.NewPool(&kvevents.Config{TopicFilter: "kv@", Concurrency: 2}, index, keys, engineadapter.NewVLLMAdapter())
 	pool.Start(t.Context()) // until the test's end
-	port := fleet(t, more...)
-	hash := kvblock.NewChunkedTokenDatabase(&kvblock.TokenProcessorConfig{BlockSize: block, HashSeed: seed})
+	subscribers := kvevents.NewSubscriberManager(pool)
+	for i, h := range hosts {
+		if err := subscribers.EnsureSubscriber(t.Context(), h, endpoints[i], "kv@", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { subscribers.Shutdown(context.Background()) })
 	for i, h := range hosts {
 		url := "http://" + h + ":" + port
-		// A first event is lost if the server connects later, and then stays lost: another prompt is sent.
+		// What was published before the subscriber was there is lost to it: then another prompt is sent.
 		await(t, "the index knows a prompt of "+h, func() bool {
 			prompt := fmt.Sprintf("Server %d at %d: %s", i, time.Now().UnixNano(), strings.Repeat("one two three four five six seven eight nine ten. ", 8))
 			tokens := tokenize(t, url, prompt)
-			keys := hash.TokensToKVBlockKeys(tokens, "smollm2")
-			if len(keys) < 5 || len(keys) != len(tokens)/block {
-				t.Fatalf("%d tokens have %d keys", len(tokens), len(keys))
+			want, err := keys.TokensToKVBlockKeys(kvblock.EmptyBlockHash, tokens, "smollm2", nil)
+			if err != nil || len(want) < 5 || len(want) != len(tokens)/block {
+				t.Fatalf("%d tokens have %d keys, %v", len(tokens), len(want), err)
 			}
 			if err := complete(url, body(prompt, 1, false)); err != nil {
 				t.Fatal(err)
 			}
 			for range 40 { // the events of a step follow its reply
-				found, err := index.Lookup(t.Context(), keys, sets.New[string]())
+				found, err := index.Lookup(t.Context(), want, sets.New[string]())
 				if err != nil {
 					t.Fatal(err)
 				}
 				n := 0
-				for _, k := range keys {
+				for _, k := range want {
 					for _, e := range found[k] {
 						if e != (kvblock.PodEntry{PodIdentifier: h, DeviceTier: "gpu"}) {
 							t.Fatalf("%v has a block of a prompt that was sent to %s", e, h)
@@ -61,7 +73,7 @@ func TestKVEvents(t *testing.T) {
 						n++
 					}
 				}
-				if n == len(keys) {
+				if n == len(want) {
 					t.Logf("%s has all %d blocks of a prompt", h, n)
 					return true
 				}
