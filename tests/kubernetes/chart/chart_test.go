@@ -35,6 +35,7 @@ func TestChartIsManifest(t *testing.T) {
 		{"gemma4-fp8.cue"},
 		{"gpt-oss-20b.cue"},
 		{"qwen2-7b.cue", "--ranks-key", "ranks"},
+		{"../examples/ranks/profile.cue", "--memory", "4GiB", "--claim", "models", "--ranks-key", "ranks"},
 		{"qwen35-27b-fp8.cue", "--claim", "cache", "--ranks-key", "ranks"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
