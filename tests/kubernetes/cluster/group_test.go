@@ -85,16 +85,17 @@ serve: servedModelName: ["smollm2"]
 ` + more + "\n"
 }
 
-// emulatedValues name the emulated libraries that groupFiles puts beside the model.
+// emulatedValues name the emulated libraries that groupFiles puts beside the model. A step on a busy machine may take longer than the emulated NCCL
+// waits by itself.
 const emulatedValues = `pod:
   sharedMemory: ""
-  env: [{name: VAPP_LIBCUDA, value: /etc/models/libcuda.so}, {name: VAPP_LIBNCCL, value: /etc/models/libnccl.so}]
+  env: [{name: VAPP_LIBCUDA, value: /etc/models/libcuda.so}, {name: VAPP_LIBNCCL, value: /etc/models/libnccl.so}, {name: VAPP_EMULATED_NCCL, value: timeout=600000}]
 `
 
 // answer waits for a reply through the Service, which must be want unless that is "".
 func (s *server) answer(want string) (text string) {
 	s.t.Helper()
-	eventually(s.t, 3*time.Minute, func() string {
+	eventually(s.t, 8*time.Minute, func() string {
 		var err error
 		if text, err = stream(s.t.Context(), s.url(), "Hi", 3); err != nil {
 			return err.Error() + "\n" + s.explain()
