@@ -170,6 +170,8 @@ var rules = map[string]rule{
 
 	// Which rank this process is: flags and environment variables.
 	"appliance/launcher": {not: noHTTP},
+	// Open MPI's daemon on other hosts, over TCP.
+	"appliance/orted": {not: noHTTP},
 	"appliance/plan": {
 		parts: []string{"schema", "engine", "engine/checkpoint", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/speed", "engine/tokenizer", "kernels"}, not: value,
 	},
@@ -293,12 +295,12 @@ var rules = map[string]rule{
 	"tests/gpu":        {parts: []string{"tests/gpu/agenda"}},
 	"tests/gpu/agenda": {not: noHTTP},
 	// A module of its own: Helm, and a control plane of Kubernetes with clients of it.
-	"tests/kubernetes/chart":        {modules: []string{"helm.sh/helm/v3", "sigs.k8s.io/yaml"}},
+	"tests/kubernetes/chart":        {modules: []string{"helm.sh/helm/v3", "k8s.io/cli-runtime", "sigs.k8s.io/yaml"}},
 	"tests/kubernetes/controlplane": {modules: kubernetes},
 	"tests/kubernetes/node":         {modules: append([]string{"golang.org/x/net", "golang.org/x/sys"}, kubernetes...)},
 	"tests/kubernetes/cluster":      {parts: []string{"tests/kubernetes/chart", "tests/kubernetes/controlplane", "tests/kubernetes/node"}, modules: kubernetes},
-	// vapp behind routers: a module of its own, which starts programs.
-	"tests/kubernetes/routers": {modules: []string{"sigs.k8s.io/gateway-api-inference-extension"}},
+	// vapp behind routers, which are programs.
+	"tests/kubernetes/routers": {parts: []string{"tests/kubernetes/controlplane"}, modules: append([]string{"github.com/llm-d/llm-d-kv-cache"}, kubernetes...)},
 }
 
 // layers from the top. A test may import its own layer and the layers below.

@@ -171,6 +171,9 @@ func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
 		return plan.Inputs{}, err
 	}
 	in := plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts}
+	if op.Name() == "cuda" && facts.Measured {
+		in.Host = m.hostMemory()
+	}
 	if m.Rates != nil && op.Name() == "cpu" && facts.Measured {
 		in.Rates, in.NoRates = m.Rates(facts)
 	}
@@ -308,6 +311,16 @@ func canServe(op backend.Opener) bool {
 	}
 	f, err := op.Probe()
 	return err == nil && f.PlanOnly == ""
+}
+
+// hostMemory returns the memory of this machine; zeros if no backend of this program knows it.
+func (m Machine) hostMemory() plan.HostMemory {
+	for _, op := range m.Backends {
+		if f, err := op.Probe(); err == nil && op.Name() != "cuda" {
+			return plan.HostMemory{Total: f.TotalBytes, Free: f.FreeBytes}
+		}
+	}
+	return plan.HostMemory{}
 }
 
 // facts returns the facts of the Device or, without one, of this machine, with the

@@ -18,6 +18,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/ranks"
 	"vapp.dev/kernels"
+	"vapp.dev/schema"
 )
 
 // Fabric is a library of collectives, which moves tensors between the ranks of a backend.
@@ -81,7 +82,7 @@ func (p *Prepared) openFabric() (*meeting, error) {
 	if f == nil {
 		return nil, backend.Unsupported(p.Opener.Name(), "several ranks", "this command starts no ranks; `vapp up`, `vapp run` and `vapp bench` do")
 	}
-	key, err := p.ranksKey()
+	key, err := RanksKey(p.Profile)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +98,13 @@ func (p *Prepared) openFabric() (*meeting, error) {
 	return m, err
 }
 
-// ranksKey returns the key of the control channel: of the environment, else of the profile; nil without one.
-func (p *Prepared) ranksKey() ([]byte, error) {
+// RanksKey returns the key by which the ranks of a profile authenticate each other: of the environment, else of the profile; nil
+// without one.
+func RanksKey(p *schema.Profile) ([]byte, error) {
 	if k := os.Getenv(launcher.OwnKey); k != "" {
 		return []byte(k), nil
 	}
-	k := p.Profile.Parallel.Key
+	k := p.Parallel.Key
 	switch {
 	case k == nil:
 		return nil, nil
@@ -110,14 +112,14 @@ func (p *Prepared) ranksKey() ([]byte, error) {
 		if v := os.Getenv(k.Env); v != "" {
 			return []byte(v), nil
 		}
-		return nil, p.Profile.Reject("parallel.key", "the environment variable %s is not set", k.Env)
+		return nil, p.Reject("parallel.key", "the environment variable %s is not set", k.Env)
 	case k.File != "":
-		b, err := os.ReadFile(p.Profile.Path(k.File))
+		b, err := os.ReadFile(p.Path(k.File))
 		if b = bytes.TrimSpace(b); err == nil && len(b) == 0 {
 			err = errors.New("the file is empty")
 		}
 		if err != nil {
-			return nil, p.Profile.Reject("parallel.key", "%v", err)
+			return nil, p.Reject("parallel.key", "%v", err)
 		}
 		return b, nil
 	}

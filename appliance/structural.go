@@ -125,7 +125,7 @@ func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, er
 	u, measured := processUse()
 	if next.Opener.Name() == "cuda" {
 		in.Resident = old.deviceOwn
-		in.Host = a.hostMemory()
+		in.Host = a.cfg.Machine.hostMemory()
 		in.Host.Resident = u.rss
 	} else if measured {
 		in.Resident = u.rss
@@ -135,16 +135,6 @@ func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, er
 		return plan.Transition{}, err
 	}
 	return plan.NewTransition(in)
-}
-
-// hostMemory returns the memory of the machine; zeros if no backend of this program knows it.
-func (a *Appliance) hostMemory() plan.HostMemory {
-	for _, op := range a.cfg.Machine.Backends {
-		if f, err := op.Probe(); err == nil && op.Name() != "cuda" {
-			return plan.HostMemory{Total: f.TotalBytes, Free: f.FreeBytes}
-		}
-	}
-	return plan.HostMemory{}
 }
 
 // swapped makes a new engine serve, and records the outcome.

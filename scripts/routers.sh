@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs vapp behind routers: the endpoint picker of the Gateway API Inference Extension, built from its module, and vllm-router
-# from PyPI. KUBERNETES_BIN is the folder with etcd and kube-apiserver (default: .cache/kubernetes/bin). Arguments go to go test.
+# from PyPI; and has llm-d's reader of KV events read those of two servers. KUBERNETES_BIN is the folder with etcd and kube-apiserver (default: .cache/kubernetes/bin). Arguments go to go test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD out=$PWD/.cache/routers

@@ -25,6 +25,19 @@ type Place struct {
 	By       string // who said so: "flags", "Open MPI", "Slurm", …
 }
 
+// MPI reports whether the launcher makes the ranks one MPI world.
+func (p Place) MPI() bool { return p.By == byOpenMPI || p.By == byPMI || p.By == bySlurm }
+
+// Own is the launcher of ranks that `vapp up` has started on this host.
+const Own = "vapp up"
+
+// Launchers that start MPI programs.
+const (
+	byOpenMPI = "Open MPI"
+	byPMI     = "PMI"
+	bySlurm   = "Slurm"
+)
+
 // Flags are the flags of a command; a zero Nodes means that none was given.
 type Flags struct {
 	Nodes, NodeRank int
@@ -46,10 +59,10 @@ type source struct {
 
 // sources are asked in this order, and the first that answers decides.
 var sources = []source{
-	{"vapp up", readOwn},
-	{"Open MPI", readOpenMPI},
-	{"PMI", readPMI},
-	{"Slurm", readSlurm},
+	{Own, readOwn},
+	{byOpenMPI, readOpenMPI},
+	{byPMI, readPMI},
+	{bySlurm, readSlurm},
 	{"LeaderWorkerSet", readLWS},
 	{"torchrun's variables", readTorch},
 }

@@ -48,9 +48,40 @@ func (e *NotFreeError) Error() string {
 		Size(e.Need), Size(e.Free), Size(e.Need-e.Free))
 }
 
+// HostLimitError reports that a plan on a GPU takes more of the machine's memory than the machine has, or than
+// a control group allows this process.
+type HostLimitError struct {
+	Need, Limit int64 // bytes
+}
+
+func (e *HostLimitError) Error() string {
+	return fmt.Sprintf("memory: does not fit: beside the GPU's memory the plan takes %s of the machine's, and the limit is %s, %d bytes missing; raise the limit (in a pod resources.limits.memory), or lower memory.swapSpace",
+		Size(e.Need), Size(e.Limit), e.Need-e.Limit)
+}
+
+// HostNeed returns the memory of the machine that a plan on a GPU needs, in bytes: the Host lines except mapped files, which
+// are in the kernel's cache and can be dropped. For other plans it is 0.
+func (p *Plan) HostNeed() int64 {
+	var need int64
+	for _, i := range p.Ledger {
+		if i.Basis == Host && i.Name != mappedItem {
+			need = add(need, i.Bytes)
+		}
+	}
+	return need
+}
+
+// checkHost compares the memory of the machine, in bytes, with what a plan on a GPU needs of it. limit = 0 is unknown and passes.
+func checkHost(need, limit int64) error {
+	if limit > 0 && need > limit {
+		return &HostLimitError{need, limit}
+	}
+	return nil
+}
+
 // CheckFree compares the plan with the memory available now, in bytes. memory.reserve does not
 // count, since other processes use it already. free = 0 means unknown and passes. The error is
-// a *NotFreeError.
+// a *NotFreeError, or a *HostLimitError for the machine's memory beside a GPU.
 func (p *Plan) CheckFree(free int64) error {
 	var need int64
 	for _, i := range p.Ledger {
@@ -61,5 +92,5 @@ func (p *Plan) CheckFree(free int64) error {
 	if free > 0 && need > free {
 		return &NotFreeError{need, free}
 	}
-	return nil
+	return checkHost(p.HostNeed(), p.resolved.in.Host.Total)
 }

@@ -10,6 +10,8 @@ import (
 
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/devices"
 	"vapp.dev/schema"
 )
 
@@ -75,6 +77,38 @@ func TestCheckFree(t *testing.T) {
 	var no *plan.NotFreeError
 	if err := p.CheckFree(need - 1<<20); !errors.As(err, &no) || no.Need != need || !strings.Contains(err.Error(), "1.0 MiB missing") {
 		t.Errorf("1 MiB too little: %v", err)
+	}
+}
+
+// TestHostLimit: a plan on a GPU of this machine is refused where a limit is below what it takes beside the GPU's memory.
+func TestHostLimit(t *testing.T) {
+	d, err := devices.Find("a100-80g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := plan.Inputs{Profile: shipped(t, "smollm2.cue"), Model: smol(t), Opener: cuda.Opener{}, Facts: d.Facts("cuda")}
+	need := made(t, i).HostNeed()
+	if need <= 0 {
+		t.Fatalf("the plan takes %d bytes of the machine", need)
+	}
+	for _, total := range []int64{0, need} {
+		i.Host.Total = total
+		if err := made(t, i).CheckFree(0); err != nil {
+			t.Errorf("a limit of %d bytes: %v", total, err)
+		}
+	}
+	i.Host.Total = need - 1
+	var no *plan.HostLimitError
+	p := made(t, i)
+	if err := p.CheckFree(0); !errors.As(err, &no) || no.Need != need || !strings.Contains(err.Error(), ", 1 bytes missing") {
+		t.Errorf("1 byte too little: %v", err)
+	}
+	j, err := plan.Join([]*plan.Plan{p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.CheckFree(); !errors.As(err, &no) {
+		t.Errorf("the joint plan, 1 byte too little: %v", err)
 	}
 }
 

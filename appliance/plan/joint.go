@@ -260,16 +260,26 @@ func (p *Plan) UnloadedHeap() int64 {
 // It fails like Plan.CheckFree.
 func (j *Joint) CheckFree() error {
 	for k := range j.places {
-		var free, need int64
+		var free, need, limit int64
 		for _, m := range j.Members {
 			if m.w.onGPU() == (k == 1) {
 				free = m.Plan.Facts.FreeBytes
 			}
+			if k == 0 {
+				limit = max(limit, m.w.in.Host.Total)
+			}
 		}
+		var mapped int64
 		for _, it := range j.ledger(k, j.largest(k)) {
 			if it.Basis.counts() && it.Basis != Held {
 				need = add(need, it.Bytes)
 			}
+			if strings.HasSuffix(it.Name, ": "+mappedItem) {
+				mapped = add(mapped, it.Bytes)
+			}
+		}
+		if err := checkHost(need-mapped, limit); err != nil {
+			return err
 		}
 		if free > 0 && need > free {
 			return &NotFreeError{need, free}

@@ -28,6 +28,8 @@ type Inputs struct {
 	Model   *engine.Model
 	Opener  backend.Opener // only Name and Layout are called
 	Facts   backend.Facts
+	// Host is the memory of this machine, for a plan on one of its GPUs; zero: unknown, and nothing is compared with it.
+	Host HostMemory
 	// Rates are what vapp doctor --measure found on this machine; nil: NoRates is why there are none.
 	Rates   *speed.Rates
 	NoRates string

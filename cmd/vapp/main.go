@@ -125,7 +125,7 @@ folder, org/name of the Hugging Face hub, or a name of "vapp models".`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newManifest(), newUp(), newStatus(), newAudit(), newRun(), newChat(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newManifest(), newUp(), newStatus(), newAudit(), newRun(), newChat(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox(), agentCommand())
 	onlyCommands(root)
 	onlyCommands(bench)
 	completeValues(root)

@@ -59,6 +59,10 @@ func rankedAs(place launcher.Place, p *schema.Profile, m *appliance.Machine, fol
 			return false, err
 		}
 		return true, startRanks(p, on, world)
+	case !place.MPI() && place.By != launcher.Own:
+		if on, err := m.BackendOf(p); err != nil || on != "cuda" {
+			return true, errors.Join(err, startGroup(place, p))
+		}
 	}
 	m.Ranks = appliance.RankSetup{
 		Place: place, Fabrics: fabrics(), Version: buildVersion(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -137,7 +141,8 @@ type supervisor struct {
 	world    int
 	command  []string
 	children []*exec.Cmd
-	control  net.Conn // to rank 0; nil until it connects
+	control  net.Conn      // to rank 0; nil until it connects
+	drained  chan struct{} // gets a value when another host asks for the end; nil: there is none
 }
 
 // run starts the ranks, and returns when all have ended. One that fails ends the others.
@@ -177,6 +182,8 @@ func (s *supervisor) run(start func(control string) error) error {
 			if waiting = append(waiting, sig); s.control == nil && len(waiting) > 1 {
 				s.kill()
 			}
+		case <-s.drained:
+			waiting = append(waiting, drainSignal)
 		case s.control = <-connected:
 		case err := <-ended:
 			if left--; err != nil && first == nil {
@@ -229,20 +236,29 @@ func (s *supervisor) start(name string, args []string, env ...string) error {
 
 // onCPUs starts mpirun with all ranks.
 func (s *supervisor) onCPUs(control string) error {
-	mpirun, err := exec.LookPath("mpirun")
+	mpirun, args, err := s.mpirun()
 	if err != nil {
-		return errors.New("ranks on CPUs are started by Open MPI's mpirun, which is not on the path; install it (Debian: openmpi-bin)")
+		return err
 	}
-	args := []string{"-q", "--oversubscribe", "--bind-to", "none", "-n", strconv.Itoa(s.world)}
-	if os.Geteuid() == 0 {
-		args = append(args, "--allow-run-as-root")
-	}
+	args = append(args, "--oversubscribe")
 	// mpirun removes its files by itself, unless it is killed. The names differ between Open MPI 4 and 5.
 	env := []string{ownControl + "=" + control}
 	for _, v := range []string{"OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory", "PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_sm_backing_directory"} {
 		env = append(env, v+"="+filepath.Dir(control))
 	}
 	return s.start(mpirun, append(args, s.command...), env...)
+}
+
+// mpirun returns the program and the arguments that ranks on one host and on several have in common.
+func (s *supervisor) mpirun() (program string, args []string, err error) {
+	if program, err = exec.LookPath("mpirun"); err != nil {
+		return "", nil, errors.New("ranks on CPUs are started by Open MPI's mpirun, which is not on the path; install it (Debian: openmpi-bin)")
+	}
+	args = []string{"-q", "--bind-to", "none", "-n", strconv.Itoa(s.world)}
+	if os.Geteuid() == 0 {
+		args = append(args, "--allow-run-as-root")
+	}
+	return program, args, nil
 }
 
 // onGPUs starts one process a GPU.

@@ -105,8 +105,7 @@ func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, erro
 	switch {
 	case p.Backend == "cuda":
 		pod.GPU, pod.Cores, pod.Product = true, servingCores, strings.ReplaceAll(p.Facts.Device, " ", "-")
-		// Mapped files are the kernel's cache, which it drops, and 0 where they are not on this machine.
-		pod.Planned = p.Ledger.HostTotal() - p.Ledger.Bytes("mapped")
+		pod.Planned = p.HostNeed()
 		pod.Memory = pod.Planned
 	case profile.Memory.KVCache == 0: // a share of the machine, which the container is
 		pod.Memory, pod.Share = p.Facts.TotalBytes, true
@@ -132,8 +131,8 @@ func check(profile *schema.Profile, p *plan.Plan, hub bool) error {
 		return profile.Reject("serve.host", "%s is not reached from outside the pod; allowed in a cluster: \"0.0.0.0\"", serve.Host)
 	case serve.TLS != nil:
 		return profile.Reject("serve.tls", "the probes and the Service of a pod speak HTTP; end TLS at the gateway and leave this out")
-	case p.Backend != "cuda" && p.Ranks > 1:
-		return profile.Reject("parallel", "ranks on CPUs are started by mpirun, as in examples/ranks/mpijob.yaml; vapp manifest writes groups of ranks on GPUs")
+	case p.Backend != "cuda" && p.Ranks > 1 && profile.CPU.Ranks > 1:
+		return profile.Reject("cpu.ranks", "%d ranks on one host, and a pod is a rank; allowed in a cluster: 1, the default", profile.CPU.Ranks)
 	}
 	for i, k := range serve.APIKeys {
 		at := fmt.Sprintf("serve.apiKeys[%d]", i)

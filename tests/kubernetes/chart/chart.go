@@ -21,13 +21,9 @@ func Render(folder string, r Release, values ...[]byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	given := map[string]any{}
-	for _, v := range values {
-		file := map[string]any{}
-		if err := yaml.Unmarshal(v, &file); err != nil {
-			return "", err
-		}
-		given = chartutil.CoalesceTables(file, given)
+	given, err := merge(values)
+	if err != nil {
+		return "", err
 	}
 	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}, chartutil.DefaultCapabilities)
 	if err != nil {
@@ -49,6 +45,19 @@ func Render(folder string, r Release, values ...[]byte) (string, error) {
 		fmt.Fprintf(&b, "---\n%s\n", strings.TrimSpace(files[n]))
 	}
 	return b.String(), nil
+}
+
+// merge returns the values of texts; a later one replaces fields of those before it.
+func merge(texts [][]byte) (map[string]any, error) {
+	given := map[string]any{}
+	for _, t := range texts {
+		file := map[string]any{}
+		if err := yaml.Unmarshal(t, &file); err != nil {
+			return nil, err
+		}
+		given = chartutil.CoalesceTables(file, given)
+	}
+	return given, nil
 }
 
 // Objects parses the documents of a YAML text by kind and name.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -22,23 +21,6 @@ const (
 	folder = root + "/deploy/chart"
 )
 
-// vapp runs the binary that `make build` made, or that VAPP names.
-func vapp(t *testing.T, args ...string) string {
-	t.Helper()
-	binary := os.Getenv("VAPP")
-	if binary == "" {
-		binary = filepath.Join(root, "bin/vapp")
-	}
-	c := exec.Command(binary, args...)
-	var problem strings.Builder
-	c.Stderr = &problem
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("vapp %v: %v\n%s", args, err, problem.String())
-	}
-	return string(out)
-}
-
 func render(t *testing.T, values string) (string, error) {
 	t.Helper()
 	return Render(folder, Release{"m", "models"}, []byte(values))
@@ -53,11 +35,12 @@ func TestChartIsManifest(t *testing.T) {
 		{"gemma4-fp8.cue"},
 		{"gpt-oss-20b.cue"},
 		{"qwen2-7b.cue", "--ranks-key", "ranks"},
+		{"../examples/ranks/profile.cue", "--memory", "4GiB", "--claim", "models", "--ranks-key", "ranks"},
 		{"qwen35-27b-fp8.cue", "--claim", "cache", "--ranks-key", "ranks"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			args := append([]string{"manifest", filepath.Join(root, "profiles", args[0])}, args[1:]...)
-			plain, err := Objects(vapp(t, args...))
+			plain, err := Objects(Vapp(t, args...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +50,7 @@ func TestChartIsManifest(t *testing.T) {
 					name = o["metadata"].(map[string]any)["name"].(string)
 				}
 			}
-			text, err := Render(folder, Release{name, "models"}, []byte(vapp(t, append(args, "--values")...)))
+			text, err := Render(folder, Release{name, "models"}, []byte(Vapp(t, append(args, "--values")...)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func TestAdmission(t *testing.T) {
 	s.values = []string{"pod: {swap: 1Gi, sharedMemory: 1Gi}\nautoscaling: {enabled: true}\nmodel: {pull: true, tokenSecret: hub}\n"}
 	s.apply(s.render(), "--dry-run=server")
 	group := &server{t: t, namespace: s.namespace, name: "qwen2-7b"}
-	text := vapp(t, "manifest", repository+"/profiles/qwen2-7b.cue", "--ranks-key", "ranks")
+	text := chart.Vapp(t, "manifest", repository+"/profiles/qwen2-7b.cue", "--ranks-key", "ranks")
 	group.apply(text, "--dry-run=server")
 	base, err := cluster.Kubectl(t.Context(), "", "kustomize", repository+"/deploy/kustomize/example")
 	if err != nil {
@@ -139,8 +139,9 @@ func TestMemory(t *testing.T) {
 
 	limit := p.Spec.Containers[0].Resources.Limits[core.ResourceMemory]
 	small := &server{t: t, namespace: s.namespace, name: "small", profile: s.profile}
-	text := strings.ReplaceAll(small.render(), limit.String(), itoa(limit.Value()*95/100))
-	if !strings.Contains(text, itoa(limit.Value()*95/100)) {
+	less := fmt.Sprint(limit.Value() * 95 / 100)
+	text := strings.ReplaceAll(small.render(), limit.String(), less)
+	if !strings.Contains(text, less) {
 		t.Fatalf("the manifests have no limit of %s:\n%s", limit.String(), text)
 	}
 	small.apply(text)
@@ -153,7 +154,29 @@ func TestMemory(t *testing.T) {
 		}
 		return "no pod says what is missing:\n" + small.explain()
 	})
-	if _, err := os.Stat(repository + "/deploy/kustomize/base"); err != nil {
-		t.Error(err)
-	}
+}
+
+// TestHostMemory: a pod with a GPU, of the emulated driver, serves with the plan's bytes of the machine's memory, and one that
+// is limited to 5 % less is refused at its start with the missing bytes.
+func TestHostMemory(t *testing.T) {
+	files := groupFiles(t)
+	s := &server{t: t, namespace: namespaceOf(t, "host-memory", files), name: "exact", profile: emulated("")}
+	s.args, s.values = []string{"--image", "vapp-cuda"}, []string{emulatedValues}
+	s.apply(s.render())
+	s.rollout(5 * time.Minute)
+	limit := s.pods()[0].Spec.Containers[0].Resources.Limits[core.ResourceMemory]
+	small := &server{t: t, namespace: s.namespace, name: "small", profile: s.profile, args: s.args, values: s.values}
+	less := limit.Value() * 95 / 100
+	text := strings.ReplaceAll(small.render(), limit.String(), fmt.Sprint(less))
+	small.apply(text)
+	eventually(t, time.Minute, func() string {
+		for _, p := range small.pods() {
+			log := small.log(p.Name)
+			if _, rest, ok := strings.Cut(log, "memory: does not fit: beside the GPU's memory"); ok && strings.Contains(rest, " bytes missing") {
+				t.Logf("a pod of a GPU with 5 %% less says: %s", strings.Join(strings.Fields(log[:min(len(log), 400)]), " "))
+				return ""
+			}
+		}
+		return "no pod says what is missing:\n" + small.explain()
+	})
 }

@@ -124,5 +124,3 @@ func (l *load) end() {
 	l.cancel()
 	l.wait.Wait()
 }
-
-func itoa(n int64) string { return fmt.Sprint(n) }

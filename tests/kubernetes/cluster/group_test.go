@@ -16,28 +16,34 @@ import (
 func TestGroup(t *testing.T) {
 	files := groupFiles(t)
 	s := &server{t: t, namespace: namespaceOf(t, "group", files), name: "group"}
-	s.profile = `name: "group"
-model: source: "../models/` + model + `"
-target: gpu: "a100-80g"
-backend: "cuda"
-maxModelLen: "1K"
-memory: kvCache: "64MiB"
-scheduler: {maxNumSeqs: 1, maxNumBatchedTokens: 64}
-cudagraph: mode: "none"
-parallel: pipeline: 2
-serve: servedModelName: ["smollm2"]
-`
+	s.profile = emulated("parallel: pipeline: 2")
 	s.args = []string{"--image", "vapp-cuda", "--ranks-key", "ranks"}
 	// Ranks of one machine exchange data in /dev/shm. The emulated NCCL does so between pods too, so they
 	// have the host's in place of one each.
-	s.values = []string{`pod:
-  sharedMemory: ""
-  env: [{name: VAPP_LIBCUDA, value: /etc/models/libcuda.so}, {name: VAPP_LIBNCCL, value: /etc/models/libnccl.so}]
-`}
+	s.values = []string{emulatedValues}
+	s.key()
+	s.group()
+}
+
+// TestGroupCPU is TestGroup for ranks on CPUs: rank 0's pod runs mpirun, which reaches the worker's pod without ssh.
+func TestGroupCPU(t *testing.T) {
+	s := &server{t: t, namespace: namespace(t, "group-cpu"), name: "group", profile: profile("scheduler: maxNumSeqs: 2", "parallel: pipeline: 2"), args: []string{"--ranks-key", "ranks"}}
+	s.key()
+	s.group()
+}
+
+// key makes the Secret with the key of the ranks.
+func (s *server) key() {
+	s.t.Helper()
 	secret := &core.Secret{ObjectMeta: meta.ObjectMeta{Name: "ranks"}, StringData: map[string]string{"key": strings.Repeat("k", 32)}}
-	if _, err := cluster.Client.CoreV1().Secrets(s.namespace).Create(t.Context(), secret, meta.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	if _, err := cluster.Client.CoreV1().Secrets(s.namespace).Create(s.t.Context(), secret, meta.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
 	}
+}
+
+// group waits for a reply of a group, and for the same one after its worker and its leader were killed.
+func (s *server) group() {
+	t := s.t
 	began := time.Now()
 	s.apply(s.render())
 	want := s.answer("")
@@ -65,10 +71,31 @@ serve: servedModelName: ["smollm2"]
 	}
 }
 
+// emulated returns a profile of the default model on an emulated GPU.
+func emulated(more string) string {
+	return `name: "emulated"
+model: source: "../models/` + model + `"
+target: gpu: "a100-80g"
+backend: "cuda"
+maxModelLen: "1K"
+memory: kvCache: "64MiB"
+scheduler: {maxNumSeqs: 1, maxNumBatchedTokens: 64}
+cudagraph: mode: "none"
+serve: servedModelName: ["smollm2"]
+` + more + "\n"
+}
+
+// emulatedValues name the emulated libraries that groupFiles puts beside the model. A step on a busy machine may take longer than the emulated NCCL
+// waits by itself.
+const emulatedValues = `pod:
+  sharedMemory: ""
+  env: [{name: VAPP_LIBCUDA, value: /etc/models/libcuda.so}, {name: VAPP_LIBNCCL, value: /etc/models/libnccl.so}, {name: VAPP_EMULATED_NCCL, value: timeout=600000}]
+`
+
 // answer waits for a reply through the Service, which must be want unless that is "".
 func (s *server) answer(want string) (text string) {
 	s.t.Helper()
-	eventually(s.t, 3*time.Minute, func() string {
+	eventually(s.t, 8*time.Minute, func() string {
 		var err error
 		if text, err = stream(s.t.Context(), s.url(), "Hi", 3); err != nil {
 			return err.Error() + "\n" + s.explain()
@@ -95,7 +122,7 @@ func killPod(t *testing.T, p core.Pod) {
 // groupFiles makes a folder with the model and the emulated libraries.
 func groupFiles(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(cluster.dir, "group")
+	dir := filepath.Join(cluster.dir, t.Name())
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -10,15 +10,14 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestServe: two pods serve the default model through a Service. A live field that is edited in the
-// ConfigMap is in force within the sync of the volumes, without a restart. A structural change
+// TestServe: two pods serve the default model through a Service; all changes are made by Helm's upgrade. A live field that
+// is edited in the ConfigMap is in force within the sync of the volumes, without a restart. A structural change
 // rolls under 32 streams, and none is lost or altered. A broken profile never becomes ready: the
 // rollout stops and the old pods serve. A drained node loses no request.
 func TestServe(t *testing.T) {
 	s := &server{t: t, namespace: namespace(t, "serve"), name: "smollm2", profile: profile("scheduler: maxNumSeqs: 16"), args: []string{"--replicas", "2"}}
 	began := time.Now()
-	s.apply(s.render())
-	s.rollout(3 * time.Minute)
+	s.upgrade()
 	t.Logf("two pods are ready after %.1f s", time.Since(began).Seconds())
 	url := s.url()
 	want, err := stream(t.Context(), url, "Count.", 24)
@@ -29,7 +28,7 @@ func TestServe(t *testing.T) {
 	s.profile = profile("scheduler: maxNumSeqs: 16", `serve: servedModelName: ["smollm2", "edited"]`)
 	old := s.pods()
 	began = time.Now()
-	s.apply(s.render())
+	s.upgrade()
 	for _, p := range old {
 		eventually(t, time.Minute, func() string {
 			text, err := get(t.Context(), "http://"+p.Status.PodIP+":8000/v1/models")
@@ -55,8 +54,7 @@ func TestServe(t *testing.T) {
 		return ""
 	})
 	began = time.Now()
-	s.apply(s.render())
-	s.rollout(4 * time.Minute)
+	s.upgrade()
 	took := time.Since(began)
 	eventually(t, time.Minute, func() string { // the old ones have ended
 		list, err := cluster.Client.CoreV1().Pods(s.namespace).List(t.Context(), meta.ListOptions{})
@@ -117,18 +115,23 @@ func (s *server) drain(url, want string) {
 	}
 }
 
-// broken applies a profile with an error past vapp manifest, which refuses it.
+// broken upgrades to a profile with an error past vapp manifest, which refuses it.
 func (s *server) broken(url string) {
 	t := s.t
 	good := s.pods()
-	text := strings.ReplaceAll(s.render(), "maxNumSeqs: 12", "maxNumSeq: 12")
-	text = strings.ReplaceAll(text, "progressDeadlineSeconds: 182", "progressDeadlineSeconds: 20")
-	text = strings.ReplaceAll(text, "vapp.dev/plan: \"", "vapp.dev/plan: \"0")
-	if !strings.Contains(text, "progressDeadlineSeconds: 20") || !strings.Contains(text, "maxNumSeq:") || !strings.Contains(text, "vapp.dev/plan: \"0") {
-		t.Fatalf("the manifests are not as this test expects:\n%s", text)
+	spoil := func(text string) string {
+		text = strings.ReplaceAll(text, "maxNumSeqs: 12", "maxNumSeq: 12")
+		text = strings.ReplaceAll(text, "progressDeadlineSeconds: 182", "progressDeadlineSeconds: 20")
+		text = strings.ReplaceAll(text, "vapp.dev/plan: \"", "vapp.dev/plan: \"0")
+		if !strings.Contains(text, "progressDeadlineSeconds: 20") || !strings.Contains(text, "maxNumSeq:") || !strings.Contains(text, "vapp.dev/plan: \"0") {
+			t.Errorf("the manifests are not as this test expects:\n%s", text)
+		}
+		return text
 	}
 	began := time.Now()
-	s.apply(text)
+	if err := s.release(30*time.Second, spoil); err == nil || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("helm upgrade to a broken profile: %v", err)
+	}
 	eventually(t, 2*time.Minute, func() string {
 		d, err := cluster.Client.AppsV1().Deployments(s.namespace).Get(t.Context(), s.name, meta.GetOptions{})
 		if err != nil {

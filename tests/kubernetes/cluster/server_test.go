@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,19 +44,6 @@ memory: kvCache: "128MiB"
 `, model, variant, strings.Join(more, "\n"))
 }
 
-// vapp runs the binary and returns its stdout.
-func vapp(t *testing.T, args ...string) string {
-	t.Helper()
-	c := exec.Command(repository+"/bin/vapp", args...)
-	var problem strings.Builder
-	c.Stderr = &problem
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("vapp %v: %v\n%s", args, err, problem.String())
-	}
-	return string(out)
-}
-
 // manifest writes the profile into a folder beside the model's and runs vapp manifest.
 func (s *server) manifest(more ...string) string {
 	s.t.Helper()
@@ -72,21 +58,40 @@ func (s *server) manifest(more ...string) string {
 	if err := os.WriteFile(file, []byte(s.profile), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
-	return vapp(s.t, slices.Concat([]string{"manifest", file, "--claim", "models"}, s.args, more)...)
+	return chart.Vapp(s.t, slices.Concat([]string{"manifest", file, "--claim", "models"}, s.args, more)...)
+}
+
+// texts returns the values of vapp manifest and those of the test.
+func (s *server) texts() (all [][]byte) {
+	s.t.Helper()
+	for _, v := range append([]string{s.manifest("--values")}, s.values...) {
+		all = append(all, []byte(v))
+	}
+	return all
 }
 
 // render returns the chart's manifests.
 func (s *server) render() string {
 	s.t.Helper()
-	var all [][]byte
-	for _, v := range append([]string{s.manifest("--values")}, s.values...) {
-		all = append(all, []byte(v))
-	}
-	text, err := chart.Render(repository+"/deploy/chart", chart.Release{Name: s.name, Namespace: s.namespace}, all...)
+	text, err := chart.Render(repository+"/deploy/chart", chart.Release{Name: s.name, Namespace: s.namespace}, s.texts()...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return text
+}
+
+// release installs or upgrades the chart with Helm and waits until it is ready. post may change the manifests.
+func (s *server) release(within time.Duration, post func(string) string) error {
+	s.t.Helper()
+	return chart.Upgrade(s.t.Context(), repository+"/deploy/chart", cluster.Kubeconfig, chart.Release{Name: s.name, Namespace: s.namespace}, within, post, s.texts()...)
+}
+
+// upgrade is release that must become ready.
+func (s *server) upgrade() {
+	s.t.Helper()
+	if err := s.release(4*time.Minute, nil); err != nil {
+		s.t.Fatalf("helm upgrade: %v\n%s", err, s.explain())
+	}
 }
 
 // apply applies manifests. A warning of the API server fails the test.

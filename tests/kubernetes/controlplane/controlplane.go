@@ -32,6 +32,8 @@ type Options struct {
 	LWS string
 	// ServiceCIDR is where the addresses of Services are from.
 	ServiceCIDR string
+	// APIOnly starts etcd and kube-apiserver alone: no controller changes what a test writes, and pods need no ServiceAccount.
+	APIOnly bool
 	// Notify gets a line when a program is ready.
 	Notify func(string)
 }
@@ -52,7 +54,11 @@ type ControlPlane struct {
 // Start starts all programs and returns when each is ready. An error names the program and has
 // the end of its log. Programs that were started are stopped then.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "lws-controller"} {
+	programs := []string{"etcd", "kube-apiserver", "kubectl"}
+	if !o.APIOnly {
+		programs = append(programs, "kube-controller-manager", "kube-scheduler", "lws-controller")
+	}
+	for _, name := range programs {
 		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
 			return nil, fmt.Errorf("%s lacks %s: run scripts/kubernetes.sh", o.Bin, name)
 		}
@@ -78,6 +84,9 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	}
 	if err := c.apiServer(ctx, ports[0], ports[2]); err != nil {
 		return nil, err
+	}
+	if o.APIOnly {
+		return c, nil
 	}
 	if err := c.controllers(ctx, ports[3], ports[4]); err != nil {
 		return nil, err
@@ -140,11 +149,17 @@ current-context: test
 		return err
 	}
 	key := c.ca.key("apiserver")
-	return c.run(ctx, url+"/readyz", "kube-apiserver", "--etcd-servers="+loopback("http", etcd),
-		"--service-cluster-ip-range="+c.options.ServiceCIDR, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
-		"--secure-port="+strconv.Itoa(port), "--tls-cert-file="+c.ca.cert("apiserver"), "--tls-private-key-file="+key,
-		"--service-account-key-file="+key, "--service-account-signing-key-file="+key, "--service-account-issuer=https://kubernetes.default.svc",
-		"--token-auth-file="+tokens, "--authorization-mode=RBAC", "--cert-dir="+c.options.Dir)
+	args := []string{
+		"--etcd-servers=" + loopback("http", etcd),
+		"--service-cluster-ip-range=" + c.options.ServiceCIDR, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(port), "--tls-cert-file=" + c.ca.cert("apiserver"), "--tls-private-key-file=" + key,
+		"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key, "--service-account-issuer=https://kubernetes.default.svc",
+		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--cert-dir=" + c.options.Dir,
+	}
+	if c.options.APIOnly {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	return c.run(ctx, url+"/readyz", "kube-apiserver", args...)
 }
 
 func (c *ControlPlane) controllers(ctx context.Context, manager, scheduler int) error {

@@ -191,9 +191,9 @@ func (c *container) log() (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }
 
-// enter joins the control groups as a process of root, and runs the program as the container's user
+// enter sets the host's name and joins the control groups as a process of root, and runs the program as the container's user
 // on the container's root.
-const enter = `for g in $1; do echo $$ > $g/cgroup.procs || exit 126; done; shift; exec /usr/sbin/chroot "$@"`
+const enter = `hostname "$HOSTNAME" || exit 126; for g in $1; do echo $$ > $g/cgroup.procs || exit 126; done; shift; exec /usr/sbin/chroot "$@"`
 
 // command returns the container's process, which is not started.
 func (c *container) command() (*exec.Cmd, error) {

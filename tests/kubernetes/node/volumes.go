@@ -146,7 +146,7 @@ func writeAtomic(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// root makes the root folder of a container: the host's /usr, /dev, /proc and control groups, the
+// root makes the root folder of a container: the host's /usr with what its links lead to, /dev, /proc and control groups, the
 // image's program, names and addresses, and the volumes. The container's user owns nothing of it.
 func (c *container) root(program string) (string, error) {
 	root := filepath.Join(c.pod.dir, "roots", c.spec.Name)
@@ -175,7 +175,7 @@ func (c *container) root(program string) (string, error) {
 	for _, m := range []struct {
 		from, to string
 		readOnly bool
-	}{{"/usr", "usr", true}, {"/dev", "dev", false}, {"/proc", "proc", false}, {"/sys", "sys", true}, {program, "image", true}} {
+	}{{"/usr", "usr", true}, {"/dev", "dev", false}, {"/proc", "proc", false}, {"/sys", "sys", true}, {"/etc/alternatives", "etc/alternatives", true}, {program, "image", true}} {
 		if err := c.bind(root, m.from, m.to, m.readOnly); err != nil {
 			return "", err
 		}

@@ -96,13 +96,17 @@ next:
 // hosts are the addresses of the two pods.
 var hosts = []string{"127.0.0.2", "127.0.0.3"}
 
-// fleet starts vapp on both addresses, on the same port, and returns the port.
-func fleet(t *testing.T) string {
+// fleet starts vapp on both addresses, on the same port, and returns the port. more are further arguments of each.
+func fleet(t *testing.T, more ...[]string) string {
 	t.Helper()
 	vapp, profile := program(t, "VAPP"), program(t, "VAPP_PROFILE")
 	port := freePort(t, hosts...)
-	for _, h := range hosts {
-		start(t, nil, vapp, "up", profile, "--host", h, "--port", port, "--max-num-seqs", "16", "--set", "serve.metricsCompat=true")
+	for i, h := range hosts {
+		args := []string{"up", profile, "--host", h, "--port", port, "--max-num-seqs", "16", "--set", "serve.metricsCompat=true"}
+		if more != nil {
+			args = append(args, more[i]...)
+		}
+		start(t, nil, vapp, args...)
 	}
 	for _, h := range hosts {
 		await(t, h+" is ready", func() bool { return answers("http://" + h + ":" + port + "/health") })

@@ -1,21 +1,8 @@
 package routers
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +10,10 @@ import (
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"vapp.dev/tests/kubernetes/controlplane"
 )
 
 // TestEndpointPicker asks the endpoint picker of the Gateway API Inference Extension for the pod of 200 requests, while one
@@ -31,11 +22,11 @@ func TestEndpointPicker(t *testing.T) {
 	epp, port := program(t, "EPP"), fleet(t)
 	api := apiServer(t)
 	for i, h := range hosts {
-		api.pod(fmt.Sprint("vapp-", i), h)
+		pod(t, api, fmt.Sprint("vapp-", i), h)
 	}
-	api.pool("vapp", port)
+	pool(t, api, "vapp", port)
 	grpcPort, health, metrics := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.1"), freePort(t, "127.0.0.1")
-	start(t, []string{"KUBECONFIG=" + api.kubeconfig}, epp, "--pool-namespace=default", "--pool-name=vapp", "--secure-serving=false", "--metrics-endpoint-auth=false", "--tracing=false",
+	start(t, []string{"KUBECONFIG=" + api.Kubeconfig}, epp, "--pool-namespace=default", "--pool-name=vapp", "--secure-serving=false", "--metrics-endpoint-auth=false", "--tracing=false",
 		"--grpc-port="+grpcPort, "--grpc-health-port="+health, "--metrics-port="+metrics)
 	conn, err := grpc.NewClient("127.0.0.1:"+grpcPort, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -115,122 +106,56 @@ func pick(c extproc.ExternalProcessorClient, request []byte) (string, error) {
 	}
 }
 
-// api is an API server.
-type api struct {
-	t                      *testing.T
-	url, token, kubeconfig string
-	client                 *http.Client
-}
-
-// apiServer starts etcd and kube-apiserver from the folder KUBERNETES_BIN on loopback.
-func apiServer(t *testing.T) *api {
+// apiServer starts etcd and kube-apiserver from the folder KUBERNETES_BIN.
+func apiServer(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
-	bin, dir := program(t, "KUBERNETES_BIN"), t.TempDir()
-	etcd, peer, port := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.1"), freePort(t, "127.0.0.1")
-	start(t, nil, filepath.Join(bin, "etcd"), "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls=http://127.0.0.1:"+etcd,
-		"--advertise-client-urls=http://127.0.0.1:"+etcd, "--listen-peer-urls=http://127.0.0.1:"+peer, "--unsafe-no-fsync")
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	c, err := controlplane.Start(t.Context(), controlplane.Options{Bin: program(t, "KUBERNETES_BIN"), Dir: t.TempDir(), ServiceCIDR: "10.0.0.0/24", APIOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &api{t: t, url: "https://127.0.0.1:" + port, token: "admin", kubeconfig: filepath.Join(dir, "kubeconfig")}
-	a.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is its own
-	account, tokens := filepath.Join(dir, "account.key"), filepath.Join(dir, "tokens.csv")
-	for path, text := range map[string][]byte{
-		account: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
-		tokens:  []byte("admin,admin,1,system:masters\n"),
-		a.kubeconfig: fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-clusters: [{name: test, cluster: {server: %q, insecure-skip-tls-verify: true}}]
-users: [{name: admin, user: {token: admin}}]
-contexts: [{name: test, context: {cluster: test, user: admin}}]
-current-context: test
-`, a.url),
-	} {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
 		}
-	}
-	start(t, nil, filepath.Join(bin, "kube-apiserver"), "--etcd-servers=http://127.0.0.1:"+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
-		"--cert-dir="+dir, "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://test", "--service-account-key-file="+account,
-		"--service-account-signing-key-file="+account, "--token-auth-file="+tokens, "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount")
-	await(t, "the API server is ready", func() bool { return a.call("GET", "/readyz", "", nil) == nil })
-	await(t, "the namespace default is there", func() bool { return a.call("GET", "/api/v1/namespaces/default", "", nil) == nil })
-	return a
-}
-
-// call sends an object, or its text.
-func (a *api) call(method, path, kind string, object any) error {
-	b, is := object.([]byte)
-	if !is {
-		var err error
-		if b, err = json.Marshal(object); err != nil {
-			return err
-		}
-	}
-	q, err := http.NewRequest(method, a.url+path, bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
-	q.Header.Set("Authorization", "Bearer "+a.token)
-	q.Header.Set("Content-Type", kind)
-	r, err := a.client.Do(q)
-	if err != nil {
-		return err
-	}
-	defer r.Body.Close()
-	if text, _ := io.ReadAll(r.Body); r.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s %s", method, path, r.Status, text)
-	}
-	return nil
+	})
+	await(t, "the namespace default is there", func() bool {
+		_, err := c.Client.CoreV1().Namespaces().Get(t.Context(), "default", meta.GetOptions{})
+		return err == nil
+	})
+	return c
 }
 
 // pod creates a pod that is ready at an address.
-func (a *api) pod(name, ip string) {
-	a.t.Helper()
-	type m = map[string]any
-	err := a.call("POST", "/api/v1/namespaces/default/pods", "application/json", m{
-		"metadata": m{"name": name, "labels": m{"app": "vapp"}}, "spec": m{"nodeName": "node", "containers": []m{{"name": "vapp", "image": "vapp"}}}})
-	if err != nil {
-		a.t.Fatal(err)
+func pod(t *testing.T, c *controlplane.ControlPlane, name, ip string) {
+	t.Helper()
+	p := &v1.Pod{
+		ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{"app": "vapp"}},
+		Spec:       v1.PodSpec{NodeName: "node", Containers: []v1.Container{{Name: "vapp", Image: "vapp"}}},
 	}
-	err = a.call("PATCH", "/api/v1/namespaces/default/pods/"+name+"/status", "application/merge-patch+json", m{
-		"status": m{"phase": "Running", "podIP": ip, "podIPs": []m{{"ip": ip}}, "conditions": []m{{"type": "Ready", "status": "True"}}}})
+	p, err := c.Client.CoreV1().Pods("default").Create(t.Context(), p, meta.CreateOptions{})
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
+	}
+	p.Status = v1.PodStatus{Phase: v1.PodRunning, PodIP: ip, PodIPs: []v1.PodIP{{IP: ip}}, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
+	if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, meta.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // pool installs the definitions of the picker's module and creates an InferencePool of the pods.
-func (a *api) pool(name, port string) {
-	a.t.Helper()
-	type m = map[string]any
-	files, err := filepath.Glob(filepath.Join(program(a.t, "EPP_MODULE"), "config/crd/bases/*.yaml"))
-	if err != nil || len(files) == 0 {
-		a.t.Fatalf("no definitions in EPP_MODULE: %v", err)
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		if err := a.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", text); err != nil {
-			a.t.Fatal(err)
+func pool(t *testing.T, c *controlplane.ControlPlane, name, port string) {
+	t.Helper()
+	apply := func(text string, args ...string) {
+		t.Helper()
+		if _, err := c.Kubectl(t.Context(), text, args...); err != nil {
+			t.Fatal(err)
 		}
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	object := m{
-		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": m{"name": name},
-		"spec": m{"selector": m{"matchLabels": m{"app": "vapp"}}, "targetPorts": []m{{"number": number}}, "endpointPickerRef": m{"name": "picker", "port": m{"number": 9002}}},
-	}
-	await(a.t, "InferencePool is served", func() bool {
-		err = a.call("POST", "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools", "application/json", object)
-		return err == nil || !strings.Contains(err.Error(), "404")
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	apply("", "apply", "--server-side", "-f", program(t, "EPP_MODULE")+"/config/crd/bases")
+	apply("", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	apply(fmt.Sprintf(`apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: %s}
+spec: {selector: {matchLabels: {app: vapp}}, targetPorts: [{number: %s}], endpointPickerRef: {name: picker, port: {number: 9002}}}
+`, name, port), "apply", "-f", "-")
 }
