@@ -12,16 +12,9 @@ import (
 // imageToken is the placeholder of an image in the checkpoints of testdata/tiny_media.py.
 const imageToken = 122
 
-// mediaGoldens are the checkpoints with recorded prompts that have images → the golden file whose
-// bounds they have, and the patches of a side that one token covers.
-var mediaGoldens = map[string]struct {
-	bounds string
-	side   int
-}{
-	"tiny-gemma4-tower":     {"tiny-gemma4", 3},
-	"tiny-gemma4-moe-tower": {"tiny-gemma4-moe", 3},
-	"tiny-qwen35-tower":     {"tiny-qwen35", 2},
-}
+// mediaSides are the checkpoints with recorded prompts that have images → the patches of a side that
+// one token covers.
+var mediaSides = map[string]int{"tiny-gemma4-tower": 3, "tiny-gemma4-moe-tower": 3, "tiny-qwen35-tower": 2}
 
 // mediaCases are the prompts of each checkpoint → prompt tokens, images.
 var mediaCases = map[string][2]int{"first": {41, 1}, "middle": {35, 1}, "several": {43, 3}, "adjacent": {47, 2}, "long": {128, 4}}
@@ -37,10 +30,10 @@ func readMedia(t testing.TB, name, kind string) *enginetest.Golden {
 // the present checkpoint.
 func TestMediaFiles(t *testing.T) {
 	found, err := filepath.Glob("testdata/media/*.safetensors")
-	if err != nil || len(found) != len(mediaGoldens)*len(mediaCases) {
-		t.Errorf("%d golden files with images (%v), %d are listed here", len(found), err, len(mediaGoldens)*len(mediaCases))
+	if err != nil || len(found) != len(mediaSides)*len(mediaCases) {
+		t.Errorf("%d golden files with images (%v), %d are listed here", len(found), err, len(mediaSides)*len(mediaCases))
 	}
-	for name, c := range mediaGoldens {
+	for name, side := range mediaSides {
 		for kind, want := range mediaCases {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				g := readMedia(t, name, kind)
@@ -50,7 +43,7 @@ func TestMediaFiles(t *testing.T) {
 				if checkRows(t, g) < 1 {
 					t.Error("all logits are kept of no row")
 				}
-				checkItems(t, g, c.side, strings.Contains(name, "qwen"))
+				checkItems(t, g, side, strings.Contains(name, "qwen"))
 				for file, sum := range g.Facts.Checkpoint {
 					checkFile(t, name, file, sum)
 				}

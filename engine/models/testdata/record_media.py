@@ -53,6 +53,8 @@ def record(model, name, case):
     inputs, where = (qwen35_inputs if "qwen" in name else gemma4_inputs)(model.config, ids, items)
     kinds = (ids == tiny_media.IMAGE).int()[None]
     tensors = golden.record(model, ids, tiny_media.STEPS, every=EVERY, mm_token_type_ids=kinds, **inputs)
+    if (tensors["decode_ids"] >= tiny_media.IMAGE).logical_and(tensors["decode_ids"] <= tiny_media.AUDIO).any():
+        raise SystemExit(f"{name} {case}: the continuation has a placeholder: give it another seed")
     encoded = model.get_image_features(*inputs.values(), return_dict=True).pooler_output
     if [len(e) for e in encoded] != [i[1] for i in items]:
         raise SystemExit(f"{name} {case}: {[len(e) for e in encoded]} rows, {items}")
