@@ -80,6 +80,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	step := backend.StepShape{
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: first.Bucket.Samples,
 		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: first.Axes, OutputCols: outputWidth(first), AdapterSlots: first.AdapterSlots,
+		Items: first.TakesItems(),
 	}
 	if n := m.Source.Build.Pipe.World; n > 2 && o.Drafts == 0 {
 		step.Sets = n // a step in flight for each stage
@@ -91,6 +92,11 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	a := &Account{Layout: l, Reservation: r, allStages: whole}
 	a.set(at, step)
 	a.Reservation.Arenas[backend.Swap] = l.Round(int64(a.Slabs(o.SwapBytes)) * a.KV.SlabBytes)
+	for _, p := range programs[1:] {
+		if p.Encodes() {
+			a.Reservation.AddEncoder(l, backend.ShapeOf(p, p.Bucket.Samples))
+		}
+	}
 	for _, p := range programs {
 		if err := l.Runs(r.Weights, p); err != nil && a.PlanOnly == nil {
 			a.PlanOnly = err
