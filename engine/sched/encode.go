@@ -15,7 +15,6 @@ func (s *Scheduler) beginItems() {
 		return
 	}
 	s.encoded.BeginStep()
-	s.rest, s.withheld = s.withheld, false
 	s.whole = s.wholeNext()
 }
 
@@ -37,10 +36,6 @@ func (s *Scheduler) wholeNext() int {
 	return 0
 }
 
-// idle reports whether nothing but this step's prompts can advance: no other sequence has a row, and
-// no step is in flight.
-func (s *Scheduler) idle() bool { return len(s.step.Rows) == 0 && len(s.flight) == 0 }
-
 // limitItems is limitPrefill for a sequence with items to compute. It encodes the items that the
 // positions reach, ends the part before one that cannot be encoded in this step, and splits none
 // that must be whole.
@@ -52,14 +47,14 @@ func (s *Scheduler) limitItems(q *Seq, n int) int {
 		if s.opts.Encoder.Whole && m.To > q.scheduled+n {
 			if before > 0 || !s.wholeFits(q, m.To-q.scheduled) {
 				if n = before; n == 0 && q.state == running {
-					s.ensure(q, i, q.runEnd(i)) // so that decoding sequences leave tokens of the next step to it
+					s.ensure(q, i, q.runEnd(i), true) // so that decoding sequences leave tokens of the next step to it
 				}
 				break
 			}
 			n = m.To - q.scheduled
 		}
 		end := q.runEnd(i)
-		ok, encoded := s.ensure(q, i, end)
+		ok, encoded := s.ensure(q, i, end, before == 0)
 		if !ok {
 			n = before
 			break
@@ -82,22 +77,23 @@ func (s *Scheduler) wholeFits(q *Seq, n int) bool {
 	if n > s.left() {
 		return false
 	}
-	if w := s.step.Work; w.Prompt == 0 && (w.Patches == 0 || s.idle()) {
+	if w := s.step.Work; w.Prompt == 0 && w.Patches == 0 {
 		return true
 	}
 	return s.prefillBudget(q.scheduled, n) >= n
 }
 
 // ensure sees to it that the rows of a run, items i to end−1 of q, are there for this step: they are in
-// the cache, or the step encodes them. ok is false if neither is possible now.
-func (s *Scheduler) ensure(q *Seq, i, end int) (ok, encoded bool) {
+// the cache, or the step encodes them. ok is false if neither is possible now. next means that they
+// are what q needs next.
+func (s *Scheduler) ensure(q *Seq, i, end int, next bool) (ok, encoded bool) {
 	run := s.encoded.Use(q.items[i].key)
 	if run == nil {
 		patches := 0
 		for k := i; k < end; k++ {
 			patches += len(q.items[k].Across)
 		}
-		if !s.mayEncode(patches, end-i) {
+		if !s.mayEncode(patches, end-i, next) {
 			return false, false
 		}
 		if run = s.placeRun(q, &q.items[i]); run == nil {
@@ -118,13 +114,13 @@ func (s *Scheduler) ensure(q *Seq, i, end int) (ok, encoded bool) {
 
 // mayEncode reports whether the step may encode that many more patches. While sequences decode, the
 // step must be predicted to meet the target of the limiter. If it cannot, a step without prompts
-// encodes one item all the same, and the next step encodes nothing, so that prompts advance.
-func (s *Scheduler) mayEncode(patches, items int) bool {
+// encodes an item all the same for a sequence that needs it next: its tokens follow in the next step.
+func (s *Scheduler) mayEncode(patches, items int, next bool) bool {
 	w := s.step.Work
 	if w.Patches > 0 && w.Patches+patches > s.opts.Encoder.Budget {
 		return false
 	}
-	if s.stepsPerToken == 0 || s.idle() {
+	if s.stepsPerToken == 0 {
 		return true
 	}
 	if len(s.step.Rows) == 0 || w.Patches > 0 && len(s.flight) > 0 {
@@ -132,13 +128,7 @@ func (s *Scheduler) mayEncode(patches, items int) bool {
 		// encoding of the first, which begins when the step in flight has ended: its tokens would wait too.
 		return false
 	}
-	if s.limiter == nil {
-		return true
-	}
-	if s.rest {
-		return false
-	}
-	if w.Patches == 0 && w.Prompt == 0 {
+	if s.limiter == nil || next && w.Patches == 0 && w.Prompt == 0 {
 		return true
 	}
 	w.Patches, w.Items = w.Patches+patches, w.Items+items

@@ -197,6 +197,31 @@ func TestCheckItems(t *testing.T) {
 	}
 }
 
+// TestDropEncodes: what a step would encode that gets no rows is not in the cache afterwards.
+func TestDropEncodes(t *testing.T) {
+	w := newWorkload(t, 0)
+	w.opts.Encoder = Encoder{Rows: 8, Budget: 8}
+	s := newRig(t, w.opts, w.layout, w.slabs, false).s
+	p := sample.Default()
+	p.MaxTokens = 1
+	q := NewSeq(Spec{ID: "q", Prompt: make([]int32, 6), Params: &p, Items: []Item{{At: 1, Tokens: 4, Across: make([]int32, 1), Down: make([]int32, 1)}}})
+	if err := s.Add(q); err != nil {
+		t.Fatal(err)
+	}
+	q.state, s.running, s.waiting = running, s.waiting, nil
+	s.beginStep()
+	s.beginItems()
+	if ok, encoded := s.ensure(q, 0, 1, true); !ok || !encoded {
+		t.Fatal("nothing was encoded")
+	}
+	if s.hold(q); s.EncoderUsage().Pinned != 4 {
+		t.Errorf("%+v", s.EncoderUsage())
+	}
+	if st := s.finish(); st != nil || q.held != nil || s.EncoderUsage().Cached != 0 {
+		t.Errorf("%+v after a step without rows", s.EncoderUsage())
+	}
+}
+
 // TestPositions compares positions with those of transformers 5.23 (Qwen3_5Model.get_rope_index; the
 // numbers were computed with it): an image of 2 × 3 rows, one of 4 × 2, text between them and behind.
 func TestPositions(t *testing.T) {

@@ -64,12 +64,7 @@ func (s *Scheduler) prefillBudget(from, n int) int {
 	}
 	w := s.step.Work
 	w.Decode += s.proposalTokens
-	if s.idle() { // some prompt must advance, also beside an item
-		w.Patches, w.Items = 0, 0
-	}
-	n = s.limiter.PrefillBudget(w, from, n)
-	s.withheld = s.withheld || n == 0 && w.Patches > 0
-	return n
+	return s.limiter.PrefillBudget(w, from, n)
 }
 
 // limitPrefill returns how many of the next n positions of q the limiter admits to the step.

@@ -36,8 +36,6 @@ type Scheduler struct {
 	stepsPerToken  int            // Work.StepsPerToken of the step; 0: no sequence decodes
 	encoded        *kv.EncoderCache
 	whole          int      // tokens of the step that decoding sequences leave to a run of items
-	withheld       bool     // prompts had no part of the step because it encodes
-	rest           bool     // they had none of the step before: this one encodes nothing
 	count          uint64   // sequences added
 	need           []int    // scratch
 	noFit          struct { // the last admission that failed, valid while no page was freed
