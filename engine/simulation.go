@@ -71,7 +71,7 @@ func NewSimulation(o Options, a *Account, t StepTimer) (*Simulation, error) {
 	case o.Drafts > 0:
 		return nil, &SimulationError{"with speculation the time depends on the text"}
 	}
-	schedule := schedOptions(o, a.Reservation.Step.Drafts)
+	schedule := schedOptions(o, a)
 	pool := kv.NewPool(a.KV, a.KV.Slabs(a.Reservation.Arenas[backend.KV]), o.PrefixCaching)
 	s := &Simulation{options: o, pool: pool, sched: sched.New(schedule, pool), timer: t, lag: schedule.Lag, courses: map[*sched.Seq]*Course{}, now: math.Inf(1)}
 	if swap := a.KV.Slabs(a.Reservation.Arenas[backend.Swap]); swap > 0 {

@@ -15,6 +15,7 @@ type EncoderCache struct {
 	rows   int
 	list   []*Encoded // in order of their rows
 	byHash map[[32]byte]*Encoded
+	held   int    // rows of the items in list
 	clock  uint64 // counts uses
 	step   uint64
 }
@@ -35,6 +36,9 @@ func NewEncoderCache(rows int) *EncoderCache {
 
 // Rows returns how many rows the cache has.
 func (c *EncoderCache) Rows() int { return c.rows }
+
+// Held returns how many rows hold an item.
+func (c *EncoderCache) Held() int { return c.held }
 
 // BeginStep begins the preparation of a new step. What is used for it from now on stays in the
 // cache until the next one.
@@ -77,7 +81,9 @@ func (c *EncoderCache) Place(hash [32]byte, rows int) *Encoded {
 	if best < 0 {
 		return nil
 	}
+	c.held += rows
 	for _, old := range c.list[best:last] {
+		c.held -= old.Rows
 		delete(c.byHash, old.Hash)
 	}
 	c.clock++
@@ -101,17 +107,9 @@ func (c *EncoderCache) Remove(e *Encoded) {
 		return
 	}
 	delete(c.byHash, e.Hash)
-	c.list = slices.Delete(c.list, slices.Index(c.list, e), slices.Index(c.list, e)+1)
-}
-
-// Clear takes all items without pins from the cache, also those that the step uses.
-func (c *EncoderCache) Clear() {
-	c.list = slices.DeleteFunc(c.list, func(e *Encoded) bool {
-		if e.pins == 0 {
-			delete(c.byHash, e.Hash)
-		}
-		return e.pins == 0
-	})
+	i := slices.Index(c.list, e)
+	c.list = slices.Delete(c.list, i, i+1)
+	c.held -= e.Rows
 }
 
 // EncoderUsage counts the rows of an EncoderCache.
@@ -136,7 +134,7 @@ func (c *EncoderCache) Usage() EncoderUsage {
 // Check verifies that no two items share a row, that each is found by its hash, and that the pins
 // are those of pinned, which counts them by item.
 func (c *EncoderCache) Check(pinned map[*Encoded]int) error {
-	end, pins := 0, 0
+	end, pins, held := 0, 0, 0
 	for _, e := range c.list {
 		if e.At < end || e.Rows < 1 || e.At+e.Rows > c.rows {
 			return fmt.Errorf("encoder cache: rows %d to %d of %d overlap others, which end at %d", e.At, e.At+e.Rows-1, c.rows, end)
@@ -147,9 +145,13 @@ func (c *EncoderCache) Check(pinned map[*Encoded]int) error {
 		if e.pins != pinned[e] {
 			return fmt.Errorf("encoder cache: the item at row %d counts %d pins and has %d", e.At, e.pins, pinned[e])
 		}
+		held += e.Rows
 		if end = e.At + e.Rows; pinned[e] > 0 {
 			pins++
 		}
+	}
+	if held != c.held {
+		return fmt.Errorf("encoder cache: %d rows hold items and %d are counted", held, c.held)
 	}
 	if len(c.list) != len(c.byHash) || pins != len(pinned) {
 		return fmt.Errorf("encoder cache: %d items, %d findable; %d pinned, of %d that sequences pin", len(c.list), len(c.byHash), pins, len(pinned))

@@ -193,6 +193,14 @@ func (s *Scheduler) countItems(q *Seq, from, count int) {
 	}
 }
 
+// EncodedRows returns how many rows the encoder cache has, and how many hold an item.
+func (s *Scheduler) EncodedRows() (rows, held int) {
+	if s.encoded == nil {
+		return 0, 0
+	}
+	return s.encoded.Rows(), s.encoded.Held()
+}
+
 // EncoderUsage returns the counts of the encoder cache.
 func (s *Scheduler) EncoderUsage() kv.EncoderUsage {
 	if s.encoded == nil {

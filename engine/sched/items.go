@@ -86,6 +86,7 @@ type item struct {
 
 // setItems fills q.items, and the items that its blocks depend on.
 func (q *Seq) setItems(whole bool) {
+	q.whole = whole
 	n := len(q.spec.Items)
 	if n == 0 {
 		return
@@ -174,7 +175,7 @@ func (q *Seq) wholeEnd(p int) int {
 // Encoded fills in, for count positions from from on, the encoded row of each token, −1 without one,
 // and the position behind the last token that it sees: its own, or that of its run. It is valid
 // for the positions of a row of the last step.
-func (q *Seq) Encoded(from, count int, whole bool, rows, ends []int32) {
+func (q *Seq) Encoded(from, count int, rows, ends []int32) {
 	for k := range count {
 		rows[k], ends[k] = -1, int32(from+k+1)
 	}
@@ -182,7 +183,7 @@ func (q *Seq) Encoded(from, count int, whole bool, rows, ends []int32) {
 		m := &q.places[i]
 		for p := max(from, m.At); p < min(from+count, m.End()); p++ {
 			rows[p-from] = q.items[i].row + int32(p-m.At)
-			if whole {
+			if q.whole {
 				ends[p-from] = int32(m.To)
 			}
 		}

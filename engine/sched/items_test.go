@@ -52,7 +52,7 @@ func contentAt(items []Item, whole bool, p int) uint64 {
 func (d *device) items(row *Row) error {
 	q := row.Seq
 	rows, ends := make([]int32, row.Count), make([]int32, row.Count)
-	q.Encoded(row.From, row.Count, d.encoder.Whole, rows, ends)
+	q.Encoded(row.From, row.Count, rows, ends)
 	for k := range row.Count {
 		p := row.From + k
 		i := slices.IndexFunc(q.spec.Items, func(m Item) bool { return p >= m.At && p < m.At+m.Tokens })

@@ -85,6 +85,7 @@ type Seq struct {
 	places   []kv.Item   // of items, as blocks depend on them
 	itemsEnd int         // position behind the last item; 0: none
 	shift    int         // from the position of a token behind the last item to its text position
+	whole    bool        // Encoder.Whole
 	held     *kv.Encoded // what it keeps in the encoder cache; nil: nothing
 
 	index     *speculate.Index // n-gram index of its tokens; nil: none
