@@ -111,6 +111,13 @@ func (q *Seq) setItems(whole bool) {
 	q.shift, q.itemsEnd = shift, q.places[n-1].To
 }
 
+// Places returns the items of a prompt as the blocks of its sequence depend on them.
+func (o Options) Places(items []Item) []kv.Item {
+	q := &Seq{spec: Spec{Items: items}}
+	q.setItems(o.Encoder.Whole)
+	return q.places
+}
+
 // join makes items i to end−1 one run.
 func (q *Seq) join(i, end int) {
 	if end-i < 2 {
