@@ -27,6 +27,8 @@ type Account struct {
 	WholeStep backend.StepShape
 	// ClassOf is for each class of Reservation the index of that class in Pool and Whole.
 	ClassOf []int
+	// Items are the sizes for images; zero: requests have none.
+	Items ItemOptions
 	// PlanOnly is why a device of this layout would refuse the reservation; nil if it would not.
 	PlanOnly error
 
@@ -65,7 +67,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if c, ok := l.(backend.Chunked); ok {
 		bucket.Chunk = c.Chunk(bucket.Tokens)
 	}
-	programs, err := record(m, bucket, at.classes)
+	programs, err := record(m, bucket, at.classes, o.Items.Patches)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +82,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	step := backend.StepShape{
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: first.Bucket.Samples,
 		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: first.Axes, OutputCols: outputWidth(first), AdapterSlots: first.AdapterSlots,
+		Items: first.TakesItems(),
 	}
 	if n := m.Source.Build.Pipe.World; n > 2 && o.Drafts == 0 {
 		step.Sets = n // a step in flight for each stage
@@ -91,6 +94,9 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	a := &Account{Layout: l, Reservation: r, allStages: whole}
 	a.set(at, step)
 	a.Reservation.Arenas[backend.Swap] = l.Round(int64(a.Slabs(o.SwapBytes)) * a.KV.SlabBytes)
+	if err := a.addEncoder(o, m); err != nil {
+		return nil, err
+	}
 	for _, p := range programs {
 		if err := l.Runs(r.Weights, p); err != nil && a.PlanOnly == nil {
 			a.PlanOnly = err
@@ -128,8 +134,8 @@ func outputWidth(p *backend.Program) int {
 }
 
 // record returns the programs that an engine compiles: the step and, if the model was built
-// with its vision tower, the tower's pass.
-func record(m *Model, bucket backend.Bucket, classes []backend.KVClass) ([]*backend.Program, error) {
+// with its vision tower, the tower's pass over at most that many patches; 0: the model's maximum.
+func record(m *Model, bucket backend.Bucket, classes []backend.KVClass, patches int) ([]*backend.Program, error) {
 	step, err := m.Family.Record(&backend.Program{
 		Name:    "step",
 		Bucket:  bucket,
@@ -142,7 +148,10 @@ func record(m *Model, bucket backend.Bucket, classes []backend.KVClass) ([]*back
 	if !ok || !m.Source.Build.Vision || enc.Patches() == 0 { // a pipeline rank may have no tower
 		return []*backend.Program{step}, nil
 	}
-	vision, err := enc.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: enc.Patches(), Seqs: 1, Samples: 1}})
+	if patches == 0 {
+		patches = enc.Patches()
+	}
+	vision, err := enc.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: patches, Seqs: 1, Samples: 1}})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type choice struct {
 
 // newSeqs returns the sequences of a request's choices. A request without a seed gets a random
 // one. Each choice derives its own seed from the request's.
-func newSeqs(r Request, a *adapter, states []sched.Grammar) []*sched.Seq {
+func newSeqs(r Request, a *adapter, states []sched.Grammar, items []sched.Item) []*sched.Seq {
 	seed := r.Params.Seed
 	if !r.Params.HasSeed {
 		seed = rand.Uint64()
@@ -43,7 +43,7 @@ func newSeqs(r Request, a *adapter, states []sched.Grammar) []*sched.Seq {
 	for i := range out {
 		out[i] = sched.NewSeq(sched.Spec{
 			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
-			Priority: r.Priority, Salt: a.salt(r.Salt), Origin: kv.Origin{Adapter: a.named(), Salt: r.Salt}, Adapter: a.number(), PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pooling != NoPooling,
+			Priority: r.Priority, Salt: a.salt(r.Salt), Origin: kv.Origin{Adapter: a.named(), Salt: r.Salt}, Adapter: a.number(), PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pooling != NoPooling, Items: items,
 		})
 	}
 	return out

@@ -51,6 +51,11 @@ type Engine struct {
 	vocab int // vocabulary size
 	width int // numbers of an output row of a pooling model; 0: the model generates
 
+	tower    *backend.Program // of the vision tower; nil: requests have no items
+	encoder  backend.EncoderShape
+	axes     int // positions of a token; 0: one
+	schedule sched.Options
+
 	cache    cacheWriter
 	adapters adapters
 	leader   *ranks.Leader // nil: there is one rank
@@ -67,12 +72,16 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	r := c.Account.Reservation
-	schedule := schedOptions(c.Options, r.Step.Drafts)
+	schedule := schedOptions(c.Options, c.Account)
 	if c.Ranks != nil && c.Ranks.Places.Pipeline > 1 && c.Options.Drafts == 0 {
 		schedule.Lag, schedule.Staged = c.Account.WholeStep.NumSets()-1, true
 	}
 	if err := schedule.Validate(); err != nil {
 		return nil, err
+	}
+	var images *ImagesError
+	if errors.As(c.Account.PlanOnly, &images) {
+		return nil, images
 	}
 	if v := c.Model.Source.Build.Verify; v != c.Options.Drafts {
 		return nil, fmt.Errorf("the model is built to verify %d proposed tokens and the engine is to verify %d", v, c.Options.Drafts)
@@ -92,7 +101,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captureProgress()); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{opts: c.Options, dev: dev, all: all, in: newInbox(), done: make(chan struct{}), kv: c.Account.Pool, vocab: r.Step.Vocab, width: r.Step.OutputCols}
+	e := &Engine{opts: c.Options, dev: dev, all: all, in: newInbox(), done: make(chan struct{}), kv: c.Account.Pool, vocab: r.Step.Vocab, width: r.Step.OutputCols,
+		tower: c.Account.encoder(), encoder: r.Encoder, axes: r.Step.Axes, schedule: schedule}
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs, swap := c.slabs()
 	e.pages = e.kv.Pages(0, slabs)
@@ -192,10 +202,14 @@ func (e *Engine) Stats() Stats { return e.stats.get() }
 func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }
 
 // Submit queues a request and returns one Stream for each of its choices. It uses of ctx only its
-// Observer. The error is a *TooLongError, a *ConflictError, an *AdapterError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
+// Observer. The error is a *TooLongError, an *ItemError, a *ConflictError, an *AdapterError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
 // ErrDead or ErrGrammar.
 func (e *Engine) Submit(ctx context.Context, r Request) ([]*Stream, error) {
 	if err := e.checkRequest(r); err != nil {
+		return nil, err
+	}
+	items, err := e.schedItems(&r)
+	if err != nil {
 		return nil, err
 	}
 	n := max(1, r.N)
@@ -218,7 +232,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) ([]*Stream, error) {
 		closeStates(states)
 		return nil, err
 	}
-	for i, seq := range newSeqs(r, a, states) {
+	for i, seq := range newSeqs(r, a, states, items) {
 		c := &choice{seq: seq, deadline: r.Deadline, adapter: a}
 		c.stream = newStream(r.ID, func(f Finish) { _ = e.in.put(message{cancel: c, finish: f}) })
 		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now, Pooled: r.Pooling != NoPooling}

@@ -25,7 +25,7 @@ var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-g
 // checkpoint of each further family joins them. Their tokens are those of ref, unless ref's two largest logits are closer than the checkpoint's
 // bound.
 var inBF16 = []string{
-	"tiny-sharded-bf16", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8", "tiny-w8a16", "tiny-w8a8",
+	"tiny-mistral", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8", "tiny-w8a16", "tiny-w8a8",
 	"tiny-mha-q8_0", "tiny-mha-q4_1", "tiny-qwen2-gguf", "tiny-gpt-oss-gguf",
 }
 
@@ -101,8 +101,8 @@ func TestLibraryCUDA(t *testing.T) {
 		name  string
 		dtype kernels.Format
 	}{
-		{"tiny-sharded-bf16", kernels.BF16}, {"tiny-llama3-tied", kernels.BF16}, {"tiny-qwen2", kernels.BF16}, {"tiny-qwen3", kernels.F16},
-		{"tiny-sharded-bf16", kernels.F8E4M3}, {"tiny-qwen2", kernels.F8E4M3}, {"tiny-qwen35-fp8", kernels.F8E4M3},
+		{"tiny-mistral", kernels.BF16}, {"tiny-llama3-tied", kernels.BF16}, {"tiny-qwen2", kernels.BF16}, {"tiny-qwen3", kernels.F16},
+		{"tiny-mistral", kernels.F8E4M3}, {"tiny-qwen2", kernels.F8E4M3}, {"tiny-qwen35-fp8", kernels.F8E4M3},
 	} {
 		t.Run(fmt.Sprintf("%s %v", c.name, c.dtype), func(t *testing.T) {
 			y, g := smallModel(t, c.name)

@@ -29,6 +29,7 @@ type Options struct {
 	// EveryRow gives a step of a pooling model one output row for each token. Without it
 	// there is one for each sequence.
 	EveryRow bool
+	Items    ItemOptions
 	Policy   sched.Policy
 	// ITLTarget is the target for the time between two tokens of a stream while prompts are
 	// prefilled in the same steps; 0: none. It needs ChunkedPrefill.
@@ -52,9 +53,8 @@ func (o Options) rows() int {
 	return o.MaxNumSeqs * (1 + o.Drafts)
 }
 
-// schedOptions returns the scheduler's part of the options. drafts is how many tokens the
-// device proposes after each step.
-func schedOptions(o Options, drafts int) sched.Options {
+// schedOptions returns the scheduler's part of the options for an account.
+func schedOptions(o Options, a *Account) sched.Options {
 	lag := 0
 	if o.Overlap {
 		lag = 1
@@ -62,6 +62,7 @@ func schedOptions(o Options, drafts int) sched.Options {
 	return sched.Options{
 		MaxModelLen: o.MaxModelLen, MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens,
 		MaxSamples: o.rows(), Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,
-		Verify: o.Drafts, Lookup: o.Lookup, Drafts: drafts,
+		Verify: o.Drafts, Lookup: o.Lookup, Drafts: a.Reservation.Step.Drafts,
+		Encoder: sched.Encoder{Rows: a.Items.Rows, Budget: a.Items.Budget, Whole: a.Items.Rows > 0 && a.wholeItems()},
 	}
 }

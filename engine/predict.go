@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"vapp.dev/engine/speed"
 )
@@ -39,6 +41,7 @@ type Predictor struct {
 	options Options
 	account *Account
 	model   *speed.Model
+	encoder *speed.Model // of the vision tower; nil: none
 }
 
 // NewPredictor returns a predictor with the rates of a machine. It opens no device. It fails with a
@@ -55,7 +58,13 @@ func NewPredictor(o Options, a *Account, r *speed.Rates) (*Predictor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Predictor{options: o, account: a, model: m}, nil
+	out := &Predictor{options: o, account: a, model: m}
+	if t := a.encoder(); t != nil {
+		if out.encoder, err = speed.New(a.Layout, t, r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // Bases returns the basis of each kernel's rate.
@@ -73,9 +82,17 @@ func (p *Predictor) DecodeStep(streams, length int) float64 {
 // Step implements StepTimer.
 func (p *Predictor) Step(rows []speed.Row) float64 { return p.model.Step(rows) }
 
+// Encode implements EncodeTimer; it is 0 for a model without a vision tower.
+func (p *Predictor) Encode(patches, rows int) float64 {
+	if p.encoder == nil {
+		return 0
+	}
+	return p.encoder.Encode(patches, rows)
+}
+
 // Load predicts a load: the engine's scheduler makes the steps, and each takes the predicted time. Its prompts
-// share no prefix.
-func (p *Predictor) Load(l Load) (Forecast, error) {
+// share no prefix. Each has items of these sizes and places, and none is equal to another; Pixels are not read.
+func (p *Predictor) Load(l Load, items ...Item) (Forecast, error) {
 	f := Forecast{Load: l}
 	o := p.options
 	o.PrefixCaching = false
@@ -85,7 +102,11 @@ func (p *Predictor) Load(l Load) (Forecast, error) {
 	}
 	courses := make([]*Course, l.Streams)
 	for i := range courses {
-		if courses[i], err = s.Submit(0, make([]int32, l.Prompt), l.Output); err != nil {
+		own := slices.Clone(items)
+		for k := range own {
+			binary.LittleEndian.PutUint64(own[k].Hash[:], uint64(i*len(own)+k))
+		}
+		if courses[i], err = s.Submit(0, make([]int32, l.Prompt), l.Output, own...); err != nil {
 			return f, err
 		}
 	}

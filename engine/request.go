@@ -14,6 +14,7 @@ type Request struct {
 	ID       string
 	ReplyID  string           // id of the reply to the client, for its Observer; the engine does not use it
 	Prompt   []int32          // at least one token
+	Items    []Item           // images of the prompt, in order of their positions
 	Params   sample.Params    // validated; MaxTokens ≥ 1 and within the model length
 	N        int              // number of choices; each has its own Stream
 	Priority int              // lower runs first, under the priority policy

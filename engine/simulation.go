@@ -18,6 +18,12 @@ type StepTimer interface {
 	Step(rows []speed.Row) float64
 }
 
+// EncodeTimer is a StepTimer that predicts the seconds in which the vision tower encodes an item of
+// that many patches into that many rows.
+type EncodeTimer interface {
+	Encode(patches, rows int) float64
+}
+
 // Simulation is an engine on a simulated clock: the engine's own scheduler over its own pages makes the steps,
 // and each takes the time of a StepTimer. The same calls give the same times. Times are seconds from the start.
 type Simulation struct {
@@ -26,6 +32,8 @@ type Simulation struct {
 	sched    *sched.Scheduler
 	limiter  *steptime.PrefillLimiter // nil: only maxNumBatchedTokens limits prefill
 	timer    StepTimer
+	schedule sched.Options
+	encodes  EncodeTimer // nil: requests have no items
 	lag      int
 	arrivals []arrival // submitted and not received, in order
 	courses  map[*sched.Seq]*Course
@@ -71,9 +79,10 @@ func NewSimulation(o Options, a *Account, t StepTimer) (*Simulation, error) {
 	case o.Drafts > 0:
 		return nil, &SimulationError{"with speculation the time depends on the text"}
 	}
-	schedule := schedOptions(o, a.Reservation.Step.Drafts)
+	schedule := schedOptions(o, a)
 	pool := kv.NewPool(a.KV, a.KV.Slabs(a.Reservation.Arenas[backend.KV]), o.PrefixCaching)
-	s := &Simulation{options: o, pool: pool, sched: sched.New(schedule, pool), timer: t, lag: schedule.Lag, courses: map[*sched.Seq]*Course{}, now: math.Inf(1)}
+	s := &Simulation{options: o, pool: pool, schedule: schedule, sched: sched.New(schedule, pool), timer: t, lag: schedule.Lag, courses: map[*sched.Seq]*Course{}, now: math.Inf(1)}
+	s.encodes, _ = t.(EncodeTimer)
 	if swap := a.KV.Slabs(a.Reservation.Arenas[backend.Swap]); swap > 0 {
 		s.sched.SetSwap(kv.NewPool(a.KV, swap, false))
 	}
@@ -85,16 +94,24 @@ func NewSimulation(o Options, a *Account, t StepTimer) (*Simulation, error) {
 }
 
 // Submit adds a request that arrives at a time, not before the time of the last Advance or Submit. Its output has
-// exactly that many tokens.
-func (s *Simulation) Submit(at float64, prompt []int32, output int) (*Course, error) {
+// exactly that many tokens. Pixels of its items are not read. The error is an *ItemError for an item that the
+// engine refuses, and a *SimulationError for any if the timer is no EncodeTimer.
+func (s *Simulation) Submit(at float64, prompt []int32, output int, items ...Item) (*Course, error) {
 	if n := len(s.arrivals); n > 0 && at < s.arrivals[n-1].at {
 		return nil, fmt.Errorf("engine: a request is submitted for %g s after one for %g s", at, s.arrivals[n-1].at)
+	}
+	if len(items) > 0 && s.encodes == nil {
+		return nil, &SimulationError{"the times of steps do not say how long images take"}
+	}
+	pictures := simulatedItems(items)
+	if err := s.schedule.CheckItems(len(prompt), pictures, false); err != nil {
+		return nil, err
 	}
 	params := sample.Default()
 	params.MaxTokens, params.IgnoreEOS = output, true
 	s.count++
 	c := &Course{Arrival: at, Tokens: make([]float64, 0, min(output, s.options.MaxModelLen))}
-	s.arrivals = append(s.arrivals, arrival{at, sched.NewSeq(sched.Spec{ID: fmt.Sprint(s.count), Prompt: prompt, Params: &params}), c})
+	s.arrivals = append(s.arrivals, arrival{at, sched.NewSeq(sched.Spec{ID: fmt.Sprint(s.count), Prompt: prompt, Params: &params, Items: pictures}), c})
 	if !s.wait {
 		s.now = min(s.now, at) // the loop is idle
 	}
@@ -158,6 +175,9 @@ func (s *Simulation) receive() error {
 // launch starts a step when the device is free.
 func (s *Simulation) launch(step *sched.Step) {
 	took := s.timer.Step(rowsOf(step))
+	for _, e := range step.Encodes {
+		took += s.encodes.Encode(len(e.Item.Across), e.Item.Tokens)
+	}
 	s.free = max(s.free, s.now) + took
 	s.busy += took
 	s.flights = append(s.flights, simulatedStep{step, took, s.free})
@@ -185,8 +205,22 @@ func (s *Simulation) commit() {
 // Counts returns how many requests run and wait, those that have not arrived left out.
 func (s *Simulation) Counts() (running, waiting int) { return s.sched.Counts() }
 
-// Cached returns how many leading tokens of a prompt are in the prefix cache.
-func (s *Simulation) Cached(prompt []int32) int { return s.pool.Cached(prompt) }
+// Cached returns how many leading tokens of a prompt with these items are in the prefix cache.
+func (s *Simulation) Cached(prompt []int32, items ...Item) int {
+	return s.pool.Cached(prompt, s.schedule.Places(simulatedItems(items))...)
+}
+
+// simulatedItems returns items as the scheduler has them.
+func simulatedItems(items []Item) []sched.Item {
+	if len(items) == 0 {
+		return nil
+	}
+	out := make([]sched.Item, len(items))
+	for i, m := range items {
+		out[i] = sched.Item{Hash: m.Hash, Name: m.Name, At: m.At, Tokens: m.Tokens, Across: m.Across, Down: m.Down}
+	}
+	return out
+}
 
 // KVUsed returns the share of KV pages that running requests use, 0 to 1.
 func (s *Simulation) KVUsed() float64 { return s.pool.Share() }

@@ -25,6 +25,9 @@ type StepStats struct {
 	FirstObservers, BetweenObservers []Observer
 	// CacheQueries and CacheHits count prompt tokens of newly scheduled prompts.
 	CacheQueries, CacheHits int
+	// Items counts the images that rows began to compute, EncodedItems those that were encoded: the
+	// others were in the encoder cache.
+	Items, EncodedItems int
 	// Drafts counts the sequences whose proposed tokens were verified, DraftTokens those
 	// tokens and AcceptedTokens the accepted ones. AcceptedPerPosition counts, for each
 	// position, the sequences whose proposal there was accepted; it is valid during the call.
@@ -72,6 +75,8 @@ type Stats struct {
 	KVCached         int     // free pages that still hold a cached prefix
 	Swapped          int     // of Waiting, those whose pages are in swap space
 	SwapUsed         float64 // share of swap space in use, 0..1
+	EncodedRows      int     // rows that the encoder cache can hold; 0: there is none
+	EncodedUsed      int     // rows that hold an image
 	Preemptions      int64
 	Steps            int64
 }
@@ -84,7 +89,9 @@ func (l *loop) publish() {
 	if l.swap != nil {
 		swapped, swapUsed = l.swap.Tables(), l.swap.Share()
 	}
+	rows, held := l.sched.EncodedRows()
 	l.e.stats.set(Stats{
+		EncodedRows: rows, EncodedUsed: held,
 		Running: running, Waiting: waiting + len(l.deferred), Deferred: len(l.deferred),
 		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVTokens: l.sched.Tokens(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
 		Preemptions: l.preemptions, Steps: l.steps,
@@ -119,6 +126,7 @@ func (l *loop) reportSchedule(s *sched.Step, report *StepStats) {
 	report.PromptTokens, report.Preempted = s.Stats.PromptTokens, s.Stats.Preempted
 	report.SwappedOut, report.SwappedIn = s.Stats.SwappedOut, s.Stats.SwappedIn
 	report.CacheQueries, report.CacheHits = s.Stats.CacheQueries, s.Stats.CacheHits
+	report.Items, report.EncodedItems = s.Stats.Items, s.Stats.Encoded
 	l.preemptions += int64(s.Stats.Preempted)
 }
 

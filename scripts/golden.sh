@@ -38,8 +38,10 @@ if [[ ! -f $venv/golden.stamp || $(cat "$venv/golden.stamp") != "$want" ]]; then
 	"${PYTHON:-python3}" -m venv "$venv"
 	if [[ $light == yes ]]; then
 		"$venv/bin/pip" install --quiet --no-deps "$(grep '^torch==' "$data/requirements.txt")"
-		grep -v '^torch==' "$data/requirements.txt" |
-			"$venv/bin/pip" install --quiet -r /dev/stdin typing_extensions sympy networkx fsspec filelock 'setuptools>=77'
+		# These two require torch, and would bring what it requires.
+		"$venv/bin/pip" install --quiet --no-deps $(grep '^peft==\|^accelerate==' "$data/requirements.txt")
+		grep -v '^torch==\|^peft==\|^accelerate==' "$data/requirements.txt" |
+			"$venv/bin/pip" install --quiet -r /dev/stdin typing_extensions sympy networkx fsspec filelock psutil 'setuptools>=77'
 		"$venv/bin/python" scripts/torch_stubs.py "$venv"/lib/python3*/site-packages/torch/lib "$venv/stubs"
 	else
 		"$venv/bin/pip" install --quiet -r "$data/requirements.txt"
@@ -57,8 +59,7 @@ export OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONHASHSEED=0 PYTHONDONTWRITEBYTEC
 nice -n 5 "$venv/bin/python" "$data/record_llama.py" --model "$model"
 nice -n 5 "$venv/bin/python" "$data/record_families.py"
 nice -n 5 "$venv/bin/python" "$data/record_lora.py"
-nice -n 5 "$venv/bin/python" "$data/record_tower.py"
-nice -n 5 "$venv/bin/python" "$data/record_tower_qwen35.py"
+nice -n 5 "$venv/bin/python" "$data/record_media.py"
 nice -n 5 "$venv/bin/python" "$data/record_mtp.py"
 nice -n 5 "$venv/bin/python" "$data/record_pooling.py"
 if [[ $bounds == yes ]]; then

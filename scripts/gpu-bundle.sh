@@ -34,7 +34,7 @@ scripts/cuda-run.sh go test -trimpath -overlay "$overlay" -tags cuda -ldflags "$
 
 # The small checkpoints whose logits are recorded, and these.
 mkdir -p "$dir/tests/models/testdata/golden"
-cp -r engine/models/testdata/lora "$dir/tests/models/testdata/"
+cp -r engine/models/testdata/lora engine/models/testdata/media engine/models/testdata/tiny-*-tower "$dir/tests/models/testdata/"
 for f in engine/models/testdata/golden/tiny-*.safetensors; do
 	cp "$f" "$dir/tests/models/testdata/golden/"
 	checkpoint=engine/models/testdata/$(basename "$f" .safetensors)

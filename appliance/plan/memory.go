@@ -94,6 +94,7 @@ func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 		workspaceItem(o, a),
 		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "step buffers, " + setsOf(r.Step) + ": ids, page tables, masks"},
 	}
+	l = append(l, encoderItems(r)...)
 	l = append(l, overheads(a)...)
 	process := w.process(o, a)
 	if c := w.collectives(a); len(c) > 0 {
@@ -122,6 +123,18 @@ func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 		l = append(l, it)
 	}
 	return l
+}
+
+// encoderItems returns the lines of the encoder's input and of its cache; none without an encoder.
+func encoderItems(r backend.Reservation) []Item {
+	e := r.Encoder
+	if e == (backend.EncoderShape{}) {
+		return nil
+	}
+	return []Item{
+		{Name: backend.Item.String(), Bytes: r.Arenas[backend.Item], Basis: Exact, Rule: fmt.Sprintf("the largest item: %s patches of %s numbers, and their places", Group(int64(e.Patches)), Group(int64(e.Cols)))},
+		{Name: backend.Encoded.String(), Bytes: r.Arenas[backend.Encoded], Basis: Exact, Rule: fmt.Sprintf("cache of %s encoded rows of %s f32", Group(int64(e.Rows)), Group(int64(e.Width)))},
+	}
 }
 
 // process returns the lines that are in the machine's memory with every backend.

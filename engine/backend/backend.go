@@ -114,6 +114,7 @@ type Reservation struct {
 	Step     StepShape
 	Classes  []KVClass
 	Programs []*Program
+	Encoder  EncoderShape // sizes the Item and Encoded arenas: see AddEncoder
 }
 
 // Arena is one of the memory regions of a Device.
@@ -127,10 +128,12 @@ const (
 	Workspace              // temporary buffers of the kernels, for each thread
 	StepIO                 // step buffers, a set for each step in flight
 	Swap                   // slots for pages that are swapped out: whole slabs, as in KV
+	Item                   // input buffers of an encoder, for one item
+	Encoded                // the cache of encoded rows
 	NumArenas
 )
 
-var arenaNames = [NumArenas]string{"weights", "kv", "scratch", "workspace", "step", "swap"}
+var arenaNames = [NumArenas]string{"weights", "kv", "scratch", "workspace", "step", "swap", "item", "encoded"}
 
 // String returns the arena's name in ledgers and metrics.
 func (a Arena) String() string { return arenaNames[a] }

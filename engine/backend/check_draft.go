@@ -28,6 +28,14 @@ func (p *Program) Fits(s StepShape) error {
 			if s.AdapterSlots != p.AdapterSlots {
 				why = fmt.Sprintf("it has %d slots, Step.Adapters names %d", p.AdapterSlots, s.AdapterSlots)
 			}
+		case Merge:
+			if !s.Items {
+				why = "Step.Encoded, which it reads, is not in steps of this shape"
+			}
+		case Attention:
+			if o.Items && !s.Items {
+				why = "Step.ItemEnd, which it reads, is not in steps of this shape"
+			}
 		case Sample:
 			if s.OutputCols > 0 {
 				why = "it draws tokens in a step that has no buffers for them"

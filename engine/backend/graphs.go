@@ -215,6 +215,9 @@ func (s *Step) Pad(b Binding) {
 		if s.Adapters != nil {
 			s.Adapters[t] = -1
 		}
+		if s.Encoded != nil {
+			s.Encoded[t], s.ItemEnd[t] = -1, 1
+		}
 	}
 	if n := len(s.MRopePositions); n > 0 {
 		axes := n / len(s.Tokens)

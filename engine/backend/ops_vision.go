@@ -38,7 +38,8 @@ type Standardize struct {
 type EncoderOutput struct{ X Value }
 
 // Merge replaces the rows of X [T,cols] at an item's placeholder tokens with the item's
-// encoded rows. Next means that a row belongs to its token's successor (DraftInput).
+// encoded rows, as they are: the scale of embeddings (Gemma's √hidden) does not apply to them.
+// Next means that a row belongs to its token's successor (DraftInput).
 type Merge struct {
 	X    Value
 	Next bool

@@ -13,6 +13,14 @@ func (r *Reservation) Place(backend string, l Layout) (offsets []int64, err erro
 	if n := r.Step.Bytes(); n > r.Arenas[StepIO] {
 		return nil, Short(backend, "step buffers", n, r.Arenas[StepIO])
 	}
+	for _, a := range []struct {
+		arena Arena
+		bytes int64
+	}{{Item, r.Encoder.ItemBytes()}, {Encoded, r.Encoder.EncodedBytes()}} {
+		if a.bytes > r.Arenas[a.arena] {
+			return nil, Short(backend, fmt.Sprintf("the %v arena", a.arena), a.bytes, r.Arenas[a.arena])
+		}
+	}
 	if len(r.Packed) != len(r.Weights) {
 		return nil, fmt.Errorf("backend %s: reservation: %d weights, %d are laid out", backend, len(r.Weights), len(r.Packed))
 	}
@@ -69,7 +77,11 @@ func (r *Reservation) Takes(backend string, l Layout, p *Program) error {
 	if len(p.Ops) == 0 {
 		return fmt.Errorf("backend %s: program %s has no ops", backend, p.Name)
 	}
-	if err := p.Fits(r.Step); err != nil {
+	if p.Encodes() {
+		if err := p.FitsEncoder(r.Encoder); err != nil {
+			return err
+		}
+	} else if err := p.Fits(r.Step); err != nil {
 		return err
 	}
 	if err := r.Holds(backend, l, p); err != nil {

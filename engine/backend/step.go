@@ -20,6 +20,7 @@ type StepShape struct {
 	AdapterSlots int   // slots of adapters; 0: steps have none
 	Verify       int   // proposals that a step verifies for each sequence, from any proposer
 	Sets         int   // sets of buffers, one for each step in flight; 0: two
+	Items        bool  // tokens may belong to items (images, frames): steps have Encoded and ItemEnd
 }
 
 // Step is one set of step buffers: memory that the host can access, at fixed addresses.
@@ -38,6 +39,8 @@ type Step struct {
 	Bias           []BiasEntry // [L·Bias]
 	MRopePositions []int32     // [T·Axes] the positions of multimodal rope (time, row, column), if Axes > 0
 	Adapters       []int32     // [T] the slot of the token's adapter, −1: none; if AdapterSlots > 0
+	Encoded        []int32     // [T] the row of the Encoded arena that Merge puts in place of the token's embedding, −1: none; if Items
+	ItemEnd        []int32     // [T] the position behind the last token of the token's item; for tokens of no item their position + 1; if Items
 	// Outputs.
 	Sampled  []int32   // [L] the token; −1 if Status is RowNaN
 	Status   []int32   // [L] RowOK, RowNaN
@@ -123,6 +126,8 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.Seqs*s.Drafts, 4)
 	f(s.Samples*s.OutputCols, 4)
 	f(s.adapted(), 4)
+	f(s.inItems(), 4)
+	f(s.inItems(), 4)
 }
 
 // drawn returns how many rows are sampled.
@@ -136,6 +141,14 @@ func (s StepShape) drawn() int {
 // adapted returns the length of Step.Adapters.
 func (s StepShape) adapted() int {
 	if s.AdapterSlots == 0 {
+		return 0
+	}
+	return s.Tokens
+}
+
+// inItems returns the length of Step.Encoded and Step.ItemEnd.
+func (s StepShape) inItems() int {
+	if !s.Items {
 		return 0
 	}
 	return s.Tokens
@@ -201,6 +214,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
 	st.Outputs = carve[float32](mem, &off, s.Samples*s.OutputCols)
 	st.Adapters = i32(s.adapted())
+	st.Encoded, st.ItemEnd = i32(s.inItems()), i32(s.inItems())
 	return st
 }
 

@@ -11,10 +11,12 @@ import (
 // engine/models/testdata/README.md describes the files.
 type Golden struct {
 	Facts      GoldenFacts
-	InputIDs   []int32   // [T] the prompt, positions 0 to T-1
-	DecodeIDs  []int32   // [N] fed at positions T to T+N-1: the reference's own greedy choices
-	SampleIDs  []int32   // [S] vocabulary ids whose logits are recorded for every row, ascending
-	LastHidden []float32 // [H] output of the final norm at position T-1
+	InputIDs   []int32      // [T] the prompt, positions 0 to T-1
+	DecodeIDs  []int32      // [N] fed at positions T to T+N-1: the reference's own greedy choices
+	SampleIDs  []int32      // [S] vocabulary ids whose logits are recorded for every row, ascending
+	LastHidden []float32    // [H] output of the final norm at position T-1
+	Items      []GoldenItem // images of the prompt, in order
+	Positions  []int32      // [3, T+N] time, row and column of each token for rotary angles; nil if they are the positions
 
 	rows []GoldenRow // [T+N]
 }

@@ -46,6 +46,7 @@ func ParseGolden(data []byte) (*Golden, error) {
 		f.fail("input_ids", "is empty")
 	}
 	f.full(g)
+	f.items(g)
 	if f.err != nil {
 		return nil, f.err
 	}

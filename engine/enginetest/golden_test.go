@@ -7,13 +7,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const goldenDir = "../models/testdata/golden"
 
-// small is a golden file of vocabulary 4, two prompt rows and one step.
+// small is a golden file of vocabulary 4, two prompt rows, an image and one step.
 func small(t testing.TB, edit func(facts map[string]any, tensors map[string]any)) []byte {
 	t.Helper()
 	facts := map[string]any{"format": 1, "vocab_size": 4, "checkpoint": map[string]string{}}
@@ -42,6 +43,10 @@ func small(t testing.TB, edit func(facts map[string]any, tensors map[string]any)
 	put("decode_sample_logits", "F32", []int{1, 2}, 9, 0)
 	put("full_positions", "I32", []int{1}, 1)
 	put("full_logits", "F32", []int{1, 4}, 0, -7, 3, 2.5)
+	put("items", "I32", []int{1, 5}, 1, 1, 2, 1, 7) // the second token is an image of 2 × 1 patches
+	put("encoded", "F32", []int{1, 1}, 0.25)
+	put("places", "I32", []int{2, 2}, 0, 0, 1, 0)
+	put("positions", "I32", []int{3, 3}, 0, 1, 2, 0, 1, 2, 0, 1, 2)
 	if edit != nil {
 		edit(facts, header)
 	}
@@ -136,11 +141,37 @@ func TestParseGoldenRefuses(t *testing.T) {
 		"at [0 1048576]":           tensor("sample_ids", "data_offsets", []int{0, 1 << 20}),
 		"full_logits is":           tensor("full_logits", "shape", []int{2, 2}),
 		"two largest at row":       tensor("top2_logits", "data_offsets", []int{56, 72}),
+		"items has [0 3 2 0 3]":    tensor("items", "data_offsets", []int{0, 20}),
+		"encoded is F32 [2 1]":     tensor("encoded", "shape", []int{2, 1}),
+		"places is I32 [1 2]":      tensor("places", "shape", []int{1, 2}),
+		"positions is I32 [2 3]":   tensor("positions", "shape", []int{2, 3}),
 	} {
 		_, err := ParseGolden(small(t, edit))
 		if !errors.Is(err, ErrGolden) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
+	}
+}
+
+// TestGoldenItems reads the image of a prompt.
+func TestGoldenItems(t *testing.T) {
+	g, err := ParseGolden(small(t, nil))
+	if err != nil || len(g.Items) != 1 || len(g.Positions) != 9 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	i := g.Items[0]
+	if i.At != 1 || i.End() != 2 || i.Patches() != 2 || !slices.Equal(i.Columns, []int32{0, 1}) || !slices.Equal(i.Rows, []int32{0, 0}) || i.Encoded[0] != 0.25 {
+		t.Errorf("%+v", i)
+	}
+	if x, n := g.ItemAt(1); x != &g.Items[0] || n != 0 {
+		t.Errorf("position 1: %+v, token %d", x, n)
+	}
+	if x, _ := g.ItemAt(0); x != nil {
+		t.Errorf("position 0: %+v", x)
+	}
+	// The first colours of seed 7, computed by testdata/tiny_media.py.
+	if got := i.Pixels(3); !slices.Equal(got, []float32{24.0 / 256, 35.0 / 256, 115.0 / 256, 255.0 / 256, 141.0 / 256, 114.0 / 256}) {
+		t.Errorf("pixels %v", got)
 	}
 }
 
@@ -152,8 +183,13 @@ func FuzzParseGolden(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g, err := ParseGolden(data)
-		if err != nil {
+		if err != nil || g.Facts.VocabSize > 1<<16 { // a row of so many logits takes long
 			return
+		}
+		for _, x := range g.Items {
+			if len(x.Columns) != x.Patches() || len(x.Rows) != x.Patches() || x.End() > len(g.InputIDs) || len(x.Encoded) != x.Tokens*len(g.LastHidden) {
+				t.Fatalf("%+v", x)
+			}
 		}
 		logits := make([]float32, g.Facts.VocabSize)
 		for i := range g.Rows() {

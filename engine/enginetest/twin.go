@@ -33,19 +33,27 @@ func ReadTensors(c *checkpoint.Checkpoint) ([]Tensor, error) {
 // WriteTensors writes a Hugging Face directory of a config.json and one file of tensors to dir, which
 // exists.
 func WriteTensors(dir string, config []byte, list []Tensor) error {
+	return WriteShards(dir, config, list, 1)
+}
+
+// WriteShards is WriteTensors with that many files of tensors, and an index if there are several.
+func WriteShards(dir string, config []byte, list []Tensor, shards int) error {
 	var infos []checkpoint.TensorInfo
 	data := map[string][]byte{}
 	for _, t := range list {
 		infos, data[t.Name] = append(infos, checkpoint.TensorInfo{Name: t.Name, Shape: t.Shape, Format: t.Format}), t.Data
 	}
-	b, err := safetensors(infos, data)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "model.safetensors"), b, 0o644)
-	}
+	files, err := shardFiles(infos, data, shards)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644)
+	files["config.json"] = config
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WriteGGUFTensors writes a GGUF file of tensors, which have llama.cpp's names, and of keys: ints

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -57,21 +58,28 @@ func WriteLlama(dir string, o Llama) error {
 
 // shard adds the weight files, and an index if there are several.
 func (o Llama) shard(files map[string][]byte, weights map[string][]float32) error {
-	layout := o.Layout()
-	data := map[string][]byte{}
+	layout, data := o.Layout(), map[string][]byte{}
 	for _, t := range layout {
 		data[t.Name] = encode(o.DType, weights[t.Name])
 	}
-	where, total := map[string]string{}, 0
-	for i := range o.Shards {
+	parts, err := shardFiles(layout, data, o.Shards)
+	maps.Copy(files, parts)
+	return err
+}
+
+// shardFiles returns that many files of tensors by name, each with as many tensors as the others, and
+// an index if there are several.
+func shardFiles(layout []checkpoint.TensorInfo, data map[string][]byte, shards int) (map[string][]byte, error) {
+	files, where, total := map[string][]byte{}, map[string]string{}, 0
+	for i := range shards {
 		name := "model.safetensors"
-		if o.Shards > 1 {
-			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, o.Shards)
+		if shards > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)
 		}
-		part := layout[i*len(layout)/o.Shards : (i+1)*len(layout)/o.Shards]
+		part := layout[i*len(layout)/shards : (i+1)*len(layout)/shards]
 		b, err := safetensors(part, data)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		files[name] = b
 		for _, t := range part {
@@ -79,10 +87,10 @@ func (o Llama) shard(files map[string][]byte, weights map[string][]float32) erro
 			total += len(data[t.Name])
 		}
 	}
-	if o.Shards > 1 {
+	if shards > 1 {
 		files["model.safetensors.index.json"] = mustJSON(map[string]any{
 			"metadata": map[string]int{"total_size": total}, "weight_map": where,
 		})
 	}
-	return nil
+	return files, nil
 }

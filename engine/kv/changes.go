@@ -36,6 +36,8 @@ type Change struct {
 	First  bool    // Stored: the block is the first of its sequence
 	Tokens []int32 // Stored: its tokens; part of the sequence's, and never changed
 	Origin Origin  // Stored
+	Items  []Item  // Stored: those with tokens in the block, in order; part of the sequence's
+	At     int     // Stored: position of the block's first token
 }
 
 // changes records what enters and leaves the prefix cache.
@@ -92,7 +94,7 @@ func (r *changes) hash(t *Table, group, size, b int, tokens []int32) (of, parent
 		if have > 0 {
 			parent = t.hashes[group][have-1]
 		}
-		r.buf = appendBlock(r.buf[:0], parent, tokens[have*size:][:size], t.origin, have == 0)
+		r.buf = appendBlock(r.buf[:0], parent, tokens[have*size:][:size], t.origin, have == 0, t.within(have*size, size), have*size)
 		t.hashes[group] = append(t.hashes[group], sha256.Sum256(r.buf))
 	}
 	if b > 0 {
@@ -125,7 +127,7 @@ func (p *Pool) stored(t *Table, ci, b int, n int32, tokens []int32) {
 	}
 	r.list = append(r.list, Change{
 		Op: Stored, Class: ci, Hash: h, Parent: parent, First: b == 0,
-		Tokens: tokens[b*size : (b+1)*size : (b+1)*size], Origin: t.origin,
+		Tokens: tokens[b*size : (b+1)*size : (b+1)*size], Origin: t.origin, Items: t.within(b*size, size), At: b * size,
 	})
 }
 
@@ -178,24 +180,46 @@ func (p *Pool) Contents(f func(class int, h Hash)) {
 }
 
 // appendBlock appends the canonical CBOR (RFC 8949, 4.2.1) of what a block's Hash covers: an array
-// of the parent's Hash, the array of token ids, and null or the array of extra keys.
-func appendBlock(b []byte, parent Hash, tokens []int32, o Origin, first bool) []byte {
+// of the parent's Hash, the array of token ids, and null or the array of extra keys. Those are, in
+// vLLM's order, the adapter, a pair for each item of the block (its name, and where it begins
+// from the block's first token at position at on), and the salt.
+func appendBlock(b []byte, parent Hash, tokens []int32, o Origin, first bool, items []Item, at int) []byte {
 	b = appendHead(b, cborArray, 3)
 	b = append(appendHead(b, cborBytes, uint64(len(parent))), parent[:]...)
 	b = appendHead(b, cborArray, uint64(len(tokens)))
 	for _, id := range tokens {
 		b = appendHead(b, cborUnsigned, uint64(uint32(id)))
 	}
-	salted := first && o.Salt != ""
-	switch {
-	case o.Adapter != "" && salted:
-		return appendText(appendText(appendHead(b, cborArray, 2), o.Adapter), o.Salt)
-	case o.Adapter != "":
-		return appendText(appendHead(b, cborArray, 1), o.Adapter)
-	case salted:
-		return appendText(appendHead(b, cborArray, 1), o.Salt)
+	keys := len(items)
+	if o.Adapter != "" {
+		keys++
 	}
-	return append(b, cborNull)
+	salted := first && o.Salt != ""
+	if salted {
+		keys++
+	}
+	if keys == 0 {
+		return append(b, cborNull)
+	}
+	b = appendHead(b, cborArray, uint64(keys))
+	if o.Adapter != "" {
+		b = appendText(b, o.Adapter)
+	}
+	for i := range items {
+		b = appendText(appendHead(b, cborArray, 2), items[i].name())
+		b = appendInt(b, items[i].At-at)
+	}
+	if salted {
+		b = appendText(b, o.Salt)
+	}
+	return b
+}
+
+func appendInt(b []byte, n int) []byte {
+	if n < 0 {
+		return appendHead(b, cborNegative, uint64(-1-n))
+	}
+	return appendHead(b, cborUnsigned, uint64(n))
 }
 
 func appendText(b []byte, s string) []byte {
@@ -205,6 +229,7 @@ func appendText(b []byte, s string) []byte {
 // The major types of CBOR that hashes use, and its null.
 const (
 	cborUnsigned = 0 << 5
+	cborNegative = 1 << 5
 	cborBytes    = 2 << 5
 	cborText     = 3 << 5
 	cborArray    = 4 << 5

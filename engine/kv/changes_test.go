@@ -19,15 +19,22 @@ func TestHashes(t *testing.T) {
 		BlockSize                 int `json:"block_size"`
 		Tokens                    []int32
 		Hashes                    []string
+		Items                     [][3]any // name, first token, tokens
 	}
 	if err := json.Unmarshal(b, &cases); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		p := NewPool(layoutOf(t, Spec{Name: "full", Kind: Full, PageBytes: 1 << 20, BlockSize: c.BlockSize}), 8, true)
+		p := NewPool(layoutOf(t, Spec{Name: "full", Kind: Full, PageBytes: 1 << 20, BlockSize: c.BlockSize}), 32, true)
 		p.Record(c.Seed)
 		tab := p.NewTable(c.Salt)
 		tab.SetOrigin(Origin{c.Adapter, c.Salt})
+		var items []Item
+		for _, m := range c.Items {
+			at, n := int(m[1].(float64)), int(m[2].(float64))
+			items = append(items, Item{Name: m[0].(string), At: at, Tokens: n, From: at, To: at + n})
+		}
+		tab.SetItems(items)
 		if !p.Extend(tab, 0, len(c.Tokens), len(c.Tokens)) {
 			t.Fatal("no pages")
 		}

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Key identifies the content of a block: its tokens, all tokens before it and the salt of its
-// sequence. It is 128 bits of the SHA-256 of its parent's key and its tokens. The parent of the
-// first block is the hash of the salt.
+// Key identifies the content of a block: its tokens and items, all tokens and items before it and
+// the salt of its sequence. It is 128 bits of the SHA-256 of its parent's key, its tokens and its
+// items. The parent of the first block is the hash of the salt.
 type Key [16]byte
 
 // groupOf returns the index of the hash chain that a class uses.
@@ -35,6 +35,7 @@ func (p *Pool) key(t *Table, group, b int, tokens []int32) Key {
 		for _, id := range tokens[have*size:][:size] {
 			p.buf = binary.LittleEndian.AppendUint32(p.buf, uint32(id))
 		}
+		p.buf = t.appendItems(p.buf, have*size, size)
 		sum := sha256.Sum256(p.buf)
 		t.chain[group] = append(t.chain[group], Key(sum[:16]))
 	}
@@ -89,13 +90,15 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 	return n
 }
 
-// Cached returns the length of the prefix of tokens that Match would find for a sequence without a salt. It changes
-// nothing, the order of eviction included.
-func (p *Pool) Cached(tokens []int32) int {
+// Cached returns the length of the prefix of tokens that Match would find for a sequence with these items and without
+// a salt. It changes nothing, the order of eviction included.
+func (p *Pool) Cached(tokens []int32, items ...Item) int {
 	if !p.caching || len(tokens) < 2 {
 		return 0
 	}
-	return p.longest(p.NewTable(""), tokens)
+	t := p.NewTable("")
+	t.SetItems(items)
+	return p.longest(t, tokens)
 }
 
 // longest returns the length of the longest prefix, shorter than tokens and in whole blocks, of

@@ -9,6 +9,7 @@ type Table struct {
 	salt  string
 	parts []part // per class
 	snaps snapshots
+	items []Item  // in order of their positions
 	chain [][]Key // hashes of full blocks, for each group of block size
 	// With Pool.Record:
 	origin Origin

@@ -31,7 +31,7 @@ type gemmaText struct {
 	// (num_kv_shared_layers). wide doubles the MLP of these layers (use_double_wide_mlp).
 	firstReuse    int
 	wide          bool
-	seesItems     bool // use_bidirectional_attention "vision": sliding layers attend both ways within an image
+	seesItems     bool // use_bidirectional_attention "vision": in sliding layers a token of an image sees its later tokens too; the window bounds what is before it, also within the image
 	sliding, full checkpoint.Rope
 }
 

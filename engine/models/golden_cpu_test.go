@@ -27,6 +27,11 @@ func TestGoldenRebuildCPU(t *testing.T) {
 	variants(t, func(t *testing.T, s backend.Settings, limit bound, _ bool) { goldenRebuild(t, cpu.Opener{}, s, limit) })
 }
 
+// TestMediaCPU is TestMediaRef on every variant.
+func TestMediaCPU(t *testing.T) {
+	variants(t, func(t *testing.T, s backend.Settings, limit bound, _ bool) { runMedia(t, cpu.Opener{}, s, limit, true) })
+}
+
 // TestGoldenRanksCPU is TestGoldenRanks on the machine's best variant, with VAPP_GOLDEN=all on every one.
 func TestGoldenRanksCPU(t *testing.T) {
 	facts, err := cpu.Opener{}.Probe()

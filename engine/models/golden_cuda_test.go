@@ -26,6 +26,15 @@ func TestGoldenCUDAAdapters(t *testing.T) {
 	loraGolden(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16)
 }
 
+// TestGoldenCUDAMedia is TestMediaRef on the emulated driver, or on a GPU.
+func TestGoldenCUDAMedia(t *testing.T) {
+	if os.Getenv("VAPP_GPU") == "" && os.Getenv("VAPP_GOLDEN") != "all" {
+		t.Skip("not run: it takes a minute on the emulated driver; VAPP_GOLDEN=all runs it")
+	}
+	cudatest.Use(t)
+	runMedia(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, false)
+}
+
 // TestGoldenCUDA runs the golden files on this machine's GPU if VAPP_GPU is set, else the small
 // checkpoints on the emulated driver. The bits of a row may depend on the other rows of the step.
 func TestGoldenCUDA(t *testing.T) {

@@ -47,6 +47,10 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
 
 `
 	goldenHead = "| architecture | checkpoint | weights | backend | K/V | max | rms | top-1 agrees | flips | at gaps | bound |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+	mediaText  = "\n## Prompts with images\n\nPrompts of 35 to 128 tokens with images of 1 to 20 tokens, and 16 cached steps, as in the table above: an image first, one in the middle, three with text\n" +
+		"between, two that are adjacent, and four in a prompt that is longer than a chunk. Chunks, whose borders are around each image, change no bit. **tower**: |Δ| of the\n" +
+		"encoded rows of the prompt's images, in units of their root mean square. A window of Gemma 4's layers is shorter than the largest image.\n\n"
+	mediaHead  = "| architecture | checkpoint | images | backend | K/V | max | rms | top-1 agrees | flips | at gaps | bound | tower max | tower rms |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
 	formatText = "\n## Errors of Linear and Experts by weight format\n\nCompared with sums in float64 over the weights' float32 values, in units of the results' root mean square. The bound of rms\n" +
 		"is 2e-6 for products of float32, 1e-2 for products of bf16 (AVX-512 BF16, AMX, and formats without their own kernel), and 1.2e-2\n" +
 		"for int8 activations (`cpu.activations`), whose kernels give the same bits on all variants.\n\n"
@@ -56,8 +60,8 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
 // figures are the rows that this process measured: the identifying cells → the other cells.
 var figures = struct {
 	sync.Mutex
-	golden, formats map[string]string
-}{golden: map[string]string{}, formats: map[string]string{}}
+	golden, media, formats map[string]string
+}{golden: map[string]string{}, media: map[string]string{}, formats: map[string]string{}}
 
 // backendName returns the name of a backend and its kernels.
 func backendName(o backend.Opener, s backend.Settings) string {
@@ -79,8 +83,24 @@ func keep(t testing.TB, r goldenRun, name string, g *enginetest.Golden, tally *e
 	key := fmt.Sprintf("| %s | %s | %s | %s | %v ", g.Facts.Architecture, name, weightsOf(t, checkpointOf(t, name)), backendName(r.Opener, r.Settings), r.KV)
 	figures.Lock()
 	defer figures.Unlock()
-	figures.golden[key] = fmt.Sprintf("| %.1e | %.1e | %d of %d | %d | %.1e | %.0e / %.0e / %.0e |", float64(tally.Max)/sigma, tally.RMS()/sigma,
+	figures.golden[key] = cells(tally, b, sigma)
+}
+
+// cells returns the cells of a run's differences and bound.
+func cells(tally *enginetest.GoldenTally, b enginetest.GoldenBound, sigma float64) string {
+	return fmt.Sprintf("| %.1e | %.1e | %d of %d | %d | %.1e | %.0e / %.0e / %.0e |", float64(tally.Max)/sigma, tally.RMS()/sigma,
 		tally.Rows-tally.Flips, tally.Rows, tally.Flips, float64(tally.FlippedGap)/sigma, b.Max, b.RMS, b.Gap)
+}
+
+// keepMedia records the result of a prompt with images whose K and V pages keep the stored format.
+func keepMedia(r goldenRun, name, kind string, g *enginetest.Golden, tally *enginetest.GoldenTally, b enginetest.GoldenBound, sigma float64, y *towerTally) {
+	if r.KV != kernels.F32 {
+		return
+	}
+	key := fmt.Sprintf("| %s | %s | %s | %s | %v ", g.Facts.Architecture, name, kind, backendName(r.Opener, r.Settings), r.KV)
+	figures.Lock()
+	defer figures.Unlock()
+	figures.media[key] = cells(tally, b, sigma) + fmt.Sprintf(" %.1e | %.1e |", y.worst(), y.rms())
 }
 
 // weightsOf lists the formats of a checkpoint's matrices.
@@ -153,17 +173,19 @@ func numerics() error {
 		return err
 	}
 	before, after, _ := strings.Cut(string(page), formatText)
-	golden, formats := rowsOf(before, 5), rowsOf(after, 3)
+	before, images, _ := strings.Cut(before, mediaText)
+	golden, media, formats := rowsOf(before, 5), rowsOf(images, 5), rowsOf(after, 3)
 	if *goldentest.Update {
 		merge(golden, figures.golden)
+		merge(media, figures.media)
 		merge(formats, figures.formats)
-		text := numericsPreface + goldenHead + table(golden) + formatText + formatHead + table(formats)
+		text := numericsPreface + goldenHead + table(golden) + mediaText + mediaHead + table(media) + formatText + formatHead + table(formats)
 		return os.WriteFile(numericsPage, []byte(text), 0o644)
 	}
 	for _, c := range []struct {
 		page, here map[string]string
 		backend    int // index of the backend's cell
-	}{{golden, figures.golden, 4}, {formats, figures.formats, 3}} {
+	}{{golden, figures.golden, 4}, {media, figures.media, 4}, {formats, figures.formats, 3}} {
 		for key, got := range c.here {
 			if want := c.page[key]; !near(got, want) && hasTable(c.page, key, c.backend) {
 				return fmt.Errorf("docs/numerics.md has %q for %s, the test measured %q; run make docs and look at the difference", want, key, got)

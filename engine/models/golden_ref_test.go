@@ -2,6 +2,8 @@ package models_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -39,10 +41,10 @@ func TestConversions(t *testing.T) {
 		build models.Build
 		limit enginetest.GoldenBound // zero: no bit changes
 	}{
-		{"tiny-sharded-bf16", models.Build{Dtype: kernels.F32}, enginetest.GoldenBound{}},
+		{"tiny-mistral", models.Build{Dtype: kernels.F32}, enginetest.GoldenBound{}},
 		{"tiny-mha-f16", models.Build{Dtype: kernels.F32}, enginetest.GoldenBound{}},
 		{"tiny-mha-f16", models.Build{Dtype: kernels.BF16}, enginetest.GoldenBound{Max: 0.1, RMS: 0.013, Gap: 0.05}},
-		{"tiny-sharded-bf16", models.Build{Quantize: kernels.F8E4M3}, eight},
+		{"tiny-mistral", models.Build{Quantize: kernels.F8E4M3}, eight},
 		{"tiny-qwen2", models.Build{Quantize: kernels.F8E4M3, Dtype: kernels.BF16}, eight},
 	} {
 		g, run := readGolden(t, c.name), goldenRun{Opener: ref.Opener{}, KV: kernels.F32, Block: 16, Chunks: []int{1 << 20}}
@@ -62,6 +64,27 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s, %+v: nothing was converted", c.name, c.build)
 		}
 	}
+}
+
+// TestGoldenShards loads a bf16 checkpoint from two files with an index. Its logits have the bits of
+// those of one file.
+func TestGoldenShards(t *testing.T) {
+	const name = "tiny-mistral"
+	dir := t.TempDir()
+	config, err := os.ReadFile(filepath.Join("testdata", name, "config.json"))
+	must(t, err)
+	must(t, enginetest.WriteShards(dir, config, storedTensors(t, name), 2))
+	files, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
+	if err != nil || len(files) != 2 || !fileExists(filepath.Join(dir, "model.safetensors.index.json")) {
+		t.Fatalf("files: %v, %v", files, err)
+	}
+	g, run := readGolden(t, name), goldenRun{Opener: ref.Opener{}, KV: kernels.F32, Block: 16, Chunks: []int{1 << 20}}
+	_, want := RunGolden(t, run, g, checkpointOf(t, name))
+	tally, got := RunGolden(t, run, g, dir)
+	if err := tally.Within(enginetest.BoundFloat(name, kernels.F32).Times(g.Spread())); err != nil {
+		t.Error(err)
+	}
+	sameRows(t, "in two files", got, want)
 }
 
 // BenchmarkSmolRef measures tokens per second of SmolLM2 on ref: a prompt of 256 tokens in one

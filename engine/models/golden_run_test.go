@@ -37,8 +37,10 @@ type goldenRun struct {
 	Tensor   int          // tensor parallel ranks; 0: one
 	Pipe     int          // pipeline stages; 0: one
 	// Groups returns the groups of the ranks; their devices then open at the same time. nil: local.New.
-	Groups func(t testing.TB, tensor, pipe int) []backend.Group
-	Graphs bool // each step is captured and replayed
+	Groups  func(t testing.TB, tensor, pipe int) []backend.Group
+	Graphs  bool                                         // each step is captured and replayed
+	Alter   func(*backend.Step, *enginetest.Golden, int) // changes a filled step of that many tokens; nil: none
+	Encoded func(image int, rows []float32)              // receives the tower's output for each image; nil: nothing does
 }
 
 // checkpointOf returns the path of the checkpoint that a golden file was recorded from.
@@ -75,7 +77,7 @@ func RunGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) (*e
 	for at, chunk := 0, 0; at < rows; chunk++ {
 		n := 1
 		if at < len(g.InputIDs) {
-			n = min(r.Chunks[min(chunk, len(r.Chunks)-1)], len(g.InputIDs)-at, rows-at)
+			n = min(wholeItems(g, at, r.Chunks[min(chunk, len(r.Chunks)-1)]), len(g.InputIDs)-at, rows-at)
 		}
 		for i, row := range m.step(t, g.Tokens()[at:at+n], at, chunk%2) {
 			d, err := g.Compare(at+i, row)
@@ -154,6 +156,10 @@ type goldenModel struct {
 	slot    int32   // of the adapter
 	sends   bool    // to the next stage: it has no logits
 	graphs  bool
+	g       *enginetest.Golden
+	alter   func(*backend.Step, *enginetest.Golden, int)
+	tower   *goldenTower // nil: the prompt has no images
+	encoded func(image int, rows []float32)
 }
 
 // openGolden loads a checkpoint. Its program ends with the logits and samples nothing, so that they
@@ -164,6 +170,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	must(t, err)
 	t.Cleanup(func() { ck.Close() })
 	build := r.Build
+	build.Vision = len(g.Items) > 0
 	if enginetest.Recurrent(filepath.Base(path)) {
 		build.Dtype = kernels.F32 // the state stores inputs in the activation format, and the reference's is float32
 	}
@@ -173,8 +180,8 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	must(t, err)
 	layout, err := r.Opener.Layout(facts, r.Settings)
 	must(t, err)
-	m := &goldenModel{classes: model.Classes(r.Block, r.KV), graphs: r.Graphs}
-	rows := 1
+	m := &goldenModel{classes: model.Classes(r.Block, r.KV), graphs: r.Graphs, g: g, alter: r.Alter, encoded: r.Encoded}
+	rows := largestItem(g)
 	for _, n := range r.Chunks {
 		rows = max(rows, min(n, len(g.InputIDs)))
 	}
@@ -191,12 +198,21 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	default:
 		t.Fatalf("the program ends with %s, not with sample", backend.OpName(last))
 	}
-	shape := backend.StepShape{Tokens: rows, Seqs: 1, Samples: rows, Vocab: model.Vocab(), Bias: 1, Logprobs: 1, AdapterSlots: build.LoRA.Slots}
+	shape := backend.StepShape{Tokens: rows, Seqs: 1, Samples: rows, Vocab: model.Vocab(), Bias: 1, Logprobs: 1, AdapterSlots: build.LoRA.Slots,
+		Axes: p.Axes, Items: p.TakesItems()}
 	for _, c := range m.classes {
 		shape.MaxPages = append(shape.MaxPages, c.MaxPages)
 	}
-	res, err := dry.Run(layout, model.Weights(), []*backend.Program{p}, shape, slabs)
+	programs := []*backend.Program{p}
+	if len(g.Items) > 0 {
+		m.tower = recordTower(t, model, g)
+		programs = append(programs, m.tower.p)
+	}
+	res, err := dry.Run(layout, model.Weights(), programs, shape, slabs)
 	must(t, err)
+	if m.tower != nil {
+		res.AddEncoder(layout, backend.ShapeOf(m.tower.p, m.tower.rows))
+	}
 	m.dev, err = r.Opener.Open(facts, r.Settings, res)
 	must(t, err)
 	t.Cleanup(func() { m.dev.Close() })
@@ -217,6 +233,10 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	}
 	m.exe, err = m.dev.Compile(p)
 	must(t, err)
+	if m.tower != nil {
+		m.tower.exe, err = m.dev.Compile(m.tower.p)
+		must(t, err)
+	}
 	return m
 }
 
@@ -288,6 +308,10 @@ func (m *goldenModel) launch(t testing.TB, tokens []int32, at, set int) {
 	}
 	s.First[0], s.First[1] = 0, int32(n)
 	m.tables(s, at, at+n)
+	m.placeItems(t, s, at, n)
+	if m.alter != nil {
+		m.alter(s, m.g, n)
+	}
 	b := backend.Binding{Set: set, Tokens: n, Seqs: 1, Samples: n}
 	if m.graphs {
 		b.Graph = backend.Graph{Kind: backend.Decode, Tokens: n, Seqs: 1, Samples: n}

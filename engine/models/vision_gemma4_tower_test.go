@@ -1,48 +1,75 @@
 package models
 
 import (
-	"encoding/binary"
+	"fmt"
 	"math"
+	"path/filepath"
 	"testing"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
-	"vapp.dev/kernels"
+	"vapp.dev/engine/enginetest"
+	kref "vapp.dev/kernels/ref"
 )
 
-// TestTowerRecorded runs the recorded tower op by op in float64, following the ops' documentation,
-// and compares the result with transformers' (testdata/record_tower.py).
+// TestTowerRecorded runs the recorded towers op by op in float64, following the ops' documentation,
+// and compares the results with transformers' (testdata/record_media.py), image by image.
 func TestTowerRecorded(t *testing.T) {
-	ck := openTestdata(t, "tiny-gemma4-tower")
-	cfg := ck.Config()
-	l := &loader{src: ck, Build: Build{Shard: backend.Whole, Pipe: backend.Whole, Vision: true}}
-	tower, err := newGemmaTower(cfg, l)
-	if err != nil || l.err != nil {
-		t.Fatal(err, l.err)
+	for _, name := range []string{"tiny-gemma4-tower", "tiny-gemma4-moe-tower"} {
+		t.Run(name, func(t *testing.T) { towerGoldens(t, name, func(o *oracle, op backend.Op) { o.op(op) }) })
 	}
-	m := &gemma{vocabulary: vocabulary{Build: l.Build, size: cfg.VocabSize, hidden: cfg.HiddenSize}, cfg: cfg, vision: tower, weights: l.specs}
-	p, err := m.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: m.Patches(), Seqs: 1}})
+}
+
+// towerGoldens computes the images of a checkpoint's golden files with run and compares the encoded
+// rows.
+func towerGoldens(t *testing.T, name string, run func(*oracle, backend.Op)) {
+	ck := openTestdata(t, name)
+	m, err := New(ck, Build{Shard: backend.Whole, Pipe: backend.Whole, Vision: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Check(); err != nil {
+	files, err := filepath.Glob("testdata/media/" + name + ".*.safetensors")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("golden files: %v, %v", files, err)
+	}
+	for _, file := range files {
+		g, err := enginetest.ReadGolden(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range g.Items {
+			towerItem(t, fmt.Sprintf("%s, image %d", filepath.Base(file), i), ck, m, g.Items[i], run)
+		}
+	}
+}
+
+// towerItem compares one image.
+func towerItem(t *testing.T, what string, ck *checkpoint.Checkpoint, m Model, item enginetest.GoldenItem, run func(*oracle, backend.Op)) {
+	t.Helper()
+	if item.Patches() > m.(Encoder).Patches() {
+		t.Fatalf("%s: %d patches, the tower takes %d", what, item.Patches(), m.(Encoder).Patches())
+	}
+	p, err := m.(Encoder).RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: item.Patches(), Seqs: 1}})
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	run := oracle{t: t, ck: ck, p: p, values: map[backend.Value][]float64{}}
+	o := &oracle{t: t, ck: ck, p: p, item: item, values: map[backend.Value][]float64{}}
 	for _, op := range p.Ops {
-		run.op(op)
+		run(o, op)
 	}
-	want := run.tensor("output")
-	if len(run.out) != len(want) || len(want) != 6*cfg.HiddenSize {
-		t.Fatalf("%d numbers, want %d", len(run.out), len(want))
+	if len(o.out) != len(item.Encoded) {
+		t.Fatalf("%s: %d numbers, want %d", what, len(o.out), len(item.Encoded))
 	}
 	var most, size float64
-	for i, w := range want {
-		most, size = max(most, math.Abs(run.out[i]-w)), max(size, math.Abs(w))
+	for i, w := range item.Encoded {
+		most, size = max(most, math.Abs(o.out[i]-float64(w))), max(size, math.Abs(float64(w)))
 	}
-	t.Logf("largest difference %.2g of %.2g", most, size)
+	t.Logf("%s: largest difference %.2g of %.2g", what, most, size)
 	if most > 2e-5*size {
-		t.Errorf("the tower is off by %g, its largest number is %g", most, size)
+		t.Errorf("%s is off by %g, its largest number is %g", what, most, size)
 	}
 }
 
@@ -51,23 +78,25 @@ type oracle struct {
 	t      *testing.T
 	ck     *checkpoint.Checkpoint
 	p      *backend.Program
+	item   enginetest.GoldenItem
 	values map[backend.Value][]float64
 	out    []float64
 }
 
-// tensor reads a whole float32 tensor.
+// tensor reads a whole tensor.
 func (o *oracle) tensor(name string) []float64 {
 	info, ok := o.ck.Tensor(name)
-	if !ok || info.Format != kernels.F32 {
-		o.t.Fatalf("%s: %v", name, info)
+	if !ok {
+		o.t.Fatalf("%s is absent", name)
 	}
 	raw := make([]byte, info.Bytes)
 	if err := o.ck.ReadRows(name, 0, int(info.Rows()), raw); err != nil {
 		o.t.Fatal(err)
 	}
-	out := make([]float64, info.Elements())
-	for i := range out {
-		out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	values, out := make([]float32, info.Elements()), make([]float64, info.Elements())
+	kref.Dequantize(info.Format, raw, values)
+	for i, v := range values {
+		out[i] = float64(v)
 	}
 	return out
 }
@@ -102,15 +131,12 @@ func (o *oracle) op(op backend.Op) {
 	cols := func(v backend.Value) int { return o.p.Values[v].Cols }
 	switch op := op.(type) {
 	case backend.Patches:
-		for i, x := range o.tensor("input.pixels") {
-			if i == 0 {
-				o.make(op.Pixels)
-			}
-			o.values[op.Pixels][i] = x*float64(op.Scale) + float64(op.Shift)
+		pixels, across, down := o.make(op.Pixels), o.make(op.Across), o.make(op.Down)
+		for i, x := range o.item.Pixels(cols(op.Pixels)) {
+			pixels[i] = float64(x)*float64(op.Scale) + float64(op.Shift)
 		}
-		across, down := o.make(op.Across), o.make(op.Down)
-		for i, x := range o.tensor("input.places") {
-			[][]float64{across, down}[i%2][i/2] = x
+		for i := range across {
+			across[i], down[i] = float64(o.item.Columns[i]), float64(o.item.Rows[i])
 		}
 	case backend.Linear:
 		x, w, y, in, n := o.values[op.X], o.weight(op.W), o.make(op.Y), cols(op.X), cols(op.Y)

@@ -18,7 +18,8 @@ type qwen35Vision struct {
 	sections                    [3]int // of the text model's rotation: time, row, column
 }
 
-// readQwen35Vision reads the tower's config, nil if there is none; defaults are transformers'.
+// readQwen35Vision reads the tower's config, nil if there is none; defaults are transformers'. It
+// ignores deepstack_visual_indexes, as transformers does: Qwen3.5 has no deepstack, unlike Qwen3-VL.
 func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	if !qwen35Sees(c.Architecture) {
 		return nil, nil

@@ -8,48 +8,13 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestQwen35TowerRecorded runs the recorded tower op by op in float64, following the ops'
-// documentation, and compares the result with transformers' (testdata/record_tower_qwen35.py).
+// TestQwen35TowerRecorded is TestTowerRecorded for Qwen3.5.
 func TestQwen35TowerRecorded(t *testing.T) {
-	ck := openTestdata(t, "tiny-qwen35-tower")
-	cfg := ck.Config()
-	q, err := readQwen35(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &loader{src: ck, Build: Build{Shard: backend.Whole, Pipe: backend.Whole, Vision: true}}
-	tower, err := q.vision.newTower(cfg, l, true)
-	if err != nil || l.err != nil {
-		t.Fatal(err, l.err)
-	}
-	m := &qwen35{vocabulary: vocabulary{Build: l.Build}, cfg: q, tower: tower, weights: l.specs}
-	p, err := m.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: 48, Seqs: 1}})
-	if err == nil {
-		err = p.Check()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := qwen35Oracle{oracle{t: t, ck: ck, p: p, values: map[backend.Value][]float64{}}}
-	for _, op := range p.Ops {
-		run.op(op)
-	}
-	want := run.tensor("output")
-	if len(run.out) != len(want) || len(want) != 12*cfg.HiddenSize {
-		t.Fatalf("%d numbers, want %d", len(run.out), len(want))
-	}
-	var most, size float64
-	for i, w := range want {
-		most, size = max(most, math.Abs(run.out[i]-w)), max(size, math.Abs(w))
-	}
-	t.Logf("largest difference %.2g of %.2g", most, size)
-	if most > 2e-5*size {
-		t.Errorf("the tower is off by %g, its largest number is %g", most, size)
-	}
+	towerGoldens(t, "tiny-qwen35-tower", func(o *oracle, op backend.Op) { (&qwen35Oracle{o}).op(op) })
 }
 
 // qwen35Oracle is an oracle with the ops of Qwen3.5's tower too.
-type qwen35Oracle struct{ oracle }
+type qwen35Oracle struct{ *oracle }
 
 func (o *qwen35Oracle) op(op backend.Op) {
 	cols := func(v backend.Value) int { return o.p.Values[v].Cols }

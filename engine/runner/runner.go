@@ -18,19 +18,24 @@ type Runner struct {
 	shape   backend.StepShape
 	classes []backend.KVClass
 	moves   []backend.PageMove // of the step being launched
+	tower   tower
 	graphs  backend.Graphs
 }
 
-// New compiles the reservation's program. Steps run without graphs until Capture has returned.
+// New compiles the reservation's programs: the step and, if there is one, the encoder of items. Steps run without graphs
+// until Capture has returned.
 func New(dev backend.Device, r backend.Reservation) (*Runner, error) {
-	if len(r.Programs) != 1 {
-		return nil, fmt.Errorf("runner: %d programs instead of one", len(r.Programs))
-	}
 	exe, err := dev.Compile(r.Programs[0])
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{dev: dev, exe: exe, shape: r.Step, classes: r.Classes}, nil
+	out := &Runner{dev: dev, exe: exe, shape: r.Step, classes: r.Classes}
+	for _, p := range r.Programs[1:] {
+		if err := out.tower.compile(dev, p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // Replay is how a step was launched: the graph that it ran by, or the reason for running without.
@@ -48,6 +53,11 @@ func (r *Runner) Launch(set int, s *sched.Step) (Replay, error) {
 	}
 	if err := r.move(s.Moves); err != nil {
 		return Replay{}, err
+	}
+	if len(s.Encodes) > 0 {
+		if err := r.tower.run(s); err != nil {
+			return Replay{}, err
+		}
 	}
 	b := r.dev.Step(set)
 	t := 0
@@ -83,6 +93,12 @@ func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
 		if b.Adapters != nil {
 			b.Adapters[t+k] = row.Seq.Adapter()
 		}
+	}
+	if b.Encoded != nil {
+		row.Seq.Encoded(row.From, row.Count, b.Encoded[t:], b.ItemEnd[t:])
+	}
+	if b.MRopePositions != nil {
+		row.Seq.Positions(row.From, row.Count, b.MRopePositions[r.shape.Axes*t:])
 	}
 	if row.Ref >= 0 {
 		b.Tokens[t] = int32(-1 - row.Ref)
@@ -160,6 +176,11 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 	if err := r.dev.Wait(set); err != nil {
 		return sched.Result{}, err
+	}
+	if len(s.Encodes) > 0 {
+		if err := r.tower.wait(s); err != nil {
+			return sched.Result{}, err
+		}
 	}
 	b := r.dev.Step(set)
 	if r.shape.OutputCols > 0 {

@@ -49,7 +49,7 @@ func (s *Scheduler) tryStart(q *Seq) bool {
 		return false
 	}
 	p, ok := s.cut(q, s.limitPrefill(q, q.left()))
-	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() {
+	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() && q.itemsEnd == 0 {
 		ok = p.draw
 	}
 	if ok && !s.allocate(q, p) && len(s.running) == 0 {
@@ -142,6 +142,7 @@ func (s *Scheduler) preempt(q *Seq) {
 	s.swapOut(q)
 	s.pool.Free(q.table)
 	s.unindex(q)
+	s.release(q)
 	q.state, q.scheduled, q.computed = waiting, 0, 0
 	q.epoch++
 	s.stats.Preempted++

@@ -1,6 +1,10 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+
+	"vapp.dev/engine/kv"
+)
 
 // Check verifies the scheduler's state between two of its calls: the running and waiting
 // sequences, their order and counts, and that every page of the pools is accounted for exactly
@@ -32,6 +36,9 @@ func (s *Scheduler) Check() error {
 	if n := s.pool.Tables(); n != len(s.running) {
 		return fmt.Errorf("scheduler: %d sequences run and %d own pages", len(s.running), n)
 	}
+	if err := s.checkEncoded(); err != nil {
+		return fmt.Errorf("scheduler: %w", err)
+	}
 	flying, drawn := map[*Seq]int{}, map[*Seq]int{}
 	for _, st := range s.flight {
 		for i := range st.Rows {
@@ -60,6 +67,30 @@ func (s *Scheduler) Check() error {
 		}
 	}
 	return nil
+}
+
+// checkEncoded verifies that the encoder cache pins what running sequences hold: the run that each
+// needs next.
+func (s *Scheduler) checkEncoded() error {
+	if s.encoded == nil {
+		return nil
+	}
+	pinned := map[*kv.Encoded]int{}
+	for _, q := range s.running {
+		if q.held == nil {
+			continue
+		}
+		pinned[q.held]++
+		if i := q.itemAt(q.scheduled); i == len(q.items) || q.items[i].key != q.held.Hash {
+			return fmt.Errorf("%s holds an item that it does not need at %d", q.ID(), q.scheduled)
+		}
+	}
+	for _, q := range s.waiting {
+		if q.held != nil {
+			return fmt.Errorf("%s waits and holds an item", q.ID())
+		}
+	}
+	return s.encoded.Check(pinned)
 }
 
 // check verifies that q's counts are consistent. flying and drawn are the positions and the

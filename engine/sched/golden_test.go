@@ -19,8 +19,8 @@ import (
 // TestGolden plays testdata/*.txtar. Section "in" has one command a line:
 //
 //	options maxModelLen=64 maxNumSeqs=4 maxNumBatchedTokens=16 maxSamples=4 lag=0 chunked=true policy=fcfs pages=16 block=4 caching=true swap=0
-//	        verify=N drafts=N lookup=MIN-MAX
-//	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1] [seed=N] [stop=N]
+//	        verify=N drafts=N lookup=MIN-MAX encoded=N patches=N whole=1
+//	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1] [seed=N] [stop=N] [items=ITEMS]
 //	cancel ID
 //	policy NAME
 //	pace N          limits prefill to N tokens between two tokens of a decoding sequence; 0: no limit
@@ -31,7 +31,8 @@ import (
 // step that gives the token, ?p+n the prompt logprobs, >r the row that samples, +n the proposals before
 // it, =r the row of a known token. lead=ID is the PrefixOwner. The device's proposals are sometimes
 // right and sometimes wrong, the same in every run. The tokens of a sequence with an odd seed depend on
-// the previous token only.
+// the previous token only. ITEMS are the pictures of a prompt, LETTER:AT+TOKENS with commas between; each
+// takes a patch for each token.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -148,6 +149,7 @@ func (g *script) start(m map[string]string) {
 		MaxNumBatchedTokens: g.number(m["maxNumBatchedTokens"], 16), MaxSamples: g.number(m["maxSamples"], 4),
 		Lag: g.number(m["lag"], 0), ChunkedPrefill: m["chunked"] != "false", Policy: policy,
 		Verify: g.number(m["verify"], 0), Drafts: g.number(m["drafts"], 0),
+		Encoder: Encoder{Rows: g.number(m["encoded"], 0), Budget: g.number(m["patches"], 8), Whole: m["whole"] != ""},
 	}
 	if from, to, ok := strings.Cut(m["lookup"], "-"); ok {
 		o.Lookup = speculate.NGram{Min: g.number(from, 1), Max: g.number(to, 1)}
@@ -181,6 +183,11 @@ func (g *script) add(id string, m map[string]string) {
 	for i := range g.number(m["prompt"], 1) {
 		sp.Prompt = append(sp.Prompt, int32(text[i%len(text)]))
 	}
+	for _, text := range strings.FieldsFunc(m["items"], func(r rune) bool { return r == ',' }) {
+		place := strings.Split(text[2:], "+")
+		n := g.number(place[1], 1)
+		sp.Items = append(sp.Items, Item{Hash: [32]byte{text[0]}, At: g.number(place[0], 0), Tokens: n, Pixels: make([]float32, n), Across: make([]int32, n), Down: make([]int32, n)})
+	}
 	q := NewSeq(sp)
 	if err := g.rig.s.Add(q); err != nil {
 		fmt.Fprintf(g.out, "  %v\n", err)
@@ -193,5 +200,7 @@ func (g *script) add(id string, m map[string]string) {
 type at int
 
 func (a at) PrefillBudget(w steptime.Work, _, n int) int {
-	return min(n, max(0, int(a)/max(1, w.StepsPerToken)-w.Prompt))
+	return min(n, max(0, int(a)/max(1, w.StepsPerToken)-w.Prompt-w.Patches))
 }
+
+func (a at) Fits(w steptime.Work) bool { return w.Prompt+w.Patches <= int(a)/max(1, w.StepsPerToken) }

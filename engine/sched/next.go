@@ -9,6 +9,7 @@ func (s *Scheduler) Next() *Step {
 		return nil
 	}
 	s.beginStep()
+	s.beginItems()
 	s.swapIn()
 	if s.wholeStep() {
 		s.admit()
@@ -29,8 +30,9 @@ func (s *Scheduler) beginStep() {
 		s.step = &Step{}
 	}
 	clear(s.step.Rows)
+	clear(s.step.Encodes)
 	s.pool.BeginStep()
-	*s.step = Step{Rows: s.step.Rows[:0], Moves: s.step.Moves[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
+	*s.step = Step{Rows: s.step.Rows[:0], Moves: s.step.Moves[:0], Encodes: s.step.Encodes[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
 	s.proposalTokens, s.stepsPerToken = 0, 0
 }
 
@@ -67,15 +69,21 @@ func (s *Scheduler) prefillBudget(from, n int) int {
 
 // limitPrefill returns how many of the next n positions of q the limiter admits to the step.
 func (s *Scheduler) limitPrefill(q *Seq, n int) int {
-	return s.prefillBudget(q.scheduled, min(n, s.left()))
+	if n = min(n, s.left()); q.scheduled < q.itemsEnd {
+		return s.limitItems(q, n)
+	}
+	return s.prefillBudget(q.scheduled, n)
 }
 
 // decode schedules the running sequences that have one token to compute.
 func (s *Scheduler) decode() {
 	share := s.share()
+	if s.whole > 0 {
+		share = min(share, len(s.step.Rows)+max(0, s.left()-s.whole))
+	}
 	for i := 0; i < len(s.running) && len(s.step.Rows) < share; {
 		q := s.running[i]
-		if !q.inStep && q.left() == 1 && !s.blocked(q) && !s.extend(q, 1) && q.state != running {
+		if !q.inStep && q.left() == 1 && q.scheduled >= q.itemsEnd && !s.blocked(q) && !s.extend(q, 1) && q.state != running {
 			continue // q was preempted: the next sequence is at index i now
 		}
 		i++
@@ -104,7 +112,7 @@ func (s *Scheduler) share() int {
 func (s *Scheduler) prefill() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
-		if !q.inStep && q.left() > 1 && !s.extend(q, q.left()) && q.state != running {
+		if !q.inStep && (q.left() > 1 || q.scheduled < q.itemsEnd) && !s.extend(q, q.left()) && q.state != running {
 			continue
 		}
 		i++
@@ -164,6 +172,14 @@ func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 			p.count = 0
 		}
 	}
+	if s.opts.Encoder.Whole && q.scheduled < q.itemsEnd {
+		if end := q.wholeEnd(q.scheduled + p.count); end < q.scheduled+p.count {
+			if end <= q.scheduled {
+				return part{}, false
+			}
+			return s.cut(q, end-q.scheduled)
+		}
+	}
 	return p, p.count > 0
 }
 
@@ -195,6 +211,10 @@ func (s *Scheduler) add(q *Seq, p part) {
 	s.step.Samples += p.targets + r.draws()
 	s.step.Work = s.step.Work.With(q.scheduled, p.count)
 	q.scheduled += p.count
+	if q.held != nil || r.From < q.itemsEnd {
+		s.countItems(q, r.From, p.count)
+		s.hold(q)
+	}
 	q.inStep = true
 	s.step.Tokens += p.count
 	s.step.Rows = append(s.step.Rows, r)
@@ -203,11 +223,14 @@ func (s *Scheduler) add(q *Seq, p part) {
 // finish numbers the sampled rows and returns the step, nil if it has no rows.
 func (s *Scheduler) finish() *Step {
 	st := s.step
-	s.step = nil
 	if len(st.Rows) == 0 {
+		s.dropEncodes()
+		s.step = nil
 		s.spare = append(s.spare, st)
 		return nil
 	}
+	s.step = nil
+	s.stats.Encoded += len(st.Encodes)
 	next := 0
 	for i := range st.Rows {
 		r := &st.Rows[i]

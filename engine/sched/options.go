@@ -31,6 +31,8 @@ type Options struct {
 	Verify int
 	Lookup speculate.NGram
 	Drafts int
+	// Encoder limits the items of prompts; zero: they have none.
+	Encoder Encoder
 }
 
 // OptionError reports an invalid option.
@@ -66,6 +68,8 @@ func (o Options) Validate() error {
 		return &OptionError{"drafted tokens", o.Drafts, fmt.Sprintf("0 to %d, which are verified", o.Verify)}
 	case (o.Verify > 0) != (o.Drafts > 0 || o.Lookup != speculate.NGram{}) || o.Drafts > 0 && o.Lookup != (speculate.NGram{}):
 		return &OptionError{"verified tokens", o.Verify, "more than 0 if and only if exactly one of Lookup and Drafts is set"}
+	case o.Encoder.Rows < 0 || o.Encoder.Rows > 0 && o.Encoder.Budget < 1:
+		return &OptionError{"patches that a step encodes", o.Encoder.Budget, "at least 1"}
 	case o.Policy > Priority:
 		return &OptionError{"policy", int(o.Policy), "fcfs or priority"}
 	}

@@ -33,6 +33,7 @@ type workload struct {
 	host    int // slabs of swap space
 	caching bool
 	cancels bool
+	items   bool // prompts have pictures
 }
 
 func newWorkload(t testing.TB, seed uint64) *workload {
@@ -133,6 +134,9 @@ func (w *workload) spec(id int) Spec {
 	}
 	if r.IntN(5) == 0 {
 		sp.Salt = "salt"
+	}
+	if w.items {
+		w.picture(&sp)
 	}
 	return sp
 }
@@ -238,7 +242,7 @@ type whims struct {
 
 func (p *whims) PrefillBudget(w steptime.Work, _, n int) int {
 	least := 0
-	if w.Prompt == 0 {
+	if w.Prompt == 0 && w.Patches == 0 {
 		least = 1
 	}
 	if k := least + p.rng.IntN(n+1-least); k < n {
@@ -247,3 +251,5 @@ func (p *whims) PrefillBudget(w steptime.Work, _, n int) int {
 	}
 	return n
 }
+
+func (p *whims) Fits(steptime.Work) bool { return p.rng.IntN(2) == 0 }

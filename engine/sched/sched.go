@@ -34,9 +34,11 @@ type Scheduler struct {
 	stats          Stats          // since the last step
 	limiter        PrefillLimiter // nil: only the step's size limits prefill
 	stepsPerToken  int            // Work.StepsPerToken of the step; 0: no sequence decodes
-	count          uint64         // sequences added
-	need           []int          // scratch
-	noFit          struct {       // the last admission that failed, valid while no page was freed
+	encoded        *kv.EncoderCache
+	whole          int      // tokens of the step that decoding sequences leave to a run of items
+	count          uint64   // sequences added
+	need           []int    // scratch
+	noFit          struct { // the last admission that failed, valid while no page was freed
 		seq   *Seq
 		freed uint64
 	}
@@ -52,6 +54,9 @@ func New(o Options, pool *kv.Pool) *Scheduler {
 	for _, c := range l.Specs {
 		s.draftPages = s.draftPages && c.Kind != kv.Window && c.Kind != kv.Chunk
 	}
+	if o.Encoder.Rows > 0 {
+		s.encoded = kv.NewEncoderCache(o.Encoder.Rows)
+	}
 	return s
 }
 
@@ -62,9 +67,11 @@ func (s *Scheduler) SetSwap(host *kv.Pool) { s.swap = host }
 
 // PrefillLimiter limits the prefill of a step so that the step does not take too long.
 // PrefillBudget returns how many of the next n positions of a sequence, which has from computed
-// positions, a step that already has w may take: at least one if w has no prompt tokens.
+// positions, a step that already has w may take: at least one if w has no prompt tokens and encodes
+// nothing. Fits reports whether a step with w takes no longer.
 type PrefillLimiter interface {
 	PrefillBudget(w steptime.Work, from, n int) int
+	Fits(w steptime.Work) bool
 }
 
 // SetPrefillLimiter limits, from the next step on, the prefill of steps in which other
@@ -89,7 +96,7 @@ func (e *NeverFitsError) Error() string {
 
 // Add queues a sequence made by NewSeq. It fails with a *NeverFitsError if the prompt leaves no
 // token of output within the model length, or if the sequence with its max_tokens, cut to the
-// model length, needs more pages than the pool has.
+// model length, needs more pages than the pool has, and with an *ItemError for one of its items.
 func (s *Scheduler) Add(q *Seq) error {
 	if q.state != created {
 		return errors.New("scheduler: a sequence is added once")
@@ -114,10 +121,16 @@ func (s *Scheduler) Add(q *Seq) error {
 	if l := s.pool.Layout(); l.SequenceSlabs(q.limit-1) > s.pool.Slabs() {
 		return &NeverFitsError{n, q.limit - n, s.longest(), true}
 	}
+	if err := s.opts.CheckItems(n, q.spec.Items, q.wantsTargets()); err != nil {
+		return err
+	}
 	s.count++
 	q.arrival, q.state = s.count, waiting
 	q.table = s.pool.NewTable(q.spec.Salt)
 	q.table.SetOrigin(q.spec.Origin)
+	if q.setItems(s.opts.Encoder.Whole); len(q.places) > 0 {
+		q.table.SetItems(q.places)
+	}
 	s.waiting = s.opts.Policy.insert(s.waiting, q)
 	return nil
 }
@@ -155,6 +168,7 @@ func (s *Scheduler) end(q *Seq) {
 	}
 	s.pool.Free(q.table)
 	s.unindex(q)
+	s.release(q)
 	s.freeHost(q)
 	q.state = ended
 }

@@ -26,6 +26,8 @@ type Spec struct {
 	// Params.PromptLogprobs ≥ 0 for every row. The sequence ends after the last one. No other
 	// field of Params is used.
 	Pooling bool
+	// Items are the pictures of the prompt, in order of their positions.
+	Items []Item
 }
 
 // Grammar constrains the output of a sequence. It sees only committed tokens, so preemption
@@ -78,6 +80,13 @@ type Seq struct {
 	cached    int  // prompt tokens found in the prefix cache
 	seen      bool // was scheduled before
 	inStep    bool // has a row in the step being built
+
+	items    []item
+	places   []kv.Item   // of items, as blocks depend on them
+	itemsEnd int         // position behind the last item; 0: none
+	shift    int         // from the position of a token behind the last item to its text position
+	whole    bool        // Encoder.Whole
+	held     *kv.Encoded // what it keeps in the encoder cache; nil: nothing
 
 	index     *speculate.Index // n-gram index of its tokens; nil: none
 	drafts    []int32          // tokens proposed by the device

@@ -26,6 +26,8 @@ type device struct {
 	slabs   map[int]int       // slab → class, for the pages that the step's rows read
 	torn    error             // a row stored to such a slab as another class
 	guessed uint64            // hash of the tokens up to the newest proposal
+	encoder Encoder
+	encoded []uint64 // encoded rows
 }
 
 type slot struct {
@@ -45,12 +47,13 @@ const vocab = 29
 
 var hashSeed = maphash.MakeSeed()
 
-func extendHash(h uint64, salt string, id int32) uint64 {
+func extendHash(h uint64, salt string, id int32, content uint64) uint64 {
 	return maphash.Comparable(hashSeed, struct {
-		h    uint64
-		salt string
-		id   int32
-	}{h, salt, id})
+		h       uint64
+		salt    string
+		id      int32
+		content uint64
+	}{h, salt, id, content})
 }
 
 // draw is the toy model: it returns the token of a sequence whose prefix hashes to h and ends with last.
@@ -69,8 +72,16 @@ func (d *device) launch(st *Step) (Result, error) {
 	for _, m := range st.Moves {
 		d.move(m)
 	}
+	for _, e := range st.Encodes {
+		for k := range e.Item.Tokens {
+			d.encoded[e.At+k] = encodedRow(e.Item, k)
+		}
+	}
 	d.slabs = map[int]int{}
 	for i := range st.Rows {
+		if err := d.items(&st.Rows[i]); err != nil {
+			return r, err
+		}
 		if err := d.read(&st.Rows[i]); err != nil {
 			return r, err
 		}
@@ -164,7 +175,7 @@ func (d *device) draws(i int, row *Row, ids []int32, r *Result, seen []int) erro
 			} else {
 				h = d.guessed
 			}
-			d.guessed = extendHash(h, q.spec.Salt, id)
+			d.guessed = extendHash(h, q.spec.Salt, id, 0)
 			id = edited(q.Params(), nil, at+1+k-len(q.Prompt()), draw(d.guessed, q.Seed(), id))
 			if d.rng.IntN(3) == 0 {
 				id = (id + 1) % vocab
@@ -276,7 +287,7 @@ func (d *device) know(q *Seq, p int, id int32) uint64 {
 	if p > 0 {
 		h = d.truth[q][p-1]
 	}
-	h = extendHash(h, q.spec.Salt, id)
+	h = extendHash(h, q.spec.Salt, id, contentAt(q.spec.Items, d.encoder.Whole, p))
 	if p == len(d.truth[q]) {
 		d.truth[q] = append(d.truth[q], h)
 	}
@@ -350,8 +361,9 @@ func edited(p *sample.Params, output []int32, n int, id int32) int32 {
 func alone(o Options, sp Spec) (out []int32, why Finish) {
 	var h uint64
 	var id int32
-	for _, id = range sp.Prompt {
-		h = extendHash(h, sp.Salt, id)
+	for p := range sp.Prompt {
+		id = sp.Prompt[p]
+		h = extendHash(h, sp.Salt, id, contentAt(sp.Items, o.Encoder.Whole, p))
 	}
 	for {
 		id = edited(sp.Params, out, len(out), draw(h, sp.Seed, id))
@@ -362,7 +374,7 @@ func alone(o Options, sp Spec) (out []int32, why Finish) {
 		case len(out) >= sp.Params.MaxTokens, len(sp.Prompt)+len(out) >= o.MaxModelLen:
 			return out, FinishLength
 		}
-		h = extendHash(h, sp.Salt, id)
+		h = extendHash(h, sp.Salt, id, 0)
 	}
 }
 
@@ -392,6 +404,7 @@ func newRig(t testing.TB, o Options, l kv.Layout, slabs int, caching bool) *rig 
 	pool := kv.NewPool(l, slabs, caching)
 	dev := newDevice(l)
 	dev.drafts, dev.rng = o.Drafts, rand.New(rand.NewPCG(3, 4))
+	dev.encoder, dev.encoded = o.Encoder, make([]uint64, o.Encoder.Rows)
 	return &rig{
 		t: t, opts: o, s: New(o, pool), pool: pool, dev: dev,
 		out: map[*Seq][]int32{}, targets: map[*Seq]int{}, finish: map[*Seq]Finish{},
@@ -417,6 +430,8 @@ func (g *rig) beat() (busy bool, err error) {
 		g.total.CacheHits += st.Stats.CacheHits
 		g.total.SwappedOut += st.Stats.SwappedOut
 		g.total.SwappedIn += st.Stats.SwappedIn
+		g.total.Items += st.Stats.Items
+		g.total.Encoded += st.Stats.Encoded
 		g.trace("%s", describe(st))
 		if err := g.bounds(st); err != nil {
 			return false, err
@@ -466,6 +481,9 @@ func (g *rig) bounds(st *Step) error {
 		return fmt.Errorf("%d sampled rows in a step", st.Samples)
 	case len(st.Rows) > g.opts.MaxNumSeqs || running > g.opts.MaxNumSeqs:
 		return fmt.Errorf("%d sequences in a step, %d running", len(st.Rows), running)
+	}
+	if err := g.encodes(st); err != nil {
+		return err
 	}
 	for i := range st.Rows {
 		r := &st.Rows[i]
@@ -531,6 +549,9 @@ func (g *rig) verify(q *Seq) error {
 
 func describe(st *Step) string {
 	s := fmt.Sprintf("step %d tokens %d rows:", st.Tokens, st.Samples)
+	for _, e := range st.Encodes {
+		s += fmt.Sprintf(" encode %c to %d", e.Item.Hash[0], e.At)
+	}
 	for _, r := range st.Rows {
 		s += fmt.Sprintf(" %s[%d:%d]", r.Seq.ID(), r.From, r.From+r.Count)
 		if r.Proposed > 0 {
@@ -549,7 +570,8 @@ func describe(st *Step) string {
 			s += fmt.Sprintf(">%d", r.DrawRow())
 		}
 	}
-	if v := st.Stats; v != (Stats{}) {
+	v := st.Stats
+	if v.Items, v.Encoded = 0, 0; v != (Stats{}) {
 		s += fmt.Sprintf(" prompt=%d preempted=%d new=%d cache=%d/%d", v.PromptTokens, v.Preempted, v.Scheduled, v.CacheHits, v.CacheQueries)
 		if v.SwappedOut+v.SwappedIn > 0 {
 			s += fmt.Sprintf(" out=%d in=%d moves=%d", v.SwappedOut, v.SwappedIn, len(st.Moves))

@@ -35,7 +35,7 @@ func (s *Scheduler) propose() {
 		}
 		wanted += len(q.proposals) - 1
 	}
-	left := s.left()
+	left := max(0, s.left()-s.whole)
 	if prompts := len(s.waiting) > 0 || len(s.running) > len(s.step.Rows); prompts && s.opts.ChunkedPrefill {
 		left /= 2
 	} else if prompts {

@@ -12,7 +12,9 @@ type Step struct {
 	// Moves are the page moves between device and host, in order. They run after the
 	// previous step and before this one.
 	Moves []Move
-	Stats Stats
+	// Encodes are the items that are encoded, in order, after the moves and before the rows.
+	Encodes []Encode
+	Stats   Stats
 	// Work describes what the step's time depends on. Its StepsPerToken is 0 if no sequence
 	// waits for a token after its first.
 	Work steptime.Work
@@ -38,6 +40,8 @@ type Stats struct {
 	// CacheQueries counts the prompt tokens of sequences scheduled for the first time, and
 	// CacheHits those of them that were in the prefix cache. Both are 0 without prefix caching.
 	CacheQueries, CacheHits int
+	Items                   int // items that rows begin to compute
+	Encoded                 int // items that are encoded; the others are in the encoder cache
 }
 
 // Speculation counts the proposed tokens of a step.

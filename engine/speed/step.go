@@ -66,6 +66,16 @@ func (m *Model) Step(rows []Row) float64 {
 	return seconds
 }
 
+// Encode returns the predicted seconds of an encoder program's pass over an item of that many patches,
+// which becomes that many rows.
+func (m *Model) Encode(patches, rows int) float64 {
+	seconds := 0.0
+	for _, t := range m.terms {
+		seconds += t(backend.Bucket{Chunk: m.bucket.Chunk, Tokens: patches, Seqs: 1, Samples: rows}, []Row{{Count: patches}})
+	}
+	return seconds
+}
+
 // What a step takes beyond its ops, in seconds: the scheduler, the step buffers and the hand-over
 // of tokens, for a step and for each of its sequences. StepFixed is assumed, StepSequence was fitted
 // (docs/speed.md).
@@ -96,6 +106,8 @@ func (c *counter) op(op backend.Op) (term, error) {
 		return nil, nil // of one rank: nothing is added
 	case backend.Adapt:
 		return nil, nil // predictions are of steps without adapters, which skip it
+	case backend.Merge:
+		return nil, nil // it copies rows of images, far fewer numbers than any other op reads
 	}
 	w, ok := WorkOf(c.p, op)
 	if !ok {
@@ -273,6 +285,9 @@ func seen(p int, o backend.Attention) int {
 
 // pairs returns the number of pairs of a token of r and a position that it sees.
 func pairs(r Row, o backend.Attention) float64 {
+	if o.Bidirectional {
+		return float64(r.Count) * float64(r.Count)
+	}
 	window, first, last := o.Window, r.From+1, r.From+r.Count
 	if o.Chunked {
 		return pairsBefore(last, window) - pairsBefore(r.From, window)

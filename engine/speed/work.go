@@ -80,5 +80,28 @@ func WorkOf(p *backend.Program, op backend.Op) (w Work, ok bool) {
 	case backend.Verify:
 		return as("tokens", o.Ids, 1)
 	}
+	return towerWork(p, op)
+}
+
+// towerWork is WorkOf for the ops of vision towers, which have the rates of ops that read and write
+// as much.
+func towerWork(p *backend.Program, op backend.Op) (w Work, ok bool) {
+	as := func(name string, v backend.Value, times int) (Work, bool) {
+		return Work{name, p.Values[v].Rows, times * p.Values[v].Cols}, true
+	}
+	switch o := op.(type) {
+	case backend.Patches:
+		return as("embed", o.Pixels, 1)
+	case backend.AvgPool:
+		return as("add", o.X, 1)
+	case backend.Standardize:
+		return as("add", o.X, 1)
+	case backend.EncoderOutput:
+		return as("embed", o.X, 1)
+	case backend.Resample:
+		return as("add", o.X, 4) // of four entries of the grid
+	case backend.Join:
+		return as("concat", o.Y, 1)
+	}
 	return Work{}, false
 }

@@ -15,6 +15,9 @@ type Work struct {
 	Reads  int64 // sum over the tokens of Decode of the positions that each attends to
 	// PromptReads is the same sum over the tokens of Prompt.
 	PromptReads int64
+	// Patches is how many patches of items the step encodes before its tokens, and Items how many
+	// items those are.
+	Patches, Items int
 	// StepsPerToken is how many steps a decoding sequence takes for each token: 1, or 2 if a
 	// sequence skips every other step. 0 counts as 1.
 	StepsPerToken int
@@ -43,6 +46,7 @@ func (w Work) Without(from, n int) Work {
 type PrefillLimiter struct {
 	target float64 // seconds
 	cost   cost
+	encode encodeCost
 	most   int // most prompt tokens of a step that was learned from
 	over   int // counter of watch: up for each step above the target, down for each below it
 	missed bool
@@ -59,12 +63,12 @@ func (p *PrefillLimiter) Retarget(seconds float64) { p.target, p.over, p.missed 
 
 // PrefillBudget returns how many of the next n positions of a sequence, which has from computed
 // positions, a step that already has w may take. That is the largest number for which the step
-// is predicted to meet the target: all n, or a multiple of Grain. The first prompt of a step
-// gets at least Grain. The prefill of a step is at most 1.5 times that of the largest step
+// is predicted to meet the target: all n, or a multiple of Grain. The first prompt of a step that
+// encodes nothing gets at least Grain. The prefill of a step is at most 1.5 times that of the largest step
 // learned from plus Grain, since predictions far beyond it are unreliable.
 func (p *PrefillLimiter) PrefillBudget(w Work, from, n int) int {
 	least := 0
-	if w.Prompt == 0 {
+	if w.Prompt == 0 && w.Patches == 0 {
 		least = min(n, Grain)
 	}
 	grown := (p.most + p.most/2 + Grain - w.Prompt) / Grain * Grain
@@ -88,15 +92,27 @@ func (p *PrefillLimiter) PrefillBudget(w Work, from, n int) int {
 }
 
 // within reports whether the predicted time of a step, plus twice the spread of earlier steps
-// around their predictions, meets the target.
+// around their predictions, meets the target. It is false for a step that encodes if no encoding was
+// learned from.
 func (p *PrefillLimiter) within(w Work) bool {
-	return p.cost.predict(w)*float64(max(1, w.StepsPerToken))*(1+2*p.cost.spread()) <= p.target
+	if w.Patches > 0 && !p.encode.known() {
+		return false
+	}
+	return (p.cost.predict(w)+p.encode.predict(w))*float64(max(1, w.StepsPerToken))*(1+2*p.cost.spread()) <= p.target
 }
 
+// Fits reports whether a step that computes and encodes w is predicted to meet the target.
+func (p *PrefillLimiter) Fits(w Work) bool { return p.within(w) }
+
 // Learn adds a finished step: its work and the seconds since the end of the previous step, or
-// since its launch if the device was idle.
+// since its launch if the device was idle. Of a step that encodes it learns the encoder's time
+// alone: what its tokens are predicted not to take.
 func (p *PrefillLimiter) Learn(w Work, seconds float64) {
 	if seconds <= 0 || w.Decode+w.Prompt == 0 {
+		return
+	}
+	if w.Patches > 0 {
+		p.encode.learn(w, seconds-p.cost.predict(w))
 		return
 	}
 	p.cost.learn(w, seconds)

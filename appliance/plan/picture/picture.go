@@ -34,7 +34,7 @@ var parts = []struct {
 }{
 	{"weights", []string{"weights"}},
 	{"KV cache", []string{"kv"}},
-	{"scratch", []string{"scratch", "workspace", "step"}},
+	{"scratch", []string{"scratch", "workspace", "step", "item", "encoded"}},
 	{"adapters", []string{"lora"}},
 	{"driver, graphs", []string{"context", "modules", "graphs"}},
 	{"process", []string{"text", "children", "runtime", "swap"}},

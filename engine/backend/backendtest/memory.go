@@ -24,7 +24,7 @@ func (s *subject) memory(t *testing.T) {
 		if s.layout.Round(size) != size || s.layout.Round(size+1) <= size {
 			t.Errorf("Round(%d) = %d, Round(%d) = %d", size, s.layout.Round(size), size+1, s.layout.Round(size+1))
 		}
-		if size == 0 {
+		if size == 0 && backend.Arena(a) < backend.Item { // those of an encoder have a test of their own
 			t.Errorf("the %v arena is empty: this test would prove nothing", backend.Arena(a))
 		}
 	}

@@ -256,7 +256,6 @@ MISTAKES = [
     ("tiny-bias", "head read by kv head i mod kv", (modeling_llama, "repeat_kv", interleaved)),
     ("tiny-mha-f16", "rope base 500000", lambda m: set_frequencies(m, 500000.0 ** -(torch.arange(0, 64, 2) / 64))),
     ("tiny-mha-q4_1", "rotation of neighbours", (modeling_llama, "rotate_half", pairwise)),
-    ("tiny-sharded-bf16", "rope base 10000", lambda m: set_frequencies(m, 10000.0 ** -(torch.arange(0, 32, 2) / 32))),
 ]
 
 

@@ -38,16 +38,16 @@ class Hidden:
 
 
 @torch.no_grad()
-def forward(model, ids, steps, tokens=None, cache=None):
+def forward(model, ids, steps, tokens=None, cache=None, **media):
     """Prefill `ids` in one pass, then `steps` cached steps of one token each.
 
     The token of a step is the argmax of the row before it, or tokens[i] when tokens are given.
-    `cache` takes the place of the model's own KV cache. Returns prefill logits [T, V], fed tokens [steps], their logits [steps, V], and the hidden state
+    `cache` takes the place of the model's own KV cache; `media` are further arguments of the prefill. Returns prefill logits [T, V], fed tokens [steps], their logits [steps, V], and the hidden state
     after the final norm at the last prompt position [H]; all float32.
     """
     hidden = Hidden(model)
     try:
-        out = model(input_ids=ids.view(1, -1), past_key_values=cache, use_cache=True)
+        out = model(input_ids=ids.view(1, -1), past_key_values=cache, use_cache=True, **media)
         last_hidden = hidden.value[0, -1].float()
         prefill = out.logits[0].float()
         row, fed, rows = prefill[-1], [], []
@@ -74,10 +74,10 @@ def sampled(vocab):
     return torch.tensor([i * vocab // SAMPLES + (i * 37) % (vocab // SAMPLES) for i in range(SAMPLES)])
 
 
-def record(model, ids, steps, every=1, full=True):
-    """The tensors of one golden file, with every n-th of the sampled columns, and all logits of the prompt's last row if full."""
+def record(model, ids, steps, every=1, full=True, **media):
+    """The tensors of one golden file, with every n-th of the sampled columns, and all logits of the prompt's last row if full; `media` are those of forward."""
     sample_ids = sampled(model.config.get_text_config().vocab_size)[::every]
-    prefill, fed, decode, last_hidden = forward(model, ids, steps)
+    prefill, fed, decode, last_hidden = forward(model, ids, steps, **media)
     top_ids, top_logits = top2(prefill)
     step_ids, step_logits = top2(decode)
     last = {

@@ -12,7 +12,6 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import gguf_llama
 
 STEPS = 40
-SHARD_LAYER = 2  # of the sharded checkpoint: layers from this one on, the norm and the head are in the second file
 
 COMMON = {
     "architectures": ["LlamaForCausalLM"],
@@ -53,14 +52,6 @@ CHECKPOINTS = {
             vocab_size=331, hidden_size=96, intermediate_size=96, num_hidden_layers=2, num_attention_heads=6,
             num_key_value_heads=2, head_dim=16, max_position_embeddings=8192, rms_norm_eps=2e-3, rope_theta=100000.0,
             rope_scaling=None, tie_word_embeddings=True, attention_bias=True, mlp_bias=True, torch_dtype="float32")),
-    # bfloat16 in two shards with an index, transformers 5 spelling of rope and dtype, several EOS ids.
-    "tiny-sharded-bf16": dict(
-        dtype=torch.bfloat16, embed=0.5, seed=14, prompt=96, sharded=True,
-        config=COMMON | dict(
-            vocab_size=384, hidden_size=128, intermediate_size=192, num_hidden_layers=4, num_attention_heads=4,
-            num_key_value_heads=2, head_dim=32, max_position_embeddings=4096, rms_norm_eps=1e-5,
-            rope_parameters=dict(rope_theta=250000.0, rope_type="default"),
-            eos_token_id=[257, 258], tie_word_embeddings=False, dtype="bfloat16")),
     # llama3 rope scaling (transformers 5 spelling), a prompt far beyond original_max_position_embeddings.
     "tiny-llama3-long": dict(
         dtype=torch.bfloat16, embed=0.4, seed=15, prompt=300,
@@ -139,21 +130,12 @@ def draw(name, shape, embed, generator):
 
 
 def write_weights(directory, spec, config):
-    """model.safetensors (or two shards and their index) in the storage dtype."""
+    """model.safetensors in the storage dtype."""
     generator = torch.Generator().manual_seed(spec["seed"])
     with torch.device("meta"):
         shapes = {n: p.shape for n, p in LlamaForCausalLM(LlamaConfig(**config)).named_parameters()}
     state = {n: draw(n, s, spec["embed"], generator).to(spec["dtype"]).contiguous() for n, s in shapes.items()}
-    if not spec.get("sharded"):
-        save_file(state, f"{directory}/model.safetensors", metadata={"format": "pt"})
-        return
-    files = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
-    layer = lambda n: int(n.split(".")[2]) if ".layers." in n else (0 if "embed" in n else SHARD_LAYER)
-    where = {n: files[layer(n) >= SHARD_LAYER] for n in state}
-    for f in files:
-        save_file({n: w for n, w in state.items() if where[n] == f}, f"{directory}/{f}", metadata={"format": "pt"})
-    total = sum(w.numel() * w.element_size() for w in state.values())
-    dump(f"{directory}/model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))})
+    save_file(state, f"{directory}/model.safetensors", metadata={"format": "pt"})
 
 
 def write(root, name):
