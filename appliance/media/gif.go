@@ -1,7 +1,6 @@
 package media
 
 import (
-	"bytes"
 	"compress/lzw"
 	"encoding/binary"
 	"io"
@@ -170,10 +169,9 @@ func (b *blocks) ReadByte() (byte, error) {
 	return one[0], nil
 }
 
-// pixels returns the indexes of a frame, row after row. Those that its data leaves out have the index
-// rest.
-func (f *gifFrame) pixels(rest byte) ([]byte, error) {
-	out := bytes.Repeat([]byte{rest}, f.width*f.height)
+// pixels returns the indexes of a frame, row after row.
+func (f *gifFrame) pixels() ([]byte, error) {
+	out := make([]byte, f.width*f.height)
 	if len(out) == 0 {
 		return out, nil
 	}
@@ -198,21 +196,11 @@ func (f *gifFrame) pixels(rest byte) ([]byte, error) {
 			err = read(y)
 		}
 	}
-	return out, gifEnd(z, err)
-}
-
-// gifEnd returns the error of a frame. Pillow accepts a frame that its end code ends early, and
-// refuses one whose data ends.
-func gifEnd(z io.Reader, err error) error {
-	if err == nil {
-		return nil
-	}
 	if err == io.ErrUnexpectedEOF || err == io.EOF {
-		// After an end code the reader says io.EOF again.
-		if _, again := z.Read(make([]byte, 1)); again == io.EOF {
-			return nil
-		}
-		return refuse(Truncated, GIF, "the file ends before its last row")
+		return nil, refuse(Truncated, GIF, "a frame ends before its last row")
 	}
-	return refuse(Damaged, GIF, "its pixels are not valid: %v", err)
+	if err != nil {
+		return nil, refuse(Damaged, GIF, "its pixels are not valid: %v", err)
+	}
+	return out, nil
 }

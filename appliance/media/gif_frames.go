@@ -85,7 +85,7 @@ func (c *canvas) draw(g *gifFile, i int) error {
 		c.dispose()
 	}
 	c.prepareDisposal(g, f, i)
-	indexes, err := f.pixels(byte(max(f.transparent, 0)))
+	indexes, err := f.pixels()
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ type pngFile struct {
 	data         [][]byte
 }
 
-// readPNG reads the chunks. Others than those of pngFile and the metadata are skipped: their
-// checksums do not matter, and nothing else is decompressed.
+// readPNG reads the chunks. Those before the pixels must have their checksums, as in Pillow. Chunks
+// that are of no use here are skipped: nothing of them is decompressed.
 func readPNG(data []byte) (p pngFile, err error) {
 	p.Info = Info{Format: PNG, Frames: 1}
 	var meta metadata
@@ -39,6 +39,9 @@ func readPNG(data []byte) (p pngFile, err error) {
 		n, name := int64(binary.BigEndian.Uint32(data[at:])), string(data[at+4:at+8])
 		body := data[at+8 : min(int64(at)+8+n, int64(len(data)))]
 		whole := int64(len(body)) == n
+		if name != "IDAT" && p.data == nil && !checksum(data[at+4:], len(body)) {
+			return p, refuse(Damaged, PNG, "its chunk %q has a wrong checksum", name)
+		}
 		at += 8 + len(body) + 4
 		if p.header == nil && (name != "IHDR" || len(body) < 13) {
 			return p, refuse(Damaged, PNG, "its first chunk is not IHDR")
@@ -74,6 +77,11 @@ func readPNG(data []byte) (p pngFile, err error) {
 	}
 	p.Orientation = meta.orientation()
 	return p, nil
+}
+
+// checksum returns whether a chunk of n bytes, from its name on, is there with the right checksum.
+func checksum(chunk []byte, n int) bool {
+	return len(chunk) >= n+8 && crc32.ChecksumIEEE(chunk[:n+4]) == binary.BigEndian.Uint32(chunk[n+4:])
 }
 
 // pngText keeps a text that can have an orientation: ImageMagick's profile of EXIF, and XMP.

@@ -301,7 +301,11 @@ def damaged():
 
 
 def load(im):
-    """vLLM 0.33's ImageMediaIO: open_image, normalize_image, convert_image_mode."""
+    """vLLM 0.33's ImageMediaIO: open_image, normalize_image, convert_image_mode.
+
+    load comes first: vLLM swallows its first error, and then has an image of black pixels.
+    """
+    im.load()
     try:
         im = ImageOps.exif_transpose(im)
     except Exception:
