@@ -96,6 +96,56 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestManyFrames refuses a GIF of a million frames before it decodes one.
+func TestManyFrames(t *testing.T) {
+	gif := read(t, "inside.gif")
+	frame := gif[13+48 : len(gif)-1]
+	data := slices.Concat(gif[:13+48], bytes.Repeat(frame, maxFrames+1), []byte{';'})
+	_, err := Decode(data, Bounds{})
+	wantReason(t, "frames", err, TooLarge)
+	if f, err := Frames(slices.Concat(gif[:13+48], bytes.Repeat(frame, 1000), []byte{';'}), Bounds{}, 3); err != nil || len(f) != 3 {
+		t.Errorf("1000 frames: %d, %v", len(f), err)
+	}
+}
+
+// TestManyChunks decodes a PNG whose data is cut into single bytes and has many compressed texts.
+func TestManyChunks(t *testing.T) {
+	data := read(t, "rgb.png")
+	want, err := Decode(data, Bounds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := func(out []byte, name string, body []byte) []byte {
+		out = append(binary.BigEndian.AppendUint32(out, uint32(len(body))), name...)
+		out = append(out, body...)
+		return binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(out[len(out)-len(body)-4:]))
+	}
+	p, err := readPNG(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	w.Write(make([]byte, 1<<20))
+	w.Close()
+	out := slices.Clone(data[:33])
+	for range 1000 {
+		out = chunk(out, "zTXt", append([]byte("Raw profile type exif\x00\x00"), z.Bytes()...))
+	}
+	for _, b := range slices.Concat(p.data...) {
+		out = chunk(out, "IDAT", []byte{b})
+		out = chunk(out, "IDAT", nil)
+	}
+	out = chunk(out, "IEND", nil)
+	var got *rgb.Image
+	if n := allocated(func() { got, err = Decode(out, Bounds{}) }); n > 64<<20 {
+		t.Errorf("%d bytes were allocated", n)
+	}
+	if err != nil || !bytes.Equal(got.Pix, want.Pix) {
+		t.Errorf("error %v or other pixels", err)
+	}
+}
+
 // TestNotAnImage names what the data is.
 func TestNotAnImage(t *testing.T) {
 	for _, s := range []string{"", "B", "<html>", "%PDF-1.7", "RIFF....WAVEfmt ", "\x00\x01\x02"} {
@@ -112,7 +162,7 @@ func TestPNGBombs(t *testing.T) {
 	var z bytes.Buffer
 	w := zlib.NewWriter(&z)
 	zeros := make([]byte, 1<<20)
-	for range 64 {
+	for range 16 {
 		w.Write(zeros)
 	}
 	w.Close()

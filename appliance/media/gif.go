@@ -57,7 +57,9 @@ func readGIF(data []byte) (g gifFile, err error) {
 				// Pillow enlarges the screen for its first frame.
 				g.Width, g.Height = max(g.Width, next.left+next.width), max(g.Height, next.top+next.height)
 			}
-			g.frames = append(g.frames, next)
+			if g.frames = append(g.frames, next); len(g.frames) > maxFrames {
+				return g, refuse(TooLarge, GIF, "it has more than %d frames", maxFrames)
+			}
 			next = gifFrame{transparent: -1, disposal: next.disposal}
 		}
 	}

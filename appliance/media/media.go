@@ -29,6 +29,9 @@ const MaxPixels = 178956970
 // bytes takes the time of the whole image.
 const maxScans = 100
 
+// maxFrames is the most frames that an animation may have.
+const maxFrames = 1 << 16
+
 // Info is what the header of an image says.
 type Info struct {
 	Format        Format
@@ -45,7 +48,7 @@ type Bounds struct {
 	// Pixels is the most pixels of an image or of a frame; 0: MaxPixels.
 	Pixels int64
 	// Animation is the most pixels that Frames decodes, over all frames up to the last one that it
-	// returns; 0: 16 times Pixels.
+	// returns; 0: Pixels.
 	Animation int64
 }
 
@@ -60,7 +63,7 @@ func (b Bounds) animation() int64 {
 	if b.Animation > 0 {
 		return b.Animation
 	}
-	return 16 * b.pixels()
+	return b.pixels()
 }
 
 // check returns an error for a header whose pixels exceed the bounds.
@@ -144,6 +147,9 @@ func Frames(data []byte, b Bounds, most int) ([]Frame, error) {
 	}
 	if err := b.check(info); err != nil {
 		return nil, err
+	}
+	if info.Frames > maxFrames {
+		return nil, refuse(TooLarge, info.Format, "it has more than %d frames", maxFrames)
 	}
 	picks := spread(info.Frames, most)
 	if n := int64(picks[len(picks)-1]) + 1; n > 1 && int64(info.Width)*int64(info.Height) > b.animation()/n {

@@ -12,6 +12,8 @@ import (
 type metadata struct {
 	exif []byte // a TIFF header with its directory, perhaps behind "Exif\0\0"
 	xmp  []byte
+	// texts is the number of compressed texts of a PNG that were read.
+	texts int
 }
 
 var xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)

@@ -10,6 +10,7 @@ import (
 	"image"
 	"image/png"
 	"io"
+	"slices"
 	"strings"
 
 	"vapp.dev/engine/vision/rgb"
@@ -19,6 +20,9 @@ const pngMagic = "\x89PNG\r\n\x1a\n"
 
 // maxText is the most bytes of a compressed text that are read: Pillow's MAX_TEXT_CHUNK.
 const maxText = 1 << 20
+
+// maxTexts is the most compressed texts that are read.
+const maxTexts = 8
 
 // pngFile has the chunks of a PNG that its pixels depend on.
 type pngFile struct {
@@ -104,6 +108,9 @@ func (m *metadata) pngText(chunk string, body []byte) {
 		return
 	}
 	if compressed {
+		if m.texts++; m.texts > maxTexts {
+			return
+		}
 		z, err := zlib.NewReader(bytes.NewReader(text))
 		if err != nil {
 			return
@@ -139,9 +146,7 @@ func (p *pngFile) stream() io.Reader {
 		// Pixels keep their indexes: the colors are applied below.
 		chunk("PLTE", make([]byte, 3<<min(p.depth, 8)))
 	}
-	for _, d := range p.data {
-		chunk("IDAT", d)
-	}
+	chunk("IDAT", slices.Concat(p.data...))
 	chunk("IEND", nil)
 	return io.MultiReader(parts...)
 }
