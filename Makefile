@@ -31,7 +31,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-ranks bench-speed bench-scale routers kubernetes man docs size lint headers
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda test-arm64 numa-check model up check test vet fmt cross cross-all clients test-clients browser screenshots race fuzz ci soak golden release release-check bench bench-real bench-stream bench-traces bench-peer compare-llamacpp bench-lora bench-media bench-ranks bench-speed bench-scale routers kubernetes man docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -175,6 +175,12 @@ bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: 
 
 compare-llamacpp: native ## logits and greedy tokens of vapp and llama.cpp on the same GGUF files, every family and block type: writes the tables of docs/gguf.md; FAMILY=tiny-qwen3 compares that one (needs Python with torch)
 	@scripts/compare-llamacpp.sh $(FAMILY)
+
+bench-media: native ## images of 12 megapixels decoded by vapp and by Pillow, in turns on one thread (needs Python with venv)
+	@mkdir -p .cache/media
+	go test -c -o .cache/media/media.test ./appliance/media
+	@[ -x .cache/media-venv/bin/python ] || { python3 -m venv .cache/media-venv && .cache/media-venv/bin/pip install -q pillow==13.0.0 numpy; }
+	.cache/media-venv/bin/python scripts/bench_media.py .cache/media .cache/media/media.test
 
 bench-ranks: build openmpi ## two ranks of one thread beside one rank of two, the time of collectives and of rank 0's control work: writes the tables of docs/ranks.md
 	@python3 scripts/bench_ranks.py

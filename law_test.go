@@ -206,6 +206,9 @@ var rules = map[string]rule{
 		parts:   []string{"appliance/api", "appliance/api/budget", "appliance/api/rawjson", "appliance/chat"},
 		modules: []string{"github.com/prometheus/client_golang"},
 	},
+	// Bytes of a request to pixels.
+	"appliance/media": {parts: []string{"engine/tokenizer", "engine/vision/rgb", "filekind"}, modules: []string{"golang.org/x/image"}, not: functions},
+
 	"appliance/responses": {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
 	"appliance/page":      {},
 	// KV events over ZeroMQ.

@@ -20,7 +20,9 @@ enum {
   VAPPTEXT_MEMORY = 10, /* a render exceeded its limit of memory */
   VAPPTEXT_TIME = 11,   /* a render exceeded its limit of time */
   VAPPTEXT_LENGTH = 12, /* a text that is too long and cannot be divided */
-  VAPPTEXT_UNAVAILABLE = 13 /* the system cannot start a thread now */
+  VAPPTEXT_UNAVAILABLE = 13, /* the system cannot start a thread now */
+  VAPPTEXT_IMAGE = 14,       /* a damaged image, or one with what its decoder lacks */
+  VAPPTEXT_TRUNCATED = 15    /* an image that ends too early */
 };
 
 typedef struct {
@@ -101,4 +103,13 @@ int32_t vapptext_matcher_forced(void *m, vapptext_buf *out, vapptext_error *err)
 int32_t vapptext_matcher_rollback(void *m, size_t n, vapptext_error *err);
 /* bit 0: the text may end here, bit 1: stopped */
 int32_t vapptext_matcher_state(void *m, uint32_t *flags, vapptext_error *err);
+
+/* Images. out gets 3 · width · height bytes (red, green, blue) for each image; width and height are
+ * those of the file's header. scans: the most that a JPEG may have. picks: rising indexes of frames,
+ * 0 for the frame of a still image; starts: when each begins, in milliseconds. */
+int32_t vapptext_jpeg(const uint8_t *data, size_t n, uint32_t width, uint32_t height, uint32_t scans, uint8_t *out, size_t out_n,
+                      vapptext_error *err);
+int32_t vapptext_webp(const uint8_t *data, size_t n, uint32_t width, uint32_t height, const uint32_t *picks, size_t picks_n,
+                      int32_t *starts, uint8_t *out, size_t out_n, vapptext_error *err);
+
 #endif

@@ -21,6 +21,8 @@ pub enum Code {
     Time = 11,
     Length = 12,
     Unavailable = 13,
+    Image = 14,
+    Truncated = 15,
 }
 
 /// An error: its code, the template line (0: none), and its message.

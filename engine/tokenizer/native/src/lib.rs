@@ -1,6 +1,6 @@
-//! vapp's text library: tokenizer, chat templates and grammars behind one C ABI (vapptext.h). Code
-//! that can panic runs under abi::guard. It must not know models or requests. Start reading at
-//! abi.rs.
+//! vapp's text library: tokenizer, chat templates, grammars and the decoders of images behind one C
+//! ABI (vapptext.h). Code that can panic runs under abi::guard. It must not know models or requests.
+//! Start reading at abi.rs.
 mod abi;
 mod added;
 mod budget;
@@ -8,6 +8,7 @@ mod content;
 mod environment;
 mod filters;
 mod grammar;
+mod images;
 mod json;
 mod methods;
 mod operators;

@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package media
+
+const exact = false
