@@ -188,6 +188,8 @@ var rules = map[string]rule{
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
+	// What URLs of requests lead to: an HTTP client under a policy.
+	"appliance/media/fetch": {modules: []string{"golang.org/x/net/idna"}},
 	// openai uses the kinds of reply segments, which dialect defines.
 	"appliance/api/rawjson": {not: functions},
 	// The memory of bodies that are read at once.
