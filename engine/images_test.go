@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -349,4 +350,57 @@ func replied(t *testing.T, s *engine.Stream) []int32 {
 		t.Errorf("ended with %v after %d tokens: %v", last.Finish, len(tokens), last.Err)
 	}
 	return tokens
+}
+
+// TestImagesOfTextModels refuses images for a model that runs without a vision tower, and items that are no
+// images of a tower, by name. Nothing is queued.
+func TestImagesOfTextModels(t *testing.T) {
+	f := seeingFamilies[0]
+	submit := func(e *engine.Engine, m engine.Item, change func(*engine.Request)) error {
+		p := sample.Default()
+		p.MaxTokens = 1
+		r := engine.Request{Params: p, N: 1}
+		r.Prompt, r.Items = prompt(1, 3, m, 2)
+		change(&r)
+		_, err := e.Submit(context.Background(), r)
+		return err
+	}
+	refused := func(e *engine.Engine, name string, m engine.Item, change func(*engine.Request), want string) {
+		t.Helper()
+		var wrong *engine.ItemError
+		if err := submit(e, m, change); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	none := func(*engine.Request) {}
+	text := newToy(t).open(t)
+	refused(text, "a text model", f.image(1, 2, 2), none, "without a vision tower")
+	y := toy{dir: filepath.Join(t.TempDir(), f.name), slabs: 16, build: models.Build{Vision: true}, opts: engine.Options{
+		MaxModelLen: 160, MaxNumSeqs: 4, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, Items: engine.ItemOptions{Patches: 144},
+	}}
+	f.write(t, y.dir)
+	m := y.inspect(t)
+	defer m.Close()
+	if why := y.account(t, m).PlanOnly; why != nil {
+		t.Skipf("not run: the backend plans images only: %v", why)
+	}
+	e := y.open(t)
+	turned := f.image(1, 2, 2)
+	turned.Across, turned.Down = turned.Down, turned.Across
+	short := f.image(1, 2, 2)
+	short.Pixels = short.Pixels[1:]
+	fewer := f.image(1, 2, 2)
+	fewer.Tokens = 3
+	refused(e, "more patches than the largest", f.image(1, 5, 4), none, "at most 144")
+	refused(e, "pixels missing", short, none, "numbers")
+	refused(e, "places in another order", turned, none, "patch 1 is in column 0, row 1")
+	refused(e, "another number of tokens", fewer, none, "36 patches give 4")
+	refused(e, "beyond the prompt", f.image(1, 2, 2), func(r *engine.Request) { r.Items[0].At = 6 }, "exceed the prompt of 9 tokens")
+	refused(e, "prompt logprobs", f.image(1, 2, 2), func(r *engine.Request) { r.Params.PromptLogprobs = 0 }, "leave out prompt_logprobs")
+	if err := submit(e, f.image(1, 2, 2), none); err != nil {
+		t.Error(err)
+	}
+	if n := e.Stats(); n.EncodedRows != 64 {
+		t.Errorf("%+v", n)
+	}
 }
