@@ -62,7 +62,7 @@ func (f seeing) write(t testing.TB, dir string) {
 		if !strings.HasPrefix(info.Name, "model.vision_tower.") && !strings.HasPrefix(info.Name, "model.embed_vision.") && !strings.HasPrefix(info.Name, "model.visual.") {
 			continue
 		}
-		list = append(list, drawn(t, rng, info))
+		list = append(list, drawnTensor(t, rng, info))
 	}
 	config, err := os.ReadFile(filepath.Join(from, "config.json"))
 	if err == nil {
@@ -76,8 +76,8 @@ func (f seeing) write(t testing.TB, dir string) {
 	}
 }
 
-// drawn returns a tensor of random numbers of the sizes that a trained one has.
-func drawn(t testing.TB, rng *rand.Rand, info checkpoint.TensorInfo) enginetest.Tensor {
+// drawnTensor returns a tensor of random numbers of the sizes that a trained one has.
+func drawnTensor(t testing.TB, rng *rand.Rand, info checkpoint.TensorInfo) enginetest.Tensor {
 	t.Helper()
 	out := enginetest.Tensor{Name: info.Name, Shape: info.Shape, Format: info.Format}
 	width := 1.0

@@ -204,6 +204,24 @@ func TestImagesOnRanks(t *testing.T) {
 	}
 }
 
+// TestImagesWithOwnHead: a model with its tower and its own head for proposals is planned, and not opened.
+func TestImagesWithOwnHead(t *testing.T) {
+	m, err := Inspect(Source{Name: "Qwen/Qwen3.5-9B", Path: "/absent", Format: "auto", Build: models.Build{Vision: true, Draft: 2, Verify: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true, Drafts: 2}
+	a, err := NewAccount(o, m, cpu.Opener{}, backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *ImagesError
+	if !errors.As(a.PlanOnly, &refused) {
+		t.Errorf("plan only: %v", a.PlanOnly)
+	}
+}
+
 // TestColumns: encoded rows stand beside each other as squares of patches do.
 func TestColumns(t *testing.T) {
 	for _, c := range []struct{ wide, tall, side int }{{1, 1, 1}, {3, 2, 2}, {2, 5, 2}, {4, 3, 3}, {20, 14, 3}} {
