@@ -206,7 +206,7 @@ func TestImagesOnRanks(t *testing.T) {
 
 // TestImagesWithOwnHead: a model with its tower and its own head for proposals is planned, and not opened.
 func TestImagesWithOwnHead(t *testing.T) {
-	m, err := Inspect(Source{Name: "Qwen/Qwen3.5-9B", Path: "/absent", Format: "auto", Build: models.Build{Vision: true, Draft: 2, Verify: 2}})
+	m, err := Inspect(Source{Name: "Qwen/Qwen3.5-27B", Path: "/absent", Format: "auto", Build: models.Build{Vision: true, Draft: 2, Verify: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
