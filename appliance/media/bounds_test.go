@@ -150,11 +150,14 @@ func TestManyChunks(t *testing.T) {
 func TestNotAnImage(t *testing.T) {
 	for _, s := range []string{"", "B", "<html>", "%PDF-1.7", "RIFF....WAVEfmt ", "\x00\x01\x02"} {
 		_, err := Decode([]byte(s), Bounds{})
-		want := NotImage
-		wantReason(t, s, err, want)
+		wantReason(t, s, err, NotImage)
 	}
-	_, err := Decode([]byte("%PDF-1.7"), Bounds{})
-	t.Log(err)
+	_, err := Decode([]byte("\x00\x00\x00\x1cftypavif\x00\x00"), Bounds{})
+	wantReason(t, "AVIF", err, Unsupported)
+	_, err = Decode([]byte("%PDF-1.7"), Bounds{})
+	if want := `image: the data starts with "%PDF": a PDF document; PNG, JPEG, WebP, GIF, BMP and TIFF are read`; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
 }
 
 // TestPNGBombs gives profiles and texts that would need gigabytes.

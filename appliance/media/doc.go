@@ -1,7 +1,7 @@
 // Package media decodes images to rows of red, green and blue, with the pixels that vLLM's image
 // loader gets from Pillow: the EXIF orientation is applied, transparency is put over white, and
 // everything else becomes RGB by Pillow's integers. PNG, JPEG, WebP, GIF, BMP and TIFF are read; GIF
-// and WebP have frames.
+// and WebP have frames. The format is found by the first bytes: MIME types do not matter, as in vLLM.
 //
 // JPEG is decoded by libjpeg-turbo's decoder and WebP by libwebp, as in Pillow, from the archive of
 // engine/tokenizer. Pixels are equal to Pillow's, byte for byte, with and without SIMD. PNG, GIF and

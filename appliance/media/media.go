@@ -97,6 +97,16 @@ func formatOf(data []byte) Format {
 	return ""
 }
 
+// others are formats that are not read, by the bytes at a position.
+var others = []struct {
+	at          int
+	magic, name string
+}{
+	{4, "ftypavif", "AVIF"}, {4, "ftypavis", "AVIF"}, {4, "ftyphei", "HEIC"}, {4, "ftypmif1", "HEIF"}, {4, "ftyp", "a video (MP4)"},
+	{4, "jP  \r\n", "JPEG 2000"}, {0, "\xff\x4f\xff\x51", "JPEG 2000"}, {0, "\xff\x0a", "JPEG XL"}, {4, "JXL \r\n", "JPEG XL"},
+	{0, "\x00\x00\x01\x00", "an icon (ICO)"}, {0, "8BPS", "PSD"}, {0, "qoif", "QOI"}, {0, "\x1a\x45\xdf\xa3", "a video (Matroska or WebM)"},
+}
+
 // Header returns what the header of data says. It decodes no pixels and allocates little.
 func Header(data []byte) (Info, error) {
 	switch f := formatOf(data); f {
@@ -116,6 +126,11 @@ func Header(data []byte) (Info, error) {
 	case TIFF:
 		t, err := readTIFF(data)
 		return t.Info, err
+	}
+	for _, o := range others {
+		if len(data) > o.at && bytes.HasPrefix(data[o.at:], []byte(o.magic)) {
+			return Info{}, refuse(Unsupported, "", "it is %s; PNG, JPEG, WebP, GIF, BMP and TIFF are read", o.name)
+		}
 	}
 	kind := filekind.Of(data[:min(len(data), filekind.HeadBytes)])
 	return Info{}, refuse(NotImage, "", "the data %s; PNG, JPEG, WebP, GIF, BMP and TIFF are read", kind.Begins())

@@ -113,6 +113,7 @@ def jpegs():
     put("ycck.jpg", d)
     for o in range(1, 9):
         save(f"exif{o}.jpg", picture(21, 13), "JPEG", quality=60, exif=exif(o))
+    save("exif1-xmp6.jpg", picture(21, 13), "JPEG", quality=60, exif=exif(1), xmp=b'<a tiff:Orientation="6"/>')
     save("xmp6.jpg", picture(21, 13), "JPEG", quality=60,
              xmp=b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>')
     put("no-end.jpg", jpeg(picture(21, 13))[:-2])
@@ -155,6 +156,7 @@ def pngs():
     put("grey-4.png", png(4, 2, 4, 0, [b"\x3f\x50", b"\x0c\xa9"]))
     put("grey-4-key.png", png(4, 2, 4, 0, [b"\x3f\x50", b"\x0c\xa9"], chunk(b"tRNS", b"\0\x33")))
     put("grey-1-key.png", png(8, 2, 1, 0, [b"\x3c", b"\xa5"], chunk(b"tRNS", b"\0\x01")))
+    put("grey-1-key0.png", png(8, 2, 1, 0, [b"\x3c", b"\xa5"], chunk(b"tRNS", b"\0\0")))
     put("rgb-key.png", png(2, 1, 8, 2, [b"\x01\x02\x03\x04\x05\x06"], chunk(b"tRNS", b"\0\x04\0\x05\0\x06")))
     put("palette-short.png", png(4, 1, 8, 3, [b"\0\1\5\xff"], chunk(b"PLTE", b"\x0a\x0b\x0c\x14\x15\x16")))
     put("profile6.png", png(2, 1, 8, 2, [b"\x01\x02\x03\x04\x05\x06"], after=chunk(
@@ -296,6 +298,10 @@ def damaged():
         with open(os.path.join(OUT, name), "rb") as f:
             d = f.read()
         put("cut-" + name, d[: len(d) * 2 // 3])
+    with open(os.path.join(OUT, "palette.png"), "rb") as f:
+        d = bytearray(f.read())
+    d[d.index(b"PLTE") + 5] ^= 1
+    put("wrong-checksum.png", d)
     put("huge.png", b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 100000, 100000, 8, 2, 0, 0, 0))
         + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b""))
 
