@@ -135,6 +135,37 @@ type Speculative struct {
 // Multimodal mirrors #Multimodal.
 type Multimodal struct {
 	Limits MediaLimits `json:"limits"`
+	// Image and Video are nil where the checkpoint decides.
+	Image *MediaImage `json:"image,omitempty"`
+	Video *MediaVideo `json:"video,omitempty"`
+
+	AllowedDomains     []string     `json:"allowedDomains"`
+	AllowedPath        string       `json:"allowedPath,omitempty"` // Profile.Path resolves it
+	Redirects          bool         `json:"redirects"`
+	FetchTimeout       MediaTimeout `json:"fetchTimeout"`
+	MaxFetchBytes      Bytes        `json:"maxFetchBytes"`
+	MaxSourcePixels    int64        `json:"maxSourcePixels"`
+	LoadMemory         Bytes        `json:"loadMemory"`
+	Cache              Bytes        `json:"cache"` // 0: nothing is kept
+	TrustRequestKwargs bool         `json:"trustRequestKwargs"`
+}
+
+// MediaImage holds the size of an image for the model; 0: the checkpoint's.
+type MediaImage struct {
+	Tokens    int `json:"tokens,omitempty"`
+	MinPixels int `json:"minPixels,omitempty"`
+	MaxPixels int `json:"maxPixels,omitempty"`
+}
+
+// MediaVideo holds how much of a video the model sees.
+type MediaVideo struct {
+	Frames int `json:"frames"`
+}
+
+// MediaTimeout holds the maximum times of a fetch.
+type MediaTimeout struct {
+	Image Duration `json:"image"`
+	Video Duration `json:"video"`
 }
 
 // MediaLimits holds the maximum number of items of each kind in one request.
