@@ -115,7 +115,7 @@ ci: openmpi test headers test-cuda cross clients browser race fuzz ## what conti
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
 
-kubernetes: build model emulated-driver ## the chart, vapp manifest and rolling changes on a real control plane, as root; builds it from its modules the first time (ten minutes)
+kubernetes: build model openmpi emulated-driver ## the chart, vapp manifest and rolling changes on a real control plane, as root; builds it from its modules the first time (ten minutes)
 	@scripts/kubernetes.sh
 	$(CUDA_GO) build -tags cuda -o bin/vapp-cuda ./cmd/vapp
 	cd tests/kubernetes && go test -count=1 -timeout 30m -v ./chart ./cluster
