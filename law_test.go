@@ -190,6 +190,10 @@ var rules = map[string]rule{
 	},
 	// What URLs of requests lead to: an HTTP client under a policy.
 	"appliance/media/fetch": {modules: []string{"golang.org/x/net/idna"}},
+	"appliance/media/load": {
+		parts:   []string{"appliance/chat", "appliance/media", "appliance/media/fetch", "engine", "engine/vision"},
+		modules: []string{"golang.org/x/sync/semaphore"}, not: noHTTP,
+	},
 	// openai uses the kinds of reply segments, which dialect defines.
 	"appliance/api/rawjson": {not: functions},
 	// The memory of bodies that are read at once.
@@ -235,7 +239,7 @@ var rules = map[string]rule{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// Types of the engine's options, which a profile is translated to.
-			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "engine/turns", "kernels",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/ranks", "engine/sample", "engine/sched", "engine/speed", "engine/tokenizer", "engine/turns", "engine/vision", "kernels",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

@@ -64,7 +64,7 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 }
 
 // readTemplates compiles the profile's template or the model's templates, and returns the
-// source of the first.
+// source of the first. It reads how the model's images are prepared, too.
 func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string, err error) {
 	source = m.Checkpoint.ChatTemplate()
 	if t := p.Parsers.ChatTemplate; t != "" {
@@ -74,6 +74,9 @@ func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string,
 	}
 	if l.api.Chat.Template, err = compile(source); err != nil {
 		return "", l.refuse(p, err)
+	}
+	if l.api.Chat.Vision, err = newVision(p, m); err != nil {
+		return "", err
 	}
 	l.api.Chat.ScoreTemplate = p.Parsers.ChatTemplate != ""
 	if p.Parsers.ChatTemplate == "" {

@@ -26,6 +26,9 @@ const (
 	Unavailable       // not ready yet, or shutting down
 	Gone              // the client left
 
+	Unprocessable // it names media that cannot be fetched or used
+	Unreachable   // the server of media that it names does not answer
+
 	// InvalidUserInput is vLLM's type of errors about the names of adapters.
 	InvalidUserInput
 )
@@ -33,7 +36,7 @@ const (
 // String returns the name of the kind, for logs.
 func (k Kind) String() string {
 	return [...]string{"internal", "malformed", "invalid", "too long", "not found", "unauthorized",
-		"unsupported", "limited", "overloaded", "unavailable", "gone", "invalid user input"}[k]
+		"unsupported", "limited", "overloaded", "unavailable", "gone", "unprocessable", "unreachable", "invalid user input"}[k]
 }
 
 // Error is an error with a Kind. Param is the request field that caused it, "" if none

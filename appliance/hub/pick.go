@@ -42,7 +42,7 @@ const (
 	singleFile    = "model.safetensors"
 )
 
-var optionalFiles = []string{"tokenizer_config.json", "generation_config.json", "chat_template.jinja", "modules.json", "1_Pooling/config.json"}
+var optionalFiles = []string{"tokenizer_config.json", "generation_config.json", "chat_template.jinja", "modules.json", "1_Pooling/config.json", "processor_config.json", "preprocessor_config.json"}
 
 // maxIndex bounds the size of the index of safetensors files.
 const maxIndex = 64 << 20

@@ -144,7 +144,8 @@ func (e encoder) stored(list []kv.Change, s kv.Spec) {
 	}
 }
 
-// extraKeys writes the keys of each block's hash, null for a block without any.
+// extraKeys writes the keys of each block's hash, null for a block without any: in vLLM's order the adapter,
+// the name of each image in the block and where it begins from the block's first token, the salt.
 func (e encoder) extraKeys(list []kv.Change) {
 	e.array(len(list))
 	for i := range list {
@@ -152,7 +153,7 @@ func (e encoder) extraKeys(list []kv.Change) {
 		if !list[i].First {
 			o.Salt = ""
 		}
-		n := 0
+		n := len(list[i].Items)
 		for _, k := range []string{o.Adapter, o.Salt} {
 			if k != "" {
 				n++
@@ -163,10 +164,17 @@ func (e encoder) extraKeys(list []kv.Change) {
 			continue
 		}
 		e.array(n)
-		for _, k := range []string{o.Adapter, o.Salt} {
-			if k != "" {
-				e.text(k)
-			}
+		if o.Adapter != "" {
+			e.text(o.Adapter)
+		}
+		for j := range list[i].Items {
+			m := &list[i].Items[j]
+			e.array(2)
+			e.text(m.Key())
+			e.int(m.At - list[i].At)
+		}
+		if o.Salt != "" {
+			e.text(o.Salt)
 		}
 	}
 }

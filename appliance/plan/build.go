@@ -107,6 +107,55 @@ func vision(p *schema.Profile) bool {
 	return p.Multimodal != nil && p.Multimodal.Limits.Image+p.Multimodal.Limits.Video > 0
 }
 
+// items returns the sizes of images that the profile asks for; zero: the model's.
+func items(p *schema.Profile, m *engine.Model) (o engine.ItemOptions) {
+	sees, has := m.Family.(models.Encoder)
+	if !has || !vision(p) || p.Multimodal.Image == nil {
+		return o
+	}
+	shape, image := sees.Images(), p.Multimodal.Image
+	switch {
+	case shape.Square == 0:
+	case image.Tokens > 0:
+		o.Patches = image.Tokens * shape.Square
+	case image.MaxPixels > 0:
+		o.Patches = max(1, image.MaxPixels/(shape.Side*shape.Side*shape.Square)) * shape.Square
+	}
+	return o
+}
+
+// Images returns how the images of requests become tokens, and the most tokens of an image; 0 if the
+// profile allows none.
+func Images(p *schema.Profile, m *engine.Model) (shape models.ImageShape, most int) {
+	sees, has := m.Family.(models.Encoder)
+	if !has || !vision(p) || sees.Patches() == 0 {
+		return shape, 0
+	}
+	n := items(p, m).Patches
+	if n == 0 {
+		n = sees.Patches()
+	}
+	return sees.Images(), n / sees.Images().Square
+}
+
+// checkImages refuses sizes of images that the model does not have.
+func checkImages(p *schema.Profile, m *engine.Model) error {
+	sees, has := m.Family.(models.Encoder)
+	if !has || !vision(p) || p.Multimodal.Image == nil || sees.Images().Square == 0 {
+		return nil
+	}
+	image, budgets := p.Multimodal.Image, sees.Images().Budgets
+	switch {
+	case image.Tokens > 0 && !budgets:
+		return p.Reject("multimodal.image.tokens", "%s bounds an image by its pixels; set multimodal.image.maxPixels", m.Source.Name)
+	case image.MaxPixels > 0 && budgets:
+		return p.Reject("multimodal.image.maxPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", m.Source.Name)
+	case image.MinPixels > 0 && budgets:
+		return p.Reject("multimodal.image.minPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", m.Source.Name)
+	}
+	return nil
+}
+
 // checkBuild refuses what the profile requires and the model does not have.
 func (w resolved) checkBuild() error {
 	p, b := w.in.Profile, w.in.Model.Source.Build
@@ -115,6 +164,9 @@ func (w resolved) checkBuild() error {
 		return p.Reject("multimodal.limits.audio", "%d clips a request, but no family of this release hears; allowed: 0", p.Multimodal.Limits.Audio)
 	}
 	if err := w.checkPooling(); err != nil {
+		return err
+	}
+	if err := checkImages(p, w.in.Model); err != nil {
 		return err
 	}
 	if _, sees := w.in.Model.Family.(models.Encoder); b.Vision && !sees {

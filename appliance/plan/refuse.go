@@ -73,7 +73,7 @@ type planOnlyField struct {
 
 func planOnlyFields(p *schema.Profile) []planOnlyField {
 	return []planOnlyField{
-		{"multimodal", vision(p), "images and video"},
+		{"multimodal.limits.video", p.Multimodal != nil && p.Multimodal.Limits.Video > 0, "video"},
 	}
 }
 

@@ -67,7 +67,7 @@ func resolve(in Inputs) (resolved, error) {
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model), Reduce: Reduce(p),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model), Reduce: Reduce(p), Items: items(p, in.Model),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {

@@ -66,6 +66,15 @@ type Encoder interface {
 	Patches() int
 	// RecordEncoder writes the tower's pass over p.Bucket.Tokens patches into p.
 	RecordEncoder(p *backend.Program) (*backend.Program, error)
+	// Images returns how images become tokens.
+	Images() ImageShape
+}
+
+// ImageShape is how an image becomes tokens.
+type ImageShape struct {
+	Side    int  // of a patch, in pixels
+	Square  int  // patches of a token
+	Budgets bool // an image has a budget of tokens (Gemma 4); false: its pixels are bounded (Qwen3.5)
 }
 
 // family is one row of the table of architectures.

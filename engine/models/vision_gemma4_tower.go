@@ -79,6 +79,14 @@ func (m *gemma) Patches() int {
 	return m.vision.items * m.vision.pool * m.vision.pool
 }
 
+// Images implements Encoder.
+func (m *gemma) Images() ImageShape {
+	if m.vision == nil {
+		return ImageShape{}
+	}
+	return ImageShape{Side: m.vision.patch, Square: m.vision.pool * m.vision.pool, Budgets: true}
+}
+
 // RecordEncoder records the tower's pass over one item. Patches are projected, get position
 // embeddings from two tables, pass through bidirectional attention blocks, and are pooled and
 // projected to the text model's width. A stage without the tower records an empty program.

@@ -125,6 +125,14 @@ func (m *qwen35) Patches() int {
 	return max(n, maxPixels/(m.tower.patch*m.tower.patch)/n*n)
 }
 
+// Images implements Encoder.
+func (m *qwen35) Images() ImageShape {
+	if m.tower == nil {
+		return ImageShape{}
+	}
+	return ImageShape{Side: m.tower.patch, Square: m.tower.merge * m.tower.merge}
+}
+
 // RecordEncoder records the tower's pass over the patches of one item.
 func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	t := m.tower

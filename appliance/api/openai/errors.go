@@ -36,6 +36,9 @@ var statuses = map[chat.Kind]struct {
 	chat.Unavailable:  {http.StatusServiceUnavailable, "ServiceUnavailableError"},
 	chat.Gone:         {StatusClientClosed, "ClientClosedRequest"},
 
+	chat.Unprocessable: {http.StatusUnprocessableEntity, "UnprocessableEntityError"},
+	chat.Unreachable:   {http.StatusInternalServerError, "InternalServerError"},
+
 	chat.InvalidUserInput: {http.StatusBadRequest, "InvalidUserInput"},
 }
 

@@ -1,0 +1,135 @@
+package load
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"sync"
+
+	"vapp.dev/engine/vision"
+)
+
+// cache keeps pictures by the data and options that they were made from, and by the clients'
+// names. The least recently used leave first.
+type cache struct {
+	most int64
+
+	mu    sync.Mutex
+	bytes int64
+	order *list.List // of *kept, the most recently used first
+	byKey map[[32]byte]*list.Element
+	names map[string]*list.Element
+}
+
+type kept struct {
+	*picture
+	keys  [][32]byte
+	names []string
+}
+
+func newCache(most int64) *cache {
+	return &cache{most: most, order: list.New(), byKey: map[[32]byte]*list.Element{}, names: map[string]*list.Element{}}
+}
+
+// keyOf returns the key of an image's data under the options of its request.
+func keyOf(data []byte, options string) [32]byte {
+	h := sha256.New()
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(options))))
+	h.Write([]byte(options))
+	h.Write(data)
+	return [32]byte(h.Sum(nil))
+}
+
+// hashOf returns the hash of the encoder's input.
+func hashOf(p *vision.Patches) [32]byte {
+	h := sha256.New()
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(p.Across)))
+	for i := range p.Across {
+		b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, uint32(p.Across[i])), uint32(p.Down[i]))
+	}
+	h.Write(b)
+	for rest := p.Pixels; len(rest) > 0; {
+		n := min(len(rest), 4096)
+		b = b[:0]
+		for _, x := range rest[:n] {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+		h.Write(b)
+		rest = rest[n:]
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// data returns the picture with a key, nil if it is not kept.
+func (c *cache) data(key [32]byte) *picture {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.use(c.byKey[key])
+}
+
+// named returns the picture that a client named, nil if it is not kept.
+func (c *cache) named(name, options string) *picture {
+	if name == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.use(c.names[options+"\x00"+name])
+}
+
+func (c *cache) use(e *list.Element) *picture {
+	if e == nil {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*kept).picture
+}
+
+// add keeps a picture.
+func (c *cache) add(key [32]byte, p *picture) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey[key] != nil || p.bytes() > c.most {
+		return
+	}
+	c.bytes += p.bytes()
+	c.byKey[key] = c.order.PushFront(&kept{picture: p, keys: [][32]byte{key}})
+	for c.bytes > c.most {
+		last := c.order.Back()
+		k := last.Value.(*kept)
+		c.order.Remove(last)
+		c.bytes -= k.bytes()
+		for _, key := range k.keys {
+			delete(c.byKey, key)
+		}
+		for _, name := range k.names {
+			if c.names[name] == last {
+				delete(c.names, name)
+			}
+		}
+	}
+}
+
+// maxNames bounds the names of one picture.
+const maxNames = 16
+
+// name gives a kept picture a client's name.
+func (c *cache) name(name, options string, p *picture) {
+	if name == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		k := e.Value.(*kept)
+		if k.picture != p {
+			continue
+		}
+		full := options + "\x00" + name
+		if c.names[full] != e && len(k.names) < maxNames {
+			c.names[full], k.names = e, append(k.names, full)
+		}
+		return
+	}
+}
