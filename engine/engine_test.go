@@ -75,7 +75,7 @@ func (y *toy) inspect(t testing.TB) *engine.Model {
 		}
 	}
 	if y.fat {
-		m.Family = fat{m.Family}
+		m.Family = fatten(m.Family)
 	}
 	return m
 }

@@ -294,6 +294,20 @@ func (f fat) Classes(blockSize int, format kernels.Format) []backend.KVClass {
 	return out
 }
 
+// fatSeeing is fat for a family with a vision tower.
+type fatSeeing struct {
+	fat
+	models.Encoder
+}
+
+// fatten returns m with pages that are larger than their content.
+func fatten(m models.Model) models.Model {
+	if e, sees := m.(models.Encoder); sees {
+		return fatSeeing{fat{m}, e}
+	}
+	return fat{m}
+}
+
 // run opens an engine and submits the requests in the way of the axis.
 func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 	t.Helper()

@@ -91,10 +91,22 @@ func (a *Account) addEncoder(o Options, m *Model) error {
 	switch {
 	case b.Shard.World > 1 || b.Pipe.World > 1:
 		a.PlanOnly = &ImagesError{"a model on several ranks takes no images in this release; set parallel to one rank, or leave out multimodal"}
+	case drafts(a.Reservation.Programs[0]):
+		a.PlanOnly = &ImagesError{"a model whose own head proposes tokens takes no images in this release; set speculative.method to ngram, or leave out one of both"}
 	case a.Reservation.Step.OutputCols > 0:
 		a.PlanOnly = &ImagesError{"a pooling model takes no images in this release; leave out multimodal"}
 	}
 	return nil
+}
+
+// drafts reports whether the model's own head reads encoded rows to propose tokens.
+func drafts(p *backend.Program) bool {
+	for _, op := range p.Ops {
+		if o, ok := op.(backend.Merge); ok && o.Next {
+			return true
+		}
+	}
+	return false
 }
 
 // wholeItems reports whether the tokens of an item see later ones, so that a step computes all of

@@ -8,6 +8,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/models"
+	"vapp.dev/engine/ranks"
 	"vapp.dev/engine/sched"
 	"vapp.dev/engine/speed"
 )
@@ -172,5 +173,64 @@ func TestImagesRefused(t *testing.T) {
 	}
 	if o := schedOptions(Options{}, a); o.Encoder != (sched.Encoder{Rows: 4000, Budget: 1120 * 9, Whole: true}) {
 		t.Errorf("%+v", o.Encoder)
+	}
+}
+
+// TestImagesOnRanks: a model with its tower on two ranks is planned, and not opened.
+func TestImagesOnRanks(t *testing.T) {
+	for name, build := range map[string]models.Build{
+		"tensor":   {Vision: true, Shard: backend.Shard{World: 2}, Pipe: backend.Whole},
+		"pipeline": {Vision: true, Shard: backend.Whole, Pipe: backend.Shard{World: 2}},
+	} {
+		m, err := Inspect(Source{Name: "google/gemma-4-31B-it", Path: "/absent", Format: "dummy", Build: build})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true}
+		f := backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}}
+		a, err := NewAccount(o, m, cpu.Opener{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *ImagesError
+		c := Config{Options: o, Model: m, Opener: cpu.Opener{}, Facts: f, Account: a}
+		if _, err := Open(t.Context(), c); !errors.As(a.PlanOnly, &refused) || !errors.As(err, &refused) {
+			t.Errorf("%s: plan %v, open %v", name, a.PlanOnly, err)
+		}
+		if err := Follow(t.Context(), c, nil, ranks.Places{}, nil); !errors.As(err, &refused) {
+			t.Errorf("%s: follow %v", name, err)
+		}
+	}
+}
+
+// TestImagesWithOwnHead: a model with its tower and its own head for proposals is planned, and not opened.
+func TestImagesWithOwnHead(t *testing.T) {
+	m, err := Inspect(Source{Name: "Qwen/Qwen3.5-27B", Path: "/absent", Format: "auto", Build: models.Build{Vision: true, Draft: 2, Verify: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true, Drafts: 2}
+	a, err := NewAccount(o, m, cpu.Opener{}, backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *ImagesError
+	if !errors.As(a.PlanOnly, &refused) {
+		t.Errorf("plan only: %v", a.PlanOnly)
+	}
+}
+
+// TestColumns: encoded rows stand beside each other as squares of patches do.
+func TestColumns(t *testing.T) {
+	for _, c := range []struct{ wide, tall, side int }{{1, 1, 1}, {3, 2, 2}, {2, 5, 2}, {4, 3, 3}, {20, 14, 3}} {
+		m := Item{Tokens: c.wide * c.tall}
+		for i := range c.wide * c.tall * c.side * c.side {
+			m.Across = append(m.Across, int32(i%(c.wide*c.side)))
+		}
+		if n := columns(&m); n != c.wide {
+			t.Errorf("%+v: %d columns", c, n)
+		}
 	}
 }

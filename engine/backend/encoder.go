@@ -18,6 +18,9 @@ type EncoderShape struct {
 type ItemInput struct {
 	Pixels       []float32 // [Patches·Cols] colours from 0 to 1, in the order that op Patches says
 	Across, Down []int32   // [Patches] column and row of each patch in the grid of the item
+	// The device fills the rest: the rows of the one sequence of an encoder's attention.
+	First     []int32 // [2]
+	Positions []int32 // [Patches]
 }
 
 // Encoder is a Device that runs encoder programs. The goroutine that calls Launch calls its methods.
@@ -41,7 +44,7 @@ type EncodeBinding struct {
 
 // ItemBytes returns the size of the Item arena.
 func (e EncoderShape) ItemBytes() int64 {
-	return align64(4*int64(e.Patches)*int64(e.Cols)) + 2*align64(4*int64(e.Patches))
+	return align64(4*int64(e.Patches)*int64(e.Cols)) + 3*align64(4*int64(e.Patches)) + align64(8)*int64(min(e.Patches, 1))
 }
 
 // EncodedBytes returns the size of the Encoded arena.
@@ -56,6 +59,10 @@ func (e EncoderShape) Carve(mem []byte) *ItemInput {
 	var off int64
 	in := &ItemInput{Pixels: carve[float32](mem, &off, e.Patches*e.Cols)}
 	in.Across, in.Down = carve[int32](mem, &off, e.Patches), carve[int32](mem, &off, e.Patches)
+	in.First, in.Positions = carve[int32](mem, &off, 2), carve[int32](mem, &off, e.Patches)
+	for t := range in.Positions {
+		in.Positions[t] = int32(t)
+	}
 	return in
 }
 

@@ -32,12 +32,12 @@ func TestEncoderShape(t *testing.T) {
 	if e != (EncoderShape{Patches: 16, Cols: 12, Rows: 9, Width: 12}) || !p.Encodes() || p.TakesItems() {
 		t.Errorf("%+v", e)
 	}
-	if e.ItemBytes() != 16*12*4+2*64 || e.EncodedBytes() != 9*12*4 || (EncoderShape{}).ItemBytes() != 0 {
+	if e.ItemBytes() != 16*12*4+4*64 || e.EncodedBytes() != 9*12*4 || (EncoderShape{}).ItemBytes() != 0 {
 		t.Errorf("%d, %d bytes", e.ItemBytes(), e.EncodedBytes())
 	}
 	mem := make([]byte, e.ItemBytes()+64)
 	mem = mem[-uintptr(unsafe.Pointer(&mem[0]))&63:][:e.ItemBytes()]
-	if in := e.Carve(mem); len(in.Pixels) != 16*12 || len(in.Across) != 16 || len(in.Down) != 16 {
+	if in := e.Carve(mem); len(in.Pixels) != 16*12 || len(in.Across) != 16 || len(in.Down) != 16 || len(in.First) != 2 || in.Positions[15] != 15 {
 		t.Errorf("%d pixels, %d and %d places", len(in.Pixels), len(in.Across), len(in.Down))
 	}
 	if (EncoderShape{}).Carve(nil) != nil {

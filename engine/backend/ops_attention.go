@@ -107,8 +107,8 @@ type Attention struct {
 	Latent int
 	// Draft makes rows sequences, each at its draft position; nil: rows are tokens.
 	Draft *DraftPosition
-	// Items lets the tokens of one multimodal item see each other, later ones too, within
-	// Window (Gemma 4's use_bidirectional_attention "vision").
+	// Items lets a token also see the later tokens of its multimodal item, up to Step.ItemEnd: Window
+	// bounds only what is before a token (Gemma 4's use_bidirectional_attention "vision").
 	Items bool
 	// Bidirectional lets a token see later ones too. Nothing is paged then, and Class is
 	// not read. Vision towers use it.

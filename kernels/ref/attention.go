@@ -40,8 +40,7 @@ type AttentionWorkspace struct {
 // capped by Softcap, m = max s, y = Σ e^(s−m)·v / Σ e^(s−m). y is rounded to float32 once. A
 // sink takes part in m and in the denominator. The result does not depend on where the
 // history ends. With a Window, pages of blocks before it are not read. A token of an item
-// also sees later tokens of the item that are in the step and less than Window positions
-// after it.
+// also sees later tokens of the item that are in the step, however many they are.
 func Attention(a AttentionArgs, seq, kv int) {
 	first, last := int(a.First[seq]), int(a.First[seq+1])
 	if first == last {
@@ -78,11 +77,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 			from = a.seenFrom(old+end-1) - old
 		}
 		if a.Items != nil {
-			until := min(int(a.Items[t])-old, n)
-			if a.Window > 0 {
-				until = min(until, end-1+a.Window)
-			}
-			end = max(end, until)
+			end = max(end, min(int(a.Items[t])-old, n))
 		}
 		for h := kv * group; h < (kv+1)*group; h++ {
 			row := t*a.Heads + h

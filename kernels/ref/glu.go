@@ -23,6 +23,11 @@ func GELUTanh(x float32) float32 {
 // Sigmoid returns 1 / (1 + e^−x), in float64, rounded once.
 func Sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
 
+// GELU returns 0.5 · x · (1 + erf(x/√2)), in float64, rounded once.
+func GELU(x float32) float32 {
+	return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)/math.Sqrt2)))
+}
+
 // GeGLU computes y = GELUTanh(gate) · up of one row. y may be gate.
 func GeGLU(gate, up, y []float32) {
 	for i, g := range gate {

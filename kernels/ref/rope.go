@@ -13,6 +13,19 @@ func Angles(position int32, freq []float32, scale float32, y []float32) {
 	}
 }
 
+// AnglesOfSections is Angles of a token with three positions (time, row, column): frequency i uses
+// position i mod 3 if i < 3·sections of it, else time (transformers: interleaved mrope).
+func AnglesOfSections(positions []int32, sections [3]int, freq []float32, scale float32, y []float32) {
+	for i, f := range freq {
+		axis := i % 3
+		if i >= 3*sections[axis] {
+			axis = 0
+		}
+		sin, cos := math.Sincos(float64(float32(positions[axis]) * f))
+		y[i], y[len(freq)+i] = float32(cos)*scale, float32(sin)*scale
+	}
+}
+
 // Temperature returns 1 + beta · ln(1 + ⌊(position + offset) / every⌋), computed in float64 and
 // rounded to float32: the factor of a query by its position (transformers: get_llama_4_attn_scale).
 func Temperature(position int32, beta float32, every, offset int32) float32 {

@@ -25,8 +25,12 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if p.Scratch > int64(len(d.arenas[backend.Scratch])) || len(p.Weights) != len(d.weights) {
 		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
 	}
-	if err := p.Fits(d.r.Step); err != nil {
-		return nil, err
+	fits := p.Fits(d.r.Step)
+	if p.Encodes() {
+		fits = p.FitsEncoder(d.r.Encoder)
+	}
+	if fits != nil {
+		return nil, fits
 	}
 	if err := errors.Join(backend.CheckGroup(name, p, d.layout.group), d.layout.Runs(p.Weights, p)); err != nil {
 		return nil, err
@@ -135,7 +139,7 @@ func compileDraft(o backend.Op) op {
 	case backend.Propose:
 		return propose{o}
 	}
-	return nil
+	return compileVision(o)
 }
 
 // pages returns a layer of a class as an operand of kernels/ref.

@@ -17,6 +17,7 @@ type device struct {
 	weights []weight
 	steps   []*backend.Step
 	sets    []set
+	encoder encoder
 	queue   chan *launch
 	pool    *pool
 }
@@ -34,6 +35,9 @@ func open(l layout, s backend.Settings, r backend.Reservation) (*device, error) 
 		if n > r.Arenas[backend.Workspace] || p.Scratch > r.Arenas[backend.Scratch] {
 			return nil, short("program "+p.Name, max(n, p.Scratch), min(r.Arenas[backend.Workspace], r.Arenas[backend.Scratch]))
 		}
+	}
+	if need, have := r.Encoder.ItemBytes()+r.Encoder.EncodedBytes(), r.Arenas[backend.Item]+r.Arenas[backend.Encoded]; need > have {
+		return nil, short("the encoder", need, have)
 	}
 	if n := r.Step.Bytes(); n > r.Arenas[backend.StepIO] {
 		return nil, short("step buffers", n, r.Arenas[backend.StepIO])
@@ -71,8 +75,9 @@ func open(l layout, s backend.Settings, r backend.Reservation) (*device, error) 
 		d.steps[i] = r.Step.Carve(d.arenas[backend.StepIO][int64(i)*size : int64(i+1)*size])
 		d.sets[i].done = make(chan error, 1)
 	}
+	d.encoder = encoder{in: r.Encoder.Carve(d.arenas[backend.Item]), set: set{done: make(chan error, 1)}}
 	d.pool = newPool(l.threads)
-	d.queue = make(chan *launch, len(d.sets))
+	d.queue = make(chan *launch, len(d.sets)+1)
 	go d.serve(d.queue)
 	return d, nil
 }
@@ -128,6 +133,7 @@ func (d *device) Close() error {
 	for i := range d.sets {
 		d.Wait(i)
 	}
+	d.WaitItem()
 	close(d.queue)
 	d.pool.close()
 	d.queue, d.arenas, d.weights = nil, [backend.NumArenas][]byte{}, nil

@@ -22,6 +22,8 @@ type launch struct {
 	b       backend.Binding
 	s       *backend.Step
 	sampled []int32 // the other set's Sampled
+	at      int32   // of Encode: the first row of the Encoded arena
+	set     *set
 }
 
 // Launch checks the step and queues it.
@@ -41,10 +43,16 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("set %d is still running: Wait for it first", b.Set)}
 	}
 	s := d.steps[b.Set]
+	if x.p.Encodes() {
+		return &backend.StepError{Field: "Launch", Why: "program " + x.p.Name + " is an encoder's: Encode runs it"}
+	}
 	if err := s.Check(x.p, b, int64(len(d.arenas[backend.KV]))); err != nil {
 		return err
 	}
-	st.launch = launch{d: d, e: x, b: b, s: s, sampled: d.steps[d.r.Step.Before(b.Set)].Sampled}
+	if err := s.CheckItems(b, d.r.Encoder); err != nil {
+		return err
+	}
+	st.launch = launch{d: d, e: x, b: b, s: s, set: st, sampled: d.steps[d.r.Step.Before(b.Set)].Sampled}
 	st.running = true
 	d.queue <- &st.launch
 	return nil
@@ -73,7 +81,7 @@ func (d *device) drain() {
 // serve runs launches in order, until the queue is closed.
 func (d *device) serve(queue <-chan *launch) {
 	for l := range queue {
-		d.sets[l.b.Set].done <- l.run()
+		l.set.done <- l.run()
 	}
 }
 

@@ -9,12 +9,36 @@ type angles struct{ backend.Angles }
 
 func (o angles) units(l *launch) int { return l.rowsOf(o.Y) }
 func (o angles) run(l *launch, _, t int) error {
+	if o.Grid {
+		o.grid(l, t)
+		return nil
+	}
+	if o.Sections != [3]int{} {
+		ref.AnglesOfSections(rowOf(l.s.MRopePositions, t, l.e.p.Axes), o.Sections, l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
+		return nil
+	}
 	at, scale := int32(max(0, l.position(t, o.Draft))), o.Scale
 	if e := o.Temperature; e.Every > 0 {
 		scale *= ref.Temperature(at, e.Beta, int32(e.Every), int32(e.Offset))
 	}
 	ref.Angles(at, l.vector(o.InvFreq), scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
 	return nil
+}
+
+// grid fills a row with the angles of a patch's column and row.
+func (o angles) grid(l *launch, t int) {
+	freq, y := l.vector(o.InvFreq), rowOf(l.floats(o.Y), t, l.cols(o.Y))
+	n := len(freq)
+	pair := make([]float32, 2*n)
+	for i, places := range [][]int32{l.ints(o.Across), l.ints(o.Down)} {
+		ref.Angles(places[t], freq, o.Scale, pair)
+		if o.Joined {
+			copy(y[i*n:], pair[:n])
+			copy(y[(2+i)*n:], pair[n:])
+		} else {
+			copy(y[2*i*n:], pair)
+		}
+	}
 }
 
 type rope struct{ backend.Rope }
@@ -89,7 +113,12 @@ func (o rope) weightsOf(w []float32, h int) []float32 {
 
 // rotate rotates a head. y may be x.
 func (o rope) rotate(x, angles, y []float32) {
-	if o.Interleaved {
+	if o.Grid {
+		n := o.Rotary / 2
+		copy(y, x)
+		ref.Rotate(x[:n], angles[:n], y[:n])
+		ref.Rotate(x[n:2*n], angles[n:], y[n:2*n])
+	} else if o.Interleaved {
 		ref.RotatePairs(x, angles, y)
 	} else {
 		ref.Rotate(x, angles, y)
@@ -132,6 +161,9 @@ func (o attention) run(l *launch, worker, i int) error {
 	} else {
 		a.Tables, a.Width, a.Pages = l.s.Pages[o.Class], l.e.p.Classes[o.Class].MaxPages, l.pages(o.Class, o.Layer)
 		a.Pages.Latent = o.Latent > 0
+	}
+	if o.Items {
+		a.Items = l.s.ItemEnd
 	}
 	if o.Sinked {
 		a.Sinks = l.vector(o.Sinks)

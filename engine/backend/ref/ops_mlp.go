@@ -42,8 +42,11 @@ func (o activate) units(l *launch) int { return l.rowsOf(o.X) }
 func (o activate) run(l *launch, _, r int) error {
 	for i, x := range rowOf(l.floats(o.X), r, l.cols(o.X)) {
 		y := ref.SiLU(x)
-		if o.Act == backend.GELUTanh {
+		switch o.Act {
+		case backend.GELUTanh:
 			y = ref.GELUTanh(x)
+		case backend.GELU:
+			y = ref.GELU(x)
 		}
 		l.floats(o.X)[r*l.cols(o.X)+i] = y
 	}
