@@ -44,6 +44,7 @@ type attentionCase struct {
 	sink                  backend.WeightID
 	softcap               float32
 	both                  bool
+	items                 bool      // Attention.Items
 	turning               int       // rotated numbers of a key; the others are the value's times weights. 0: all
 	rebuilds              bool      // pages store only the rotated numbers
 	weights               []float32 // [dim]
@@ -133,7 +134,7 @@ func (c attentionCase) record(rec *backend.Recorder, tables []backend.WeightID, 
 	k, v := rec.New("k", c.format, backend.PerToken, c.kv*c.dim), rec.New("v", c.format, backend.PerToken, c.kv*c.dim)
 	rec.Do(backend.Rope{QKV: in, Angles: angles, Q: q, K: k, V: v, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Rotary: c.dim})
 	y := rec.New("y", kernels.F32, backend.PerToken, c.heads*c.dim)
-	a := backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: scale, Softcap: c.softcap, Window: c.window, Chunked: c.chunked}
+	a := backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: scale, Softcap: c.softcap, Window: c.window, Chunked: c.chunked, Items: c.items}
 	if len(c.sinks) > 0 {
 		a.Sinked, a.Sinks = true, c.sink
 	}

@@ -159,6 +159,8 @@ func parts() []part {
 		{"sample", (*subject).sample},
 		{"drafts", (*subject).drafts},
 		{"draft positions", (*subject).draftPositions},
+		{"encoded rows", (*subject).encodedRows},
+		{"attention of items", (*subject).attentionItems},
 		{"memory", (*subject).memory},
 		{"shared weights", (*subject).sharedWeights},
 		{"refusals", (*subject).refusals},

@@ -27,10 +27,13 @@ type plan struct {
 	vocab      int
 	bias       int
 	tops       int
-	swap       bool // Swap has as many slots as KV has pages
-	drafts     int  // proposals that a step verifies and makes
-	outputCols int  // StepShape.OutputCols
-	slots      int  // of adapters
+	swap       bool             // Swap has as many slots as KV has pages
+	drafts     int              // proposals that a step verifies and makes
+	outputCols int              // StepShape.OutputCols
+	slots      int              // of adapters
+	items      bool             // StepShape.Items
+	tower      *backend.Program // an encoder program, compiled beside the step's
+	cache      int              // its EncoderShape.Rows
 	record     func(*backend.Recorder)
 	weights    backend.PackedWeights // of another rig; nil: the rig packs its own
 }
@@ -63,7 +66,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots,
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots, Items: pl.items,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)
@@ -75,6 +78,13 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 		r.Arenas[backend.Swap] = r.Arenas[backend.KV]
 	}
 	r.Arenas[backend.StepIO] = r.Step.Bytes()
+	if pl.tower != nil {
+		n, err := s.layout.Workspace(pl.tower)
+		check(t, err)
+		r.Programs = append(r.Programs, pl.tower)
+		r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = max(r.Arenas[backend.Workspace], n), max(r.Arenas[backend.Scratch], pl.tower.Scratch)
+		r.AddEncoder(s.layout, backend.ShapeOf(pl.tower, pl.cache))
+	}
 	for a, n := range r.Arenas {
 		r.Arenas[a] = s.layout.Round(n)
 	}
@@ -117,6 +127,8 @@ type feed struct {
 	snapshots []int32 // its page table of snapshots
 	sampled   []int   // indices of the sampled tokens
 	row       backend.SampleRow
+	items     [][2]int // positions [from, to) of items
+	encoded   []int32  // of each token: its encoded row, −1: none; nil: all −1
 }
 
 // fill writes a step.
@@ -141,6 +153,17 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 		}
 		for i, id := range f.tokens {
 			s.Tokens[b.Tokens], s.Positions[b.Tokens], s.Seq[b.Tokens] = id, int32(f.at+i), int32(seq)
+			if s.Encoded != nil {
+				s.Encoded[b.Tokens], s.ItemEnd[b.Tokens] = -1, int32(f.at+i+1)
+				if f.encoded != nil {
+					s.Encoded[b.Tokens] = f.encoded[i]
+				}
+				for _, k := range f.items {
+					if k[0] <= f.at+i && f.at+i < k[1] {
+						s.ItemEnd[b.Tokens] = int32(k[1])
+					}
+				}
+			}
 			b.Tokens++
 		}
 		s.First[seq+1] = int32(b.Tokens)
