@@ -106,7 +106,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs, swap := c.slabs()
 	e.pages = e.kv.Pages(0, slabs)
-	e.stats.set(Stats{KVPages: e.pages})
+	e.stats.set(Stats{KVPages: e.pages, EncodedRows: schedule.Encoder.Rows})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
 	if b := c.Hooks.Blocks; b != nil {
 		pool.Record(b.Seed)
