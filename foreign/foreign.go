@@ -174,8 +174,5 @@ func Commands() (words, targets []string) {
 	return words, targets
 }
 
-// Reasons that conversions of values also give.
-const (
-	MediaOnly = mediaOnly
-	Grammar   = grammar
-)
+// Grammar is a reason that conversions of values also give.
+const Grammar = grammar

@@ -95,7 +95,7 @@ var llamaFlags = []Flag{
 	{"--draft-max --draft --draft-n", One, "", no + "speculative.numTokens is the number of draft tokens"},
 	{"--draft-min --draft-n-min", One, "", oldDraft0},
 	{"--draft-p-min", One, "", oldDraft0},
-	{"--mmproj -mm", One, "", mediaOnly},
+	{"--mmproj -mm", One, "", no + "vision towers in GGUF are not read; take the model as safetensors, with multimodal.limits"},
 	{"--seed -s", One, "", no + "a request's random numbers depend on its own seed alone"},
 	{"--samplers", One, "", no + "vapp has one order of samplers"},
 	{"--sampling-seq", One, "", no + "vapp has one order of samplers"},

@@ -79,7 +79,7 @@ var sglangFlags = []Flag{
 	{"--speculative-eagle-topk", One, "", oldDraft0},
 	{"--speculative-num-draft-tokens", One, "", no + "speculative.numTokens is the number of draft tokens"},
 	{"--skip-server-warmup", Boolean, "", no + "nothing is compiled at the first request"},
-	{"--enable-multimodal", Boolean, "", mediaOnly},
+	{"--enable-multimodal", Boolean, "", no + "multimodal.limits says how many media a request may have"},
 	{"--disable-cuda-graph-padding", Boolean, "", kernelChoice},
 	{"--enable-hierarchical-cache", Boolean, "", no + "prefixes are kept on the device alone"},
 }

@@ -11,7 +11,10 @@ const (
 	safeReader   = no + "vapp maps safetensors and GGUF files, and reads them its own way"
 	kernelChoice = no + "vapp's plan picks the kernels, and vapp plan prints them"
 	oldEngine    = no + "a setting of vLLM's engine before version 1"
-	mediaOnly    = no + "multimodal.limits says how many media a request may carry, and nothing more"
+	towerWhole   = no + "the vision tower is whole on every rank"
+	mediaCache   = no + "multimodal.cache is memory of the process, with keys of its own"
+	mediaOnCPU   = no + "images are decoded and resized on the CPU"
+	wholeFrames  = no + "every frame keeps all its tokens"
 )
 
 // vllmModelFlags select and configure the model.
@@ -49,8 +52,8 @@ var vllmModelFlags = []Flag{
 	{"--seed", One, "", no + "a request's random numbers depend on its own seed alone"},
 	{"--hf-token", One, "", hubCache},
 	{"--download-dir", One, "", hubCache},
-	{"--allowed-local-media-path", One, "", mediaOnly},
-	{"--allowed-media-domains", Many, "", mediaOnly},
+	{"--allowed-local-media-path", One, "multimodal.allowedPath", ""},
+	{"--allowed-media-domains", Many, "multimodal.allowedDomains", ""},
 	{"--quantization-config", Object, "", no + "vapp reads how weights are stored from the checkpoint"},
 	{"--quantization-param-path", One, "", no + "vapp reads scales from the checkpoint"},
 	{"--allow-deprecated-quantization", Boolean, "", no + "vapp reads how weights are stored from the checkpoint"},
@@ -87,29 +90,29 @@ var vllmModelFlags = []Flag{
 
 	{"--language-model-only", Boolean, "multimodal", ""},
 	{"--limit-mm-per-prompt", Object, "multimodal.limits", ""},
-	{"--enable-mm-embeds", Boolean, "", mediaOnly},
-	{"--media-io-kwargs", Object, "", mediaOnly},
-	{"--mm-processor-kwargs", Object, "", mediaOnly},
-	{"--mm-processor-cache-gb", One, "", mediaOnly},
-	{"--mm-processor-cache-type", One, "", mediaOnly},
-	{"--mm-hasher-algorithm", One, "", mediaOnly},
-	{"--mm-shm-cache-max-object-size-mb", One, "", mediaOnly},
-	{"--mm-encoder-only", Boolean, "", mediaOnly},
-	{"--mm-encoder-tp-mode", One, "", mediaOnly},
-	{"--mm-encoder-attn-backend", One, "", mediaOnly},
-	{"--mm-encoder-attn-dtype", One, "", mediaOnly},
-	{"--mm-encoder-fp8-scale-path", One, "", mediaOnly},
-	{"--mm-encoder-fp8-scale-save-path", One, "", mediaOnly},
-	{"--mm-encoder-fp8-scale-save-margin", One, "", mediaOnly},
-	{"--mm-processor-device", One, "", mediaOnly},
-	{"--mm-ipc-gpu-memory-gb", One, "", mediaOnly},
-	{"--mm-device-do-normalize", Boolean, "", mediaOnly},
-	{"--mm-tensor-ipc", One, "", mediaOnly},
-	{"--interleave-mm-strings", Boolean, "", mediaOnly},
-	{"--skip-mm-profiling", Boolean, "", mediaOnly},
-	{"--video-pruning-rate", One, "", mediaOnly},
-	{"--video-pruning-method", One, "", mediaOnly},
-	{"--disable-mm-preprocessor-cache", Boolean, "", mediaOnly},
-	{"--enable-multimodal-encoder-data-parallel", Boolean, "", mediaOnly},
-	{"--disable-chunked-mm-input", Boolean, "", mediaOnly},
+	{"--enable-mm-embeds", Boolean, "", no + "a request has media, not embeddings of media"},
+	{"--media-io-kwargs", Object, "multimodal.video", ""},
+	{"--mm-processor-kwargs", Object, "multimodal.image", ""},
+	{"--mm-processor-cache-gb", One, "multimodal.cache", ""},
+	{"--mm-processor-cache-type", One, "", mediaCache},
+	{"--mm-hasher-algorithm", One, "", mediaCache},
+	{"--mm-shm-cache-max-object-size-mb", One, "", mediaCache},
+	{"--mm-encoder-only", Boolean, "", no + "vapp serves the whole model"},
+	{"--mm-encoder-tp-mode", One, "", towerWhole},
+	{"--mm-encoder-attn-backend", One, "", kernelChoice},
+	{"--mm-encoder-attn-dtype", One, "", kernelChoice},
+	{"--mm-encoder-fp8-scale-path", One, "", kernelChoice},
+	{"--mm-encoder-fp8-scale-save-path", One, "", kernelChoice},
+	{"--mm-encoder-fp8-scale-save-margin", One, "", kernelChoice},
+	{"--mm-processor-device", One, "", mediaOnCPU},
+	{"--mm-ipc-gpu-memory-gb", One, "", mediaOnCPU},
+	{"--mm-device-do-normalize", Boolean, "", mediaOnCPU},
+	{"--mm-tensor-ipc", One, "", oneEngine},
+	{"--interleave-mm-strings", Boolean, "", contentForm},
+	{"--skip-mm-profiling", Boolean, "", no + "the largest image is a line of vapp's plan, always"},
+	{"--video-pruning-rate", One, "", wholeFrames},
+	{"--video-pruning-method", One, "", wholeFrames},
+	{"--disable-mm-preprocessor-cache", Boolean, "multimodal.cache", ""},
+	{"--enable-multimodal-encoder-data-parallel", Boolean, "", towerWhole},
+	{"--disable-chunked-mm-input", Boolean, "", no + "an image whose tokens see each other is never split"},
 }

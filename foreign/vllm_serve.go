@@ -57,7 +57,7 @@ var vllmServeFlags = []Flag{
 	{"--tool-strict-level", One, "", no + "a function's own strict says whether its arguments are bound to the schema"},
 	{"--reasoning-effort-map", Object, "", no + "the template gets reasoning_effort as the request has it"},
 	{"--anthropic-disabled-thinking-effort", One, "", no + "the template gets reasoning_effort as the request has it"},
-	{"--trust-request-mm-kwargs", Boolean, "", mediaOnly},
+	{"--trust-request-mm-kwargs", Boolean, "multimodal.trustRequestKwargs", ""},
 	{"--sse-keep-alive-interval", One, "", no + "a stream has an event for every token and no comments between them"},
 	{"--enable-scale-out", Boolean, "", no + "vapp serves all its routes"},
 	{"--grpc-port", One, "", no + "vapp speaks HTTP"},

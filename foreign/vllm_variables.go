@@ -1,5 +1,11 @@
 package foreign
 
+// Reasons that several variables share.
+const (
+	mediaMemory = no + "multimodal.loadMemory bounds all media that are loaded at the same time"
+	noAudio     = no + "vapp serves no audio"
+)
+
 // vllmVariables are the variables that people set for vLLM.
 var vllmVariables = []Variable{
 	{"VLLM_API_KEY", "serve.apiKeys", ""},
@@ -7,6 +13,20 @@ var vllmVariables = []Variable{
 	{"VLLM_LOG_STATS_INTERVAL", "serve.statsInterval", ""},
 	{"VLLM_CPU_KVCACHE_SPACE", "memory.kvCache", ""},
 	{"PYTHONHASHSEED", "serve.kvEvents.hashSeed", ""},
+	{"VLLM_IMAGE_FETCH_TIMEOUT", "multimodal.fetchTimeout.image", ""},
+	{"VLLM_VIDEO_FETCH_TIMEOUT", "multimodal.fetchTimeout.video", ""},
+	{"VLLM_MAX_MEDIA_DOWNLOAD_SIZE_MB", "multimodal.maxFetchBytes", ""},
+	{"VLLM_MAX_IMAGE_PIXELS", "multimodal.maxSourcePixels", ""},
+	{"VLLM_MEDIA_URL_ALLOW_REDIRECTS", "multimodal.redirects", ""},
+	{"VLLM_MAX_MEDIA_REQUEST_DOWNLOAD_SIZE_MB", "", mediaMemory},
+	{"VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES", "", mediaMemory},
+	{"VLLM_MEDIA_LOADING_THREAD_COUNT", "", mediaMemory},
+	{"VLLM_MEDIA_CACHE*", "", no + "multimodal.cache keeps loaded media in memory; files are not kept"},
+	{"VLLM_MEDIA_FETCH_MAX_RETRIES", "", no + "media are fetched once for each request"},
+	{"VLLM_MEDIA_CONNECTOR", "", noCode},
+	{"VLLM_VIDEO_LOADER_BACKEND", "", noCode},
+	{"VLLM_AUDIO_*", "", noAudio},
+	{"VLLM_MAX_AUDIO_*", "", noAudio},
 	{"VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", "", no + "hashes in KV events are numbers of 64 bits, vLLM's default"},
 	{"VLLM_USE_V1", "", no + "vapp has one engine"},
 	{"VLLM_ENABLE_V1_MULTIPROCESSING", "", oneEngine},

@@ -128,7 +128,7 @@ func (c *command) mount(volume string) {
 
 // relocate adds remarks to paths that have another name outside the container.
 func (d *draft) relocate(mounts []mount) {
-	for _, field := range []string{"model.source", "parsers.chatTemplate"} {
+	for _, field := range []string{"model.source", "parsers.chatTemplate", "multimodal.allowedPath"} {
 		f, ok := d.fields[field]
 		for _, m := range mounts {
 			if path := f.by.value(); ok && (path == m.inner || strings.HasPrefix(path, m.inner+"/")) {

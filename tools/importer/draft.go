@@ -176,6 +176,7 @@ func (d *draft) finish() {
 	d.settleAdapters()
 	d.settleKVEvents()
 	d.settleTraces()
+	d.settleMedia()
 	if d.finishSpeculative(); len(d.problems) > 0 {
 		return
 	}

@@ -9,6 +9,11 @@ import (
 var environs = map[string]func(d *draft, v variable, s setting){
 	"VLLM_API_KEY": keyVariable, "VLLM_LOGGING_LEVEL": logVariable, "VLLM_LOG_STATS_INTERVAL": statsVariable, "VLLM_CPU_KVCACHE_SPACE": cpuCacheVariable,
 	"VLLM_ALLOW_RUNTIME_LORA_UPDATING":   runtimeAdapters,
+	"VLLM_IMAGE_FETCH_TIMEOUT":           mediaVariable("multimodal.fetchTimeout.image", inSeconds),
+	"VLLM_VIDEO_FETCH_TIMEOUT":           mediaVariable("multimodal.fetchTimeout.video", inSeconds),
+	"VLLM_MAX_MEDIA_DOWNLOAD_SIZE_MB":    mediaVariable("multimodal.maxFetchBytes", inMebibytes),
+	"VLLM_MAX_IMAGE_PIXELS":              mediaVariable("multimodal.maxSourcePixels", plainNumber),
+	"VLLM_MEDIA_URL_ALLOW_REDIRECTS":     redirectsVariable,
 	"PYTHONHASHSEED":                     func(d *draft, _ variable, s setting) { d.fields["?hashSeed"] = field{by: s} },
 	"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": func(d *draft, _ variable, s setting) { later("protocol")(d, s) },
 	"OTEL_SERVICE_NAME":                  func(d *draft, _ variable, s setting) { later("serviceName")(d, s) },

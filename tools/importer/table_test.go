@@ -66,7 +66,8 @@ func TestReferenceFlags(t *testing.T) {
 var samples = map[string]string{
 	"--dtype": "half", "--quantization": "fp8", "--load-format": "dummy", "--max-model-len": "8K", "--generation-config": "vllm",
 	"--override-generation-config": `{"top_k": 3}`, "--task": "embed", "--runner": "pooling", "--convert": "classify", "--pooler-config": `{"pooling_type": "MEAN", "normalize": false}`, "--override-pooler-config": `{"pooling_type": "last"}`,
-	"--language-model-only": "true", "--limit-mm-per-prompt": `{"image": 1}`, "--tensor-parallel-size": "2", "--pipeline-parallel-size": "2",
+	"--mm-processor-kwargs": `{"max_soft_tokens": 560}`, "--media-io-kwargs": `{"video": {"num_frames": 8}}`, "--mm-processor-cache-gb": "0.5",
+	"--allowed-media-domains": "images.example.com", "--allowed-local-media-path": "/media", "--language-model-only": "true", "--limit-mm-per-prompt": `{"image": 1}`, "--tensor-parallel-size": "2", "--pipeline-parallel-size": "2",
 	"--gpu-memory-utilization": "0.5", "--kv-cache-memory-bytes": "1G", "--kv-cache-dtype": "fp8", "--swap-space": "4", "--block-size": "32",
 	"--kv-events-config": `{"enable_kv_cache_events": true}`, "--max-loras": "2", "--max-lora-rank": "16", "--lora-modules": "sql=/a", "--max-num-seqs": "2", "--max-num-batched-tokens": "8k", "--scheduling-policy": "priority",
 	"--cudagraph-capture-sizes": "1", "--max-cudagraph-capture-size": "8", "--compilation-config": "0", "--optimization-level": "1",

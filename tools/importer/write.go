@@ -17,6 +17,7 @@ var order = []string{
 	"cudagraph", "mode", "captureSizes",
 	"parsers", "reasoning", "toolCall", "reasoningContent", "autoToolChoice", "excludeToolsWhenNone", "chatTemplate", "trustRequestChatTemplate",
 	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "cpu", "threads", "lora", "maxLoras", "maxRank", "adapters", "allowRuntimeUpdating", "multimodal", "pooling", "type", "limits", "image", "video", "audio",
+	"tokens", "minPixels", "maxPixels", "frames", "allowedDomains", "allowedPath", "redirects", "fetchTimeout", "maxFetchBytes", "maxSourcePixels", "cache", "trustRequestKwargs",
 	"parallel", "tensor", "pipeline",
 	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxConcurrentRequests", "maxLogprobs", "tls", "certFile", "keyFile", "kvEvents", "endpoint", "replayEndpoint", "bufferSteps", "hwm", "topic", "hashSeed", "traces", "protocol", "sampling", "serviceName", "drainTimeout", "cors",
 	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "logRequests", "docs", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",
