@@ -121,7 +121,7 @@ func (m *Media) checkURL() error {
 		return invalid("messages", "%s: The URL must be either a HTTP, data or file URL.", m.At)
 	case scheme == "data":
 		if head, _, _ := strings.Cut(rest, ","); !strings.HasSuffix(head, ";base64") {
-			return invalid("messages", "%s: Only base64 data URLs are supported for now.", m.At)
+			return Errorf(Unsupported, "messages", "%s: Only base64 data URLs are supported for now.", m.At)
 		}
 	}
 	return nil

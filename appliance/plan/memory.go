@@ -256,6 +256,10 @@ func (w resolved) runtime(o engine.Options, a *engine.Account) Item {
 		heap = add(heap, tracesHeap)
 		rule += fmt.Sprintf(" + traces: %v", schema.Bytes(tracesHeap))
 	}
+	if m := w.in.Profile.Multimodal; m != nil && vision(w.in.Profile) {
+		heap = add(heap, add(int64(m.LoadMemory), int64(m.Cache)))
+		rule += fmt.Sprintf(" + images: %v to load + %v kept", m.LoadMemory, m.Cache)
+	}
 	rest := binaryPages + perThread*threads
 	return Item{Name: runtimeItem, Bytes: add(heap, rest), Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
 		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: rule},

@@ -21,6 +21,7 @@ type ItemInput struct {
 	// The device fills the rest: the rows of the one sequence of an encoder's attention.
 	First     []int32 // [2]
 	Positions []int32 // [Patches]
+	At        []int32 // [1] EncodeBinding.At
 }
 
 // Encoder is a Device that runs encoder programs. The goroutine that calls Launch calls its methods.
@@ -44,7 +45,7 @@ type EncodeBinding struct {
 
 // ItemBytes returns the size of the Item arena.
 func (e EncoderShape) ItemBytes() int64 {
-	return align64(4*int64(e.Patches)*int64(e.Cols)) + 3*align64(4*int64(e.Patches)) + align64(8)*int64(min(e.Patches, 1))
+	return align64(4*int64(e.Patches)*int64(e.Cols)) + 3*align64(4*int64(e.Patches)) + 2*align64(8)*int64(min(e.Patches, 1))
 }
 
 // EncodedBytes returns the size of the Encoded arena.
@@ -60,6 +61,7 @@ func (e EncoderShape) Carve(mem []byte) *ItemInput {
 	in := &ItemInput{Pixels: carve[float32](mem, &off, e.Patches*e.Cols)}
 	in.Across, in.Down = carve[int32](mem, &off, e.Patches), carve[int32](mem, &off, e.Patches)
 	in.First, in.Positions = carve[int32](mem, &off, 2), carve[int32](mem, &off, e.Patches)
+	in.At = carve[int32](mem, &off, 1)
 	for t := range in.Positions {
 		in.Positions[t] = int32(t)
 	}
@@ -151,6 +153,7 @@ func (s *Step) CheckItems(b Binding, e EncoderShape) error {
 		return nil
 	}
 	for seq := range b.Seqs {
+		before := int32(0)
 		for t := s.First[seq]; t < s.First[seq+1]; t++ {
 			last := s.Positions[s.First[seq+1]-1]
 			if row := s.Encoded[t]; row < -1 || int(row) >= e.Rows {
@@ -158,6 +161,10 @@ func (s *Step) CheckItems(b Binding, e EncoderShape) error {
 			}
 			if end := s.ItemEnd[t]; end <= s.Positions[t] || end > last+1 {
 				return &StepError{"ItemEnd", fmt.Sprintf("row %d at %d: its item ends at %d, its sequence at %d", t, s.Positions[t], end, last+1)}
+			} else if end < before {
+				return &StepError{"ItemEnd", fmt.Sprintf("row %d: its item ends at %d, that of the row before at %d", t, end, before)}
+			} else {
+				before = end
 			}
 		}
 	}

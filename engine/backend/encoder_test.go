@@ -32,12 +32,12 @@ func TestEncoderShape(t *testing.T) {
 	if e != (EncoderShape{Patches: 16, Cols: 12, Rows: 9, Width: 12}) || !p.Encodes() || p.TakesItems() {
 		t.Errorf("%+v", e)
 	}
-	if e.ItemBytes() != 16*12*4+4*64 || e.EncodedBytes() != 9*12*4 || (EncoderShape{}).ItemBytes() != 0 {
+	if e.ItemBytes() != 16*12*4+5*64 || e.EncodedBytes() != 9*12*4 || (EncoderShape{}).ItemBytes() != 0 {
 		t.Errorf("%d, %d bytes", e.ItemBytes(), e.EncodedBytes())
 	}
 	mem := make([]byte, e.ItemBytes()+64)
 	mem = mem[-uintptr(unsafe.Pointer(&mem[0]))&63:][:e.ItemBytes()]
-	if in := e.Carve(mem); len(in.Pixels) != 16*12 || len(in.Across) != 16 || len(in.Down) != 16 || len(in.First) != 2 || in.Positions[15] != 15 {
+	if in := e.Carve(mem); len(in.Pixels) != 16*12 || len(in.Across) != 16 || len(in.Down) != 16 || len(in.First) != 2 || len(in.At) != 1 || in.Positions[15] != 15 {
 		t.Errorf("%d pixels, %d and %d places", len(in.Pixels), len(in.Across), len(in.Down))
 	}
 	if (EncoderShape{}).Carve(nil) != nil {
@@ -105,11 +105,12 @@ func TestCheckItems(t *testing.T) {
 	shape := StepShape{Tokens: 6, Seqs: 2, Samples: 1, Vocab: 8, Items: true}
 	mem := make([]byte, shape.SetBytes())
 	for want, set := range map[string]func(*Step){
-		"":                        func(s *Step) { s.Encoded[1], s.Encoded[2], s.ItemEnd[1], s.ItemEnd[2] = 3, 0, 3, 3 },
-		"encoded row 4 of 4":      func(s *Step) { s.Encoded[1] = 4 },
-		"encoded row -2 of 4":     func(s *Step) { s.Encoded[1] = -2 },
-		"its item ends at 1":      func(s *Step) { s.ItemEnd[1] = 1 },
-		"its item ends at 4, its": func(s *Step) { s.ItemEnd[1] = 4 },
+		"":                            func(s *Step) { s.Encoded[1], s.Encoded[2], s.ItemEnd[1], s.ItemEnd[2] = 3, 0, 3, 3 },
+		"encoded row 4 of 4":          func(s *Step) { s.Encoded[1] = 4 },
+		"encoded row -2 of 4":         func(s *Step) { s.Encoded[1] = -2 },
+		"its item ends at 1":          func(s *Step) { s.ItemEnd[1] = 1 },
+		"that of the row before at 3": func(s *Step) { s.ItemEnd[0] = 3 },
+		"its item ends at 4, its":     func(s *Step) { s.ItemEnd[1] = 4 },
 	} {
 		s := shape.Carve(mem)
 		copy(s.First, []int32{0, 3, 5})

@@ -206,7 +206,7 @@ func appendBlock(b []byte, parent Hash, tokens []int32, o Origin, first bool, it
 		b = appendText(b, o.Adapter)
 	}
 	for i := range items {
-		b = appendText(appendHead(b, cborArray, 2), items[i].name())
+		b = appendText(appendHead(b, cborArray, 2), items[i].Key())
 		b = appendInt(b, items[i].At-at)
 	}
 	if salted {

@@ -24,8 +24,8 @@ type Item struct {
 // End returns the position behind the item's last token.
 func (m *Item) End() int { return m.At + m.Tokens }
 
-// name returns the item's key in a Hash.
-func (m *Item) name() string {
+// Key returns the item's key in a Hash.
+func (m *Item) Key() string {
 	if m.Name != "" {
 		return m.Name
 	}

@@ -3,7 +3,6 @@ package models
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -43,7 +42,7 @@ func TestQwen35Tower(t *testing.T) {
 				if _, err := dryRun(l, m, p); err != nil {
 					t.Errorf("%s: %v", on, err)
 				}
-				if err := l.Runs(m.Weights(), p); (err == nil) != strings.HasPrefix(on, "ref") || err != nil && !errors.Is(err, backend.ErrUnsupported) {
+				if err := l.Runs(m.Weights(), p); err != nil {
 					t.Errorf("%s: %v", on, err)
 				}
 			}

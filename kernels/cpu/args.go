@@ -39,7 +39,12 @@ const (
 	OpAdaptUp   // Y of Adapt, after OpAdaptDown
 	OpLatentRope
 	OpHeadLinear
-	OpRead // reads memory; this op and the following measure limits
+	OpPatches
+	OpPool
+	OpStandardize
+	OpResample
+	OpEncoded // with At rows of X to the encoded ones, with Rows the other way
+	OpRead    // reads memory; this op and the following measure limits
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
 	OpTilesBF16 // amx
@@ -114,11 +119,16 @@ type Embed struct {
 // Angles is the operands of OpAngles. AcceptedRow is the address of the accepted rows of a draft pass,
 // or 0.
 type Angles struct {
-	Positions, AcceptedRow, Freq, Y uintptr
-	Half, By                        int32
-	Scale                           float32
-	Every, Offset                   int32 // of the temperature; Every 0: none
-	Beta                            float32
+	Positions, AcceptedRow uintptr
+	Across, Down           uintptr // the two positions of a patch, or 0
+	Axes                   uintptr // the three positions of a token, or 0
+	Freq, Y                uintptr
+	Half, By               int32
+	Scale                  float32
+	Every, Offset          int32 // of the temperature; Every 0: none
+	Beta                   float32
+	Joined                 int32 // of a patch: all cosines, then all sines
+	Sections               [3]int32
 }
 
 // Attention is the operands of OpAttention and OpAttentionJoin. Work has AttentionWorkspace
@@ -126,7 +136,8 @@ type Angles struct {
 type Attention struct {
 	Pages                        Pages
 	Q, K, V, Y, Positions, First uintptr
-	AcceptedRow, Sinks, Rebuild  uintptr // or 0
+	AcceptedRow, Sinks           uintptr // or 0
+	Items, Rebuild               uintptr // or 0
 	Work, Shared                 uintptr
 	WorkBytes, SharedBytes       int64
 	Heads                        int32

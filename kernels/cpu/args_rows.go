@@ -16,8 +16,11 @@ type Rope struct {
 	Heads, KVHeads, HeadDim, Rotary, Format, Symbol int32
 	Norm, Shared                                    int32 // Norm: a set of NormQK and those below
 	Eps, Offset                                     float32
-	Interleaved, _                                  int32
+	Interleaved, _                                  int32 // 1: pairs are neighbours; RopeGrid: each half of Rotary by halves
 }
+
+// RopeGrid is the Interleaved of heads that two positions rotate.
+const RopeGrid = 2
 
 // LatentRope is the operands of OpLatentRope. A unit is a head of Q, or K and V, of a row.
 type LatentRope struct {
@@ -43,6 +46,7 @@ const (
 	SiLU int32 = iota
 	GELUTanh
 	Clamped // min(gate, Limit) · sigmoid(Alpha · min(gate, Limit)) · (up clamped to ±Limit + Shift)
+	GELU    // of OpActivate
 )
 
 // Activation is a function of gate and up; Limit is infinite if there is none.

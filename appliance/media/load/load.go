@@ -112,16 +112,21 @@ func (l *Loader) Load(ctx context.Context, r chat.MediaRequest) (chat.MediaItem,
 	if err != nil {
 		return chat.MediaItem{}, err
 	}
-	p := l.cache.named(r.UUID, options)
-	if r.URL == "" && p == nil {
-		return chat.MediaItem{}, chat.Errorf(chat.Invalid, "messages", "%s: no image with the uuid %q is kept; send it with its data.", r.At, short(r.UUID))
+	loading, cancel := context.WithTimeout(ctx, l.c.Timeout)
+	defer cancel()
+	held := l.memory.open(ctx, loading)
+	defer held.close()
+	var p *picture
+	if r.URL == "" {
+		p, err = l.named(held, r, options)
+	} else {
+		p, err = l.picture(loading, held, r, rule, options)
 	}
-	if p == nil || r.URL != "" {
-		if p, err = l.picture(ctx, r, rule, options); err != nil {
-			return chat.MediaItem{}, err
-		}
-		l.cache.name(r.UUID, options, p)
+	if err != nil {
+		return chat.MediaItem{}, failure(err, r.At)
 	}
+	held.keep(p.bytes()) // also of a kept picture, which may leave the cache before the request ends
+	l.cache.name(r.UUID, options, p)
 	t := l.c.Tokens
 	ids := make([]int32, 0, len(t.Before)+p.tokens+len(t.After))
 	ids = append(ids, t.Before...)
@@ -132,49 +137,52 @@ func (l *Loader) Load(ctx context.Context, r chat.MediaRequest) (chat.MediaItem,
 	return chat.MediaItem{Tokens: append(ids, t.After...), Spans: []chat.MediaSpan{span}}, nil
 }
 
+// named returns the kept image of the request's uuid.
+func (l *Loader) named(held *holding, r chat.MediaRequest, options string) (*picture, error) {
+	p := l.cache.named(r.UUID, options)
+	if p == nil {
+		return nil, chat.Errorf(chat.Invalid, "messages", "%s: no image with the uuid %q is kept; send it with its data.", r.At, short(r.UUID))
+	}
+	return p, held.reserve(p.bytes())
+}
+
 // picture fetches, decodes and resizes an image, unless one of equal data and options is kept.
-func (l *Loader) picture(ctx context.Context, r chat.MediaRequest, rule vision.Rule, options string) (*picture, error) {
-	loading, cancel := context.WithTimeout(ctx, l.c.Timeout)
-	defer cancel()
-	held := l.memory.open(ctx, loading)
-	defer held.close()
-	item, err := l.fetch.Get(loading, r.URL, held.reserve)
+func (l *Loader) picture(ctx context.Context, held *holding, r chat.MediaRequest, rule vision.Rule, options string) (*picture, error) {
+	item, err := l.fetch.Get(ctx, r.URL, held.reserve)
 	if err != nil {
-		return nil, failure(err, r.At)
+		return nil, err
 	}
 	key := keyOf(item.Data, options)
 	if p := l.cache.data(key); p != nil {
-		return p, nil
+		return p, held.reserve(p.bytes())
 	}
 	info, err := media.Header(item.Data)
 	if err != nil {
-		return nil, failure(err, r.At)
+		return nil, err
 	}
 	w, h := info.Size()
 	if int64(w) > l.c.Pixels/int64(max(h, 1)) {
-		return nil, failure(&media.Error{Reason: media.TooLarge, Format: info.Format, Msg: fmt.Sprintf("%d × %d pixels are more than multimodal.maxSourcePixels, %d", w, h, l.c.Pixels)}, r.At)
+		return nil, &media.Error{Reason: media.TooLarge, Format: info.Format, Msg: fmt.Sprintf("%d × %d pixels are more than multimodal.maxSourcePixels, %d", w, h, l.c.Pixels)}
 	}
 	grid, err := rule.Size(w, h, 0)
 	if err != nil {
-		return nil, failure(err, r.At)
+		return nil, err
 	}
 	if n := grid.Tokens(); n > l.c.MaxTokens {
 		return nil, chat.Errorf(chat.Invalid, "messages", "%s: the image has %d tokens, and the server is planned for at most %d an image.", r.At, n, l.c.MaxTokens)
 	}
 	patches := int64(grid.Across) * int64(grid.Down)
-	kept := patches * (4*int64(rule.Layout().Cols()) + 8)
 	// Twice the pixels: a decoder may have an image in another form beside them.
-	if err := held.reserve(2*3*int64(w)*int64(h) + kept); err != nil {
-		return nil, failure(err, r.At)
+	if err := held.reserve(2*3*int64(w)*int64(h) + patches*(4*int64(rule.Layout().Cols())+8)); err != nil {
+		return nil, err
 	}
 	img, err := media.Decode(item.Data, media.Bounds{Pixels: l.c.Pixels})
 	if err != nil {
-		return nil, failure(err, r.At)
+		return nil, err
 	}
 	p := &picture{tokens: grid.Tokens()}
 	rule.Patches(&p.patches, img, grid)
 	p.hash = hashOf(&p.patches)
-	held.keep(kept)
 	l.cache.add(key, p)
 	return p, nil
 }

@@ -63,7 +63,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	e := &executable{d: d, p: p, lists: make([]list, sets), bare: make([]list, sets), exchanged: make([][]*clocks, sets)}
 	mem := &pinned{}
 	for set := range e.lists {
-		c := compiler{d: d, p: p, set: set, s: d.steps[set], o: d.steps[d.r.Step.Before(set)], mem: mem}
+		c := compiler{d: d, p: p, set: set, s: d.stepOf(p, set), o: d.steps[d.r.Step.Before(set)], mem: mem}
 		for i, op := range p.Ops {
 			c.name = backend.OpName(op)
 			if err := c.op(op); err != nil {
@@ -79,6 +79,14 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	}
 	runtime.AddCleanup(e, func(m *pinned) { m.pins.Unpin() }, mem)
 	return e, nil
+}
+
+// stepOf returns the step buffers that p reads in a set; those of an item for an encoder program.
+func (d *device) stepOf(p *backend.Program, set int) *backend.Step {
+	if p.Encodes() {
+		return &d.encoder.step
+	}
+	return d.steps[set]
 }
 
 // pinned is memory that C reads while a program runs: it holds no Go pointers

@@ -71,7 +71,7 @@ func (c *compiler) layer(op backend.Op) error {
 	case backend.DeltaNet:
 		return c.deltaNet(o)
 	}
-	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+	return c.vision(op)
 }
 
 // elements appends an op on every number of x.
@@ -106,6 +106,9 @@ func (c *compiler) rope(o backend.Rope) error {
 		QKV: c.value(o.QKV), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
 		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary),
 		Format: int32(kernels.F32), Symbol: int32(qkv.Rows), Shared: flag(o.Shared), Interleaved: flag(o.Interleaved),
+	}
+	if o.Grid {
+		a.Interleaved = kcpu.RopeGrid
 	}
 	if o.KVHeads > 0 {
 		a.Format = int32(c.info(o.K).Format)
@@ -168,8 +171,11 @@ func activation(a backend.Activation) kcpu.Activation {
 }
 
 func act(a backend.Act) int32 {
-	if a == backend.GELUTanh {
+	switch a {
+	case backend.GELUTanh:
 		return kcpu.GELUTanh
+	case backend.GELU:
+		return kcpu.GELU
 	}
 	return kcpu.SiLU
 }

@@ -57,10 +57,12 @@ func (c *compiler) attention(op backend.Op) error {
 	switch o := op.(type) {
 	case backend.Angles:
 		half := c.info(o.Y).Cols / 2
-		return add(c, kcpu.OpAngles, kcpu.Angles{
+		a := kcpu.Angles{
 			Positions: address(c.s.Positions), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
 			Every: int32(o.Temperature.Every), Offset: int32(o.Temperature.Offset), Beta: o.Temperature.Beta,
-		}, c.info(o.Y).Rows, 1, rows(128*half))
+		}
+		c.places(o, &a)
+		return add(c, kcpu.OpAngles, a, c.info(o.Y).Rows, 1, rows(128*half))
 	case backend.Rope:
 		return c.rope(o)
 	case backend.Attention:
@@ -86,6 +88,9 @@ func (c *compiler) attend(o backend.Attention) error {
 		Positions: address(c.s.Positions), First: address(c.s.First), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Work: c.workspace(shared), Shared: c.workspace(0),
 		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim, o.Latent), SharedBytes: shared, Latent: int32(o.Latent), Heads: int32(o.Heads), Threads: int32(threads),
 		Scale: o.Scale, Softcap: o.Softcap, Window: int32(o.Window),
+	}
+	if o.Items {
+		a.Items = address(c.s.ItemEnd)
 	}
 	if o.Sinked {
 		a.Sinks = c.weight(o.Sinks)

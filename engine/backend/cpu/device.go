@@ -27,6 +27,7 @@ type device struct {
 	steps   []*backend.Step
 	sets    []set
 	pool    *C.vapp_pool
+	encoder encoder
 	refused *backend.PlacementError // the first one
 	swap    *swapFile               // nil: no Swap arena
 	packing chan struct{}           // semaphore of the goroutines that pack
@@ -128,6 +129,7 @@ func (d *device) open(s backend.Settings) error {
 	for i := range d.steps {
 		d.steps[i] = d.r.Step.Carve(d.arenas[backend.StepIO].slice(int64(i)*size, size))
 	}
+	d.openEncoder()
 	if d.pool, err = d.layout.startPool(d.layout.share); err == nil && d.layout.group != nil {
 		d.startRanks()
 	}

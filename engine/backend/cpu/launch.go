@@ -74,7 +74,13 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if st.running {
 		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("set %d is still running: Wait for it first", b.Set)}
 	}
+	if x.p.Encodes() {
+		return &backend.StepError{Field: "Launch", Why: "program " + x.p.Name + " is an encoder's: Encode runs it"}
+	}
 	if err := d.steps[b.Set].Check(x.p, b, d.arenas[backend.KV].bytes); err != nil {
+		return err
+	}
+	if err := d.steps[b.Set].CheckItems(b, d.r.Encoder); err != nil {
 		return err
 	}
 	l := &x.lists[b.Set]

@@ -32,8 +32,14 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.DeltaNet,
-		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt, backend.LatentRope, backend.HeadLinear, backend.Send, backend.Receive:
+		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt, backend.LatentRope, backend.HeadLinear, backend.Send, backend.Receive,
+		backend.Patches, backend.AvgPool, backend.Standardize, backend.Resample, backend.Join, backend.EncoderOutput:
 		return ""
+	case backend.Merge:
+		if !o.Next {
+			return ""
+		}
+		return "merge of successors (a draft head on images)"
 	case backend.Conv:
 		if !o.Biased {
 			return ""
@@ -45,16 +51,19 @@ func missing(op backend.Op) string {
 		o.W, o.Offset, o.Scale, o.Segment, o.Gated, o.Plain = 0, 0, 0, 0, false, false
 		return backend.RequiredFeature(o)
 	case backend.Rope:
-		o.Norm, o.Gated, o.Shared, o.Rotary, o.Interleaved, o.Tempered, o.KVHeads = nil, false, false, o.HeadDim, false, false, 1
+		o.Norm, o.Gated, o.Shared, o.Rotary, o.Interleaved, o.Tempered, o.KVHeads, o.Grid = nil, false, false, o.HeadDim, false, false, 1, false
 		return backend.RequiredFeature(o)
 	case backend.Angles:
-		o.Draft, o.Temperature = nil, backend.Temperature{}
+		if o.Draft != nil && o.Sections != [3]int{} {
+			return "angles with three positions of drafts"
+		}
+		o.Draft, o.Temperature, o.Grid, o.Sections = nil, backend.Temperature{}, false, [3]int{}
 		return backend.RequiredFeature(o)
 	case backend.StoreKV:
 		o.Draft = nil
 		return backend.RequiredFeature(o)
 	case backend.Attention:
-		o.Draft, o.Rebuild, o.Latent, o.Bidirectional, o.Window, o.Chunked, o.Sinked, o.Softcap = nil, nil, 0, false, 0, false, false, 0
+		o.Draft, o.Rebuild, o.Latent, o.Bidirectional, o.Items, o.Window, o.Chunked, o.Sinked, o.Softcap = nil, nil, 0, false, false, 0, false, false, 0
 		return backend.RequiredFeature(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
 	kcpu "vapp.dev/kernels/cpu"
 )
 
@@ -50,11 +51,13 @@ func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, e
 		return workspaceSize{}, within("a convolution", o.Kernel, kcpu.MaxConvKernel)
 	case backend.Rope:
 		return workspaceSize{}, within("heads", o.HeadDim, kcpu.MaxHeadDim)
+	case backend.Resample:
+		return workspaceSize{}, l.tableOf(p, o)
 	case backend.DraftInput, backend.Verify:
 		return workspaceSize{shared: align(4 * int64(p.Bucket.Tokens))}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles,
 		backend.StoreKV, backend.Mamba2, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Reorder, backend.Softcap,
-		backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join,
+		backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Join,
 		backend.Activate, backend.Route, backend.AllReduce, backend.AllGather,
 		backend.Send, backend.Receive, backend.Gate, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt:
 		return workspaceSize{}, nil
@@ -99,6 +102,22 @@ func (l layout) expertShape(p *backend.Program, o backend.Experts) (s kcpu.Exper
 		return s, fmt.Errorf("backend %s: program %s: stacks of %d and %d experts", name, p.Name, up.Experts, down.Experts)
 	}
 	return s, nil
+}
+
+// tableOf returns an error unless the kernel reads the table of o, which is stored row by row.
+func (l layout) tableOf(p *backend.Program, o backend.Resample) error {
+	if o.Table < 0 || int(o.Table) >= len(p.Weights) {
+		return fmt.Errorf("backend %s: program %s: resample of weight %d, which it lacks", name, p.Name, o.Table)
+	}
+	w := p.Weights[o.Table]
+	packed, err := l.Weight(w)
+	if err != nil {
+		return err
+	}
+	if f := packed.Format; w.Use != backend.Lookup || f != kernels.F32 && f != kernels.F16 && f != kernels.BF16 {
+		return backend.Unsupported(name, fmt.Sprintf("resample of %s in %v", w.Name, f), "places are f32, f16 or bf16, and only looked up")
+	}
+	return nil
 }
 
 // within returns an error if n is more than kernels support.

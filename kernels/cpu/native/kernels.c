@@ -14,6 +14,11 @@ void vapp_op_route(const void *, const vapp_call *);
 void vapp_op_draft_input(const void *, const vapp_call *);
 void vapp_op_verify(const void *, const vapp_call *);
 void vapp_op_gather_accepted(const void *, const vapp_call *);
+void vapp_op_patches(const void *, const vapp_call *);
+void vapp_op_pool(const void *, const vapp_call *);
+void vapp_op_standardize(const void *, const vapp_call *);
+void vapp_op_resample(const void *, const vapp_call *);
+void vapp_op_encoded(const void *, const vapp_call *);
 void vapp_op_linear_prepare(const void *, const vapp_call *);
 void vapp_op_linear(const void *, const vapp_call *);
 void vapp_op_head_linear(const void *, const vapp_call *);
@@ -65,6 +70,16 @@ static vapp_fn plain(int op)
 		return vapp_op_verify;
 	case VAPP_OP_GATHER_ACCEPTED:
 		return vapp_op_gather_accepted;
+	case VAPP_OP_PATCHES:
+		return vapp_op_patches;
+	case VAPP_OP_POOL:
+		return vapp_op_pool;
+	case VAPP_OP_STANDARDIZE:
+		return vapp_op_standardize;
+	case VAPP_OP_RESAMPLE:
+		return vapp_op_resample;
+	case VAPP_OP_ENCODED:
+		return vapp_op_encoded;
 	}
 	return NULL;
 }

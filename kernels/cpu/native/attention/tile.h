@@ -48,16 +48,25 @@ typedef struct {
 	uint8_t codes[384];
 } tile;
 
-static int32_t high(const tile *t, int32_t row)
+/* until returns the position behind a row's own, or behind all if it sees later ones. */
+static int32_t until(const tile *t, int32_t row)
 {
 	return t->history + (t->a->bidirectional ? t->end : t->token + row / t->group + 1) - t->begin;
 }
 
+/* high is until, or the end of the row's item. It does not fall from row to row, since items follow
+ * one another. */
+static int32_t high(const tile *t, int32_t row)
+{
+	int32_t n = until(t, row), item = t->a->items ? t->a->items[t->token + row / t->group] : 0;
+	return item > n ? item : n;
+}
+
 static int32_t low(const tile *t, int32_t row)
 {
-	int32_t n = high(t, row) - t->a->window;
+	int32_t n = until(t, row) - t->a->window;
 	if (t->a->pages.chunked)
-		return (high(t, row) - 1) / t->a->window * t->a->window;
+		return (until(t, row) - 1) / t->a->window * t->a->window;
 	return t->a->window && n > 0 ? n : 0;
 }
 

@@ -121,6 +121,16 @@ static void rotate_head(const float *x, const float *angles, int32_t rotary, int
 	}
 }
 
+/* rotate_grid rotates each half of the rotary dimensions by its own half of the angles. */
+static void rotate_grid(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
+{
+	int64_t e = vapp_element(format);
+	int32_t h = rotary / 2;
+	rotate_head(x, angles, h, h, format, y);
+	rotate_head(x + h, angles + h, h, h, format, y + h * e);
+	rotate_head(x + rotary, angles, 0, dim - rotary, format, y + rotary * e);
+}
+
 /* rotate_pairs is rotate_head for pairs of neighbours. */
 static void rotate_pairs(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
 {
@@ -141,7 +151,7 @@ static void turn_head(const vapp_rope *a, const float *x, const float *w, float 
 {
 	float buffer[VAPP_ATTENTION_DIM];
 	int32_t d = a->head_dim, rotary = a->rotary;
-	rotation *turn = a->interleaved ? rotate_pairs : rotate_head;
+	rotation *turn = a->interleaved == VAPP_ROPE_GRID ? rotate_grid : a->interleaved ? rotate_pairs : rotate_head;
 	if (a->norm & VAPP_NORM_AFTER) {
 		turn(x, angles, rotary, d, VAPP_F32, (uint8_t *)buffer);
 		x = buffer, rotary = 0;

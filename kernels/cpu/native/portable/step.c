@@ -113,7 +113,22 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 	const vapp_angles *a = args;
 	int64_t from, to;
 	vapp_share(c->rows[a->accepted_row ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
-	for (int64_t t = from; t < to; t++) {
+	for (int64_t t = from; a->across && t < to; t++)
+		for (int32_t i = 0; i < 2 * a->half; i++) {
+			int32_t k = i % a->half, second = i >= a->half, far = (a->joined ? 2 : 1) * a->half;
+			float x = (float)(second ? a->down : a->across)[t] * a->freq[k];
+			float *y = a->y + t * 4 * a->half + second * (a->joined ? 1 : 2) * a->half + k;
+			y[0] = (float)cos((double)x) * a->scale;
+			y[far] = (float)sin((double)x) * a->scale;
+		}
+	for (int64_t t = from; a->axes && t < to; t++)
+		for (int32_t i = 0; i < a->half; i++) {
+			int32_t axis = i < 3 * a->sections[i % 3] ? i % 3 : 0;
+			float x = (float)a->axes[3 * t + axis] * a->freq[i];
+			a->y[t * 2 * a->half + i] = (float)cos((double)x) * a->scale;
+			a->y[t * 2 * a->half + a->half + i] = (float)sin((double)x) * a->scale;
+		}
+	for (int64_t t = from; !a->across && !a->axes && t < to; t++) {
 		int32_t at = vapp_at(a->positions, a->accepted_row, a->by, t);
 		at = at < 0 ? 0 : at;
 		float *y = a->y + t * 2 * a->half, pos = (float)at, scale = a->scale;

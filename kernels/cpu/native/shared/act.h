@@ -1,6 +1,7 @@
 /* act.h: activation functions on vectors, and the gated activation of a row. */
 #ifndef VAPP_CPU_ACT_H
 #define VAPP_CPU_ACT_H
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -19,7 +20,17 @@ static inline vf vf_gelu_tanh(vf x)
 	return x * vf_sigmoid(u);
 }
 
-static inline vf vf_act(int32_t act, vf x) { return act == VAPP_GELU_TANH ? vf_gelu_tanh(x) : vf_silu(x); }
+/* GELU by the error function of the C library: one product of a tower has it. */
+static inline vf vf_gelu(vf x)
+{
+	float f[VW];
+	vf_store(f, x);
+	for (int i = 0; i < VW; i++)
+		f[i] = (float)(0.5 * (double)f[i] * erfc(-(double)f[i] * 0.70710678118654752));
+	return vf_load(f);
+}
+
+static inline vf vf_act(int32_t act, vf x) { return act == VAPP_GELU_TANH ? vf_gelu_tanh(x) : act == VAPP_GELU ? vf_gelu(x) : vf_silu(x); }
 
 static inline vf vf_gated(const vapp_activation *a, vf gate, vf up)
 {

@@ -100,12 +100,16 @@ static inline int32_t vapp_at(const int32_t *positions, const int32_t *accepted_
 
 typedef struct {
 	const int32_t *positions, *accepted_row; /* accepted_row: or NULL */
+	const int32_t *across, *down;            /* the two positions of a patch, y has 4·half columns; or NULL */
+	const int32_t *axes;                     /* [rows, 3] the positions of a token; or NULL */
 	const float *freq;
 	float *y;
 	int32_t half, by;
 	float scale;
 	int32_t every, offset; /* of the temperature; every 0: none */
 	float beta;
+	int32_t joined;      /* cosines of both positions of a patch, then sines */
+	int32_t sections[3]; /* with axes: frequency i has axis i mod 3 if i < 3·sections[axis], else axis 0 */
 } vapp_angles;
 
 /* The norm of heads is a set: heads of Q and K are normalized; those of V; all heads of a row
@@ -122,7 +126,7 @@ typedef struct {
 	int32_t heads, kv_heads, head_dim, rotary, format, symbol;
 	int32_t norm, shared; /* shared: V is K before its norm and rotation */
 	float eps, offset;
-	int32_t interleaved, pad; /* interleaved: pair i is (2i, 2i+1) */
+	int32_t interleaved, pad; /* 1: pair i is (2i, 2i+1); VAPP_ROPE_GRID: each half of the rotary dimensions by halves */
 } vapp_rope;
 
 /* Latent attention: query [rows, heads·(rank+rotary)], of which the last columns of a head are
@@ -147,6 +151,7 @@ typedef struct {
 	const int32_t *positions, *first;
 	const int32_t *accepted_row;    /* or NULL: rows are tokens; else a row is a sequence, see vapp_at */
 	const float *sinks;     /* [heads]: one more term of the softmax; or NULL */
+	const int32_t *items;   /* [rows] the position behind the token's item, which it sees to its end; or NULL */
 	const float *rebuild;   /* [head_dim]: factor from a value to a key's dimension that is not stored; or NULL */
 	uint8_t *work, *shared; /* shared: results of spans until the join */
 	int64_t work_bytes, shared_bytes;
@@ -196,7 +201,8 @@ typedef struct {
 
 /* vapp_activation is a function of gate and up. VAPP_CLAMPED is that of gpt-oss; limit is
  * infinite if there is none. */
-enum { VAPP_SILU, VAPP_GELU_TANH, VAPP_CLAMPED };
+enum { VAPP_SILU, VAPP_GELU_TANH, VAPP_CLAMPED, VAPP_GELU };
+enum { VAPP_ROPE_GRID = 2 };
 typedef struct {
 	int32_t kind, paired;
 	float limit, alpha, shift;
@@ -339,6 +345,49 @@ typedef struct {
 	int32_t symbol, heads;
 } vapp_head_linear;
 
+/* Ops of vision towers. The item's buffers have a row for each patch. */
+typedef struct {
+	const float *item;
+	const int32_t *item_across, *item_down;
+	float *pixels; /* item · scale + shift */
+	int32_t *across, *down;
+	int32_t cols;
+	float scale, shift;
+	int32_t pad;
+} vapp_patches;
+
+/* Row r of y is the mean of square r of size × size patches, times scale. Patches are in the order
+ * of `square`: squares of so many columns and rows, or (0, 1) row by row. */
+typedef struct {
+	const float *x;
+	const int32_t *across;
+	float *y;
+	int32_t cols, size, square;
+	float scale;
+} vapp_pool_squares;
+
+typedef struct {
+	float *x; /* (x − mean) · scale */
+	const float *mean, *scale;
+	int32_t symbol, cols;
+} vapp_standardize;
+
+/* x is increased by a row of a table [side², cols], stretched over the grid of patches. */
+typedef struct {
+	float *x;
+	const void *table;
+	const int32_t *across, *down;
+	int32_t format, cols, side, pad;
+} vapp_resample;
+
+/* With at, rows of x become rows at[0] and on of encoded; else row rows[t] ≥ 0 of encoded replaces
+ * row t of x. */
+typedef struct {
+	float *x, *encoded;
+	const int32_t *rows, *at;
+	int32_t symbol, cols;
+} vapp_encoded;
+
 /* The operands of the ops that measure limits: sink has 16 floats for each part. */
 typedef struct {
 	const float *buffer;
@@ -379,6 +428,11 @@ enum {
 	VAPP_OP_ADAPT_UP,
 	VAPP_OP_LATENT_ROPE,
 	VAPP_OP_HEAD_LINEAR,
+	VAPP_OP_PATCHES,
+	VAPP_OP_POOL,
+	VAPP_OP_STANDARDIZE,
+	VAPP_OP_RESAMPLE,
+	VAPP_OP_ENCODED,
 	VAPP_OP_READ,      /* from here on: limits */
 	VAPP_OP_FMA,
 	VAPP_OP_DOT_BF16,

@@ -1,0 +1,35 @@
+package cpu
+
+// Patches is the operands of OpPatches: Item [patches, Cols] times Scale plus Shift, and the places.
+type Patches struct {
+	Item, ItemAcross, ItemDown, Pixels, Across, Down uintptr
+	Cols                                             int32
+	Scale, Shift                                     float32
+	_                                                int32
+}
+
+// Pool is the operands of OpPool. Square is the order of patches: squares of so many columns and rows;
+// 0 or 1: row by row.
+type Pool struct {
+	X, Across, Y       uintptr
+	Cols, Size, Square int32
+	Scale              float32
+}
+
+// Standardize is the operands of OpStandardize.
+type Standardize struct {
+	X, Mean, Scale uintptr
+	Symbol, Cols   int32
+}
+
+// Resample is the operands of OpResample. Table is stored row by row, as F32, F16 or BF16.
+type Resample struct {
+	X, Table, Across, Down uintptr
+	Format, Cols, Side, _  int32
+}
+
+// Encoded is the operands of OpEncoded: one of Rows and At is 0.
+type Encoded struct {
+	X, Encoded, Rows, At uintptr
+	Symbol, Cols         int32
+}
