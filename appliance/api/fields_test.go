@@ -65,7 +65,7 @@ var fieldRules = []fieldRule{
 	{"3.1", "ct", "priority", "0 is allowed", `"priority":0`, func(r engine.Request) bool { return r.Priority == 0 }},
 	{"3.1", "ct", "spaces_between_special_tokens", "is accepted", `"spaces_between_special_tokens":false`, func(engine.Request) bool { return true }},
 	{"3.1", "ct", "request_id", "names the request", `"request_id":"mine"`, func(r engine.Request) bool { return strings.Contains(r.ID, "mine") }},
-	{"3.1", "ct", "kv_transfer_params, vllm_xargs, mm_processor_kwargs, media_io_kwargs", "have no effect",
+	{"3.1", "ct", "kv_transfer_params, vllm_xargs, mm_processor_kwargs, media_io_kwargs", "have no effect on text",
 		`"kv_transfer_params":{"do_remote_prefill":true},"vllm_xargs":{"a":1},"mm_processor_kwargs":{},"media_io_kwargs":{}`, func(engine.Request) bool { return true }},
 	{"3.1", "ct", "truncate_prompt_tokens", "keeps the last tokens", `"truncate_prompt_tokens":1`, func(r engine.Request) bool { return len(r.Prompt) == 1 }},
 	{"3.1", "ct", "truncate_prompt_tokens", "-1 keeps as many tokens as fit", `"truncate_prompt_tokens":-1`, func(r engine.Request) bool { return len(r.Prompt) > 1 }},

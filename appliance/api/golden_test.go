@@ -98,6 +98,10 @@ var knobs = map[string]func(*Settings, *chattest.Model){
 		m.Adapters = &chattest.Adapters{Slots: 2}
 		s.Chat.Adapter = m.Adapters.Has
 	},
+	"vision": func(s *Settings, _ *chattest.Model) {
+		_, seeing := seeing()
+		s.Chat.Vision, s.Chat.Template = seeing.Chat.Vision, seeing.Chat.Template
+	},
 	"overloaded": func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
 	"closed":     func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },
 	"dead":       func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrDead },

@@ -50,15 +50,29 @@ type (
 	}
 
 	blockBody struct {
-		Type      string          `json:"type" required:"true" enum:"text,tool_use,tool_result,thinking,redacted_thinking"`
-		Text      *string         `json:"text"`
-		Thinking  *string         `json:"thinking"`
-		ID        *string         `json:"id"`
-		Name      *string         `json:"name"`
-		Input     map[string]any  `json:"input"`
-		ToolUseID *string         `json:"tool_use_id"`
-		Content   json.RawMessage `json:"content" description:"Of a tool_result: text, or blocks of text."`
-		IsError   *bool           `json:"is_error"`
+		Type      string         `json:"type" required:"true" enum:"text,image,tool_use,tool_result,thinking,redacted_thinking"`
+		Text      *string        `json:"text"`
+		Thinking  *string        `json:"thinking"`
+		ID        *string        `json:"id"`
+		Name      *string        `json:"name"`
+		Input     map[string]any `json:"input"`
+		ToolUseID *string        `json:"tool_use_id"`
+		Content   *resultBody    `json:"content" description:"Of a tool_result: text, or blocks of text and images."`
+		IsError   *bool          `json:"is_error"`
+		Source    *sourceBody    `json:"source" description:"Of an image."`
+	}
+
+	resultBlockBody struct {
+		Type   string      `json:"type" required:"true" enum:"text,image"`
+		Text   *string     `json:"text"`
+		Source *sourceBody `json:"source" description:"Of an image."`
+	}
+
+	sourceBody struct {
+		Type      string  `json:"type" required:"true" enum:"base64,url"`
+		MediaType *string `json:"media_type" description:"Of base64, such as image/png. The data says which format it is."`
+		Data      *string `json:"data" description:"The image in base64."`
+		URL       *string `json:"url" description:"Of type url: a data:, http:, https: or file: URL; the profile says which sources are allowed."`
 	}
 
 	toolBody struct {
@@ -98,6 +112,12 @@ type (
 
 // blocksBody is a string or an array of blocks.
 type blocksBody struct{}
+
+// resultBody is the content of a tool_result.
+type resultBody struct{}
+
+// JSONSchemaAnyOf returns the alternatives.
+func (resultBody) JSONSchemaAnyOf() []any { return []any{"", []resultBlockBody{}} }
 
 // JSONSchemaAnyOf returns the alternatives.
 func (blocksBody) JSONSchemaAnyOf() []any { return []any{"", []blockBody{}} }

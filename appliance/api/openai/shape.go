@@ -63,6 +63,7 @@ type (
 		Messages []messageBody `json:"messages" required:"true" nullable:"false" minItems:"1" description:"The conversation so far."`
 		askBody
 		templateBody
+		mediaBody
 		MaxTokens           *int32      `json:"max_tokens" deprecated:"true" description:"Older name of max_completion_tokens."`
 		MaxCompletionTokens *int32      `json:"max_completion_tokens" minimum:"1" description:"Maximum number of tokens of a choice; absent: as many as the context allows."`
 		AddSpecialTokens    *bool       `json:"add_special_tokens" default:"false" description:"Add the tokenizer's special tokens; templates usually contain them."`
@@ -78,6 +79,7 @@ type (
 		Messages [][]messageBody `json:"messages" required:"true" nullable:"false" minItems:"1" description:"The conversations; choice i answers conversation i."`
 		askBody
 		templateBody
+		mediaBody
 		MaxTokens           *int32 `json:"max_tokens" minimum:"1" description:"Maximum number of tokens of a choice."`
 		MaxCompletionTokens *int32 `json:"max_completion_tokens" minimum:"1" description:"Newer name of max_tokens."`
 	}
@@ -101,6 +103,7 @@ type (
 	tokenizeChatBody struct {
 		Messages []messageBody `json:"messages" required:"true" nullable:"false" minItems:"1"`
 		templateBody
+		mediaBody
 		Tools            []toolBody `json:"tools"`
 		Model            *string    `json:"model"`
 		AddSpecialTokens *bool      `json:"add_special_tokens" default:"false"`

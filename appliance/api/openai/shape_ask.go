@@ -83,6 +83,12 @@ type (
 		Documents           []any          `json:"documents" description:"Documents for the template."`
 	}
 
+	// mediaBody has options for the media of a conversation.
+	mediaBody struct {
+		ProcessorKwargs map[string]any `json:"mm_processor_kwargs" description:"Options of the model's processor of images, such as max_soft_tokens; without effect without media. The profile must allow it."`
+		MediaKwargs     map[string]any `json:"media_io_kwargs" description:"Options for reading media, by kind; without effect without media. The profile must allow it."`
+	}
+
 	structureBody struct {
 		Structured    *constraintBody `json:"structured_outputs" description:"Constraint of the reply: exactly one kind."`
 		GuidedJSON    json.RawMessage `json:"guided_json" deprecated:"true" description:"structured_outputs.json."`

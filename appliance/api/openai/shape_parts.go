@@ -42,9 +42,34 @@ type (
 		Arguments *argumentsBody `json:"arguments" description:"An object, or its JSON text."`
 	}
 
-	partBody struct {
+	textPartBody struct {
 		Type string  `json:"type" required:"true" enum:"text,input_text,output_text,refusal,thinking"`
 		Text *string `json:"text"`
+	}
+
+	imagePartBody struct {
+		Type     string        `json:"type" required:"true" enum:"image_url,input_image"`
+		ImageURL *mediaURLBody `json:"image_url" description:"A data:, http:, https: or file: URL of an image, or an object with it; the profile says which sources are allowed. null: the image that an earlier request named uuid."`
+		UUID     *string       `json:"uuid" description:"The client's name of the image; later requests may give it in place of the URL."`
+		Detail   *string       `json:"detail" description:"Accepted, without effect."`
+	}
+
+	videoPartBody struct {
+		Type     string        `json:"type" required:"true" enum:"video_url"`
+		VideoURL *mediaURLBody `json:"video_url" description:"The URL of a video, or an object with it; refused by models that take no video."`
+		UUID     *string       `json:"uuid" description:"The client's name of the video."`
+	}
+
+	urlBody struct {
+		URL    string  `json:"url" required:"true" minLength:"1"`
+		Detail *string `json:"detail" description:"Accepted, without effect."`
+	}
+
+	// inputMessageBody is the item of /v1/responses that has contents.
+	inputMessageBody struct {
+		Type    *string      `json:"type" enum:"message"`
+		Role    string       `json:"role" required:"true" minLength:"1"`
+		Content *contentBody `json:"content"`
 	}
 
 	toolBody struct {
@@ -74,9 +99,12 @@ type (
 	stringsBody   struct{}
 	promptBody    struct{}
 	contentBody   struct{}
+	partBody      struct{}
+	mediaURLBody  struct{}
 	choiceBody    struct{}
 	argumentsBody struct{}
 	itemsBody     struct{}
+	itemBody      struct{}
 )
 
 // JSONSchemaAnyOf returns the alternatives.
@@ -95,7 +123,18 @@ func (choiceBody) JSONSchemaAnyOf() []any { return []any{choiceWord(""), namedBo
 func (argumentsBody) JSONSchemaAnyOf() []any { return []any{"", map[string]any{}} }
 
 // JSONSchemaAnyOf returns the alternatives.
-func (itemsBody) JSONSchemaAnyOf() []any { return []any{"", []map[string]any{}} }
+func (partBody) JSONSchemaAnyOf() []any {
+	return []any{textPartBody{}, imagePartBody{}, videoPartBody{}}
+}
+
+// JSONSchemaAnyOf returns the alternatives.
+func (mediaURLBody) JSONSchemaAnyOf() []any { return []any{"", urlBody{}} }
+
+// JSONSchemaAnyOf returns the alternatives.
+func (itemsBody) JSONSchemaAnyOf() []any { return []any{"", []itemBody{}} }
+
+// JSONSchemaAnyOf returns the alternatives.
+func (itemBody) JSONSchemaAnyOf() []any { return []any{inputMessageBody{}, map[string]any{}} }
 
 // choiceWord is a value of tool_choice that is a string.
 type choiceWord string

@@ -37,17 +37,18 @@ func noTask(*fields) string { return "" }
 // its decoder reads.
 func TestShapesAreWhatIsRead(t *testing.T) {
 	hello := `{"messages":[{"role":"user","content":"x"}]}`
+	look := `{"messages":[{"role":"user","content":[{"image_url":"data:image/png;base64,x"}]}]}`
 	for name, c := range map[string]struct {
 		body  any
 		valid string
 		read  func(*fields) error
 	}{
-		"chat":          {chatBody{}, hello, func(f *fields) error { _, bad := decodeChat(f); return orNil(bad) }},
+		"chat":          {chatBody{}, look, func(f *fields) error { _, bad := decodeChat(f); return orNil(bad) }},
 		"completion":    {completionBody{}, `{"prompt":"x"}`, func(f *fields) error { _, err := readCompletion(f); return err }},
 		"responses":     {responsesBody{}, `{"input":"x"}`, func(f *fields) error { _, err := readResponses(f); return err }},
 		"generate":      {generateBody{}, `{"token_ids":[1],"sampling_params":{}}`, func(f *fields) error { _, err := readGenerate(f); return err }},
 		"tokenize":      {tokenizeBody{}, `{"prompt":"x"}`, func(f *fields) error { _, err := readTokenize(f); return err }},
-		"tokenize chat": {tokenizeChatBody{}, hello, func(f *fields) error { _, err := readTokenize(f); return err }},
+		"tokenize chat": {tokenizeChatBody{}, look, func(f *fields) error { _, err := readTokenize(f); return err }},
 		"detokenize":    {detokenizeBody{}, `{"tokens":[1]}`, func(f *fields) error { _, err := readDetokenize(f); return err }},
 		"load adapter":  {loadAdapterBody{}, `{"lora_name":"a","lora_path":"/a"}`, func(f *fields) error { _, err := readLoadAdapter(f); return err }},
 		"unload":        {unloadAdapterBody{}, `{"lora_name":"a"}`, func(f *fields) error { _, err := readUnloadAdapter(f); return err }},
@@ -91,7 +92,7 @@ func TestShapesOfPartsAreWhatIsRead(t *testing.T) {
 		"message":   {messageBody{}, `{"messages":[{"role":"user",%s}]}`},
 		"tool call": {toolCallBody{}, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"},%s}]}]}`},
 		"called":    {calledFunction{}, `{"messages":[{"role":"assistant","tool_calls":[{"function":{%s}}]}]}`},
-		"part":      {partBody{}, `{"messages":[{"role":"user","content":[{%s}]}]}`},
+		"part":      {textPartBody{}, `{"messages":[{"role":"user","content":[{%s}]}]}`},
 		"function":  {nameBody{}, `{"messages":[{"role":"user"}],"tools":[{"function":{%s}}]}`},
 		"stream":    {streamBody{}, `{"messages":[{"role":"user"}],"stream":true,"stream_options":{%s}}`},
 	} {
@@ -102,6 +103,31 @@ func TestShapesOfPartsAreWhatIsRead(t *testing.T) {
 			}
 			_, err := DecodeChat(b)
 			if err == nil || !strings.Contains(err.Error(), field) {
+				t.Errorf("%s: a wrong `%s` gives %v", name, field, err)
+			}
+		}
+	}
+}
+
+// TestShapesOfMediaAreWhatIsRead checks the same for parts with media, whose faults are kept for
+// models that take them. detail has no effect.
+func TestShapesOfMediaAreWhatIsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		body any
+		at   string // %s is replaced by each field in turn
+	}{
+		"image": {imagePartBody{}, `{"type":"image_url","image_url":"data:,",%s}`},
+		"input": {imagePartBody{}, `{"type":"input_image","image_url":"data:,",%s}`},
+		"video": {videoPartBody{}, `{"type":"video_url","video_url":"data:,",%s}`},
+		"url":   {urlBody{}, `{"type":"image_url","image_url":{"url":"data:,",%s}}`},
+	} {
+		for _, field := range jsonNames(reflect.TypeOf(c.body)) {
+			p := strings.Replace(c.at, "%s", `"`+field+`":[[1]]`, 1)
+			r, err := DecodeChat([]byte(`{"messages":[{"role":"user","content":[` + p + `]}]}`))
+			if err == nil && r.Ask.Chat.Messages[0].Parts[0].Media.Fault != nil {
+				err = r.Ask.Chat.Messages[0].Parts[0].Media.Fault
+			}
+			if wrong := err != nil && strings.Contains(err.Error(), field); wrong == (field == "detail") {
 				t.Errorf("%s: a wrong `%s` gives %v", name, field, err)
 			}
 		}
