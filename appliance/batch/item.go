@@ -32,6 +32,8 @@ type Form struct {
 	Raw bool
 	// System is the system message of chats that have none; "": none.
 	System string
+	// Images are URLs of images that are put before the text of each prompt.
+	Images []string
 	// Params are fields of the API's bodies, such as max_tokens, for lines that do
 	// not set them.
 	Params map[string]any
@@ -232,6 +234,18 @@ func (f Form) plain(it Item, fields map[string]json.RawMessage) Item {
 	return it
 }
 
+// content returns the content of a user's message: a string, or parts if there are images.
+func (f Form) content(text string) ([]byte, error) {
+	if len(f.Images) == 0 {
+		return json.Marshal(text)
+	}
+	var parts []map[string]any
+	for _, url := range f.Images {
+		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}})
+	}
+	return json.Marshal(append(parts, map[string]any{"type": "text", "text": text}))
+}
+
 // shape turns a prompt into messages unless f is raw, and adds the system message.
 func (f Form) shape(fields map[string]json.RawMessage) *chat.Error {
 	prompt, messages := fields["prompt"], fields["messages"]
@@ -249,7 +263,11 @@ func (f Form) shape(fields map[string]json.RawMessage) *chat.Error {
 		if json.Unmarshal(prompt, &text) != nil || string(prompt) == "null" {
 			return malformed("prompt", "`prompt` of a chat must be a string; token ids need --raw.")
 		}
-		list = append(list, json.RawMessage(fmt.Sprintf(`{"role":"user","content":%s}`, prompt)))
+		content, err := f.content(text)
+		if err != nil {
+			return malformed("prompt", "%v.", err)
+		}
+		list = append(list, json.RawMessage(fmt.Sprintf(`{"role":"user","content":%s}`, content)))
 		delete(fields, "prompt")
 	} else if json.Unmarshal(messages, &list) != nil {
 		return malformed("messages", "`messages` must be an array of messages.")

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 // runOptions are the flags of run.
 type runOptions struct {
 	prompts []string // --prompt; each is one prompt
+	images  []string // --image; files
 	file    string   // --prompts
 	jsonl   bool
 	raw     bool
@@ -56,6 +59,9 @@ A prompt is the user's message of a chat. With --raw, or if the model has no cha
 template, it is a text to complete. Sampling parameters come from the line, else
 from flags, the profile, or the model's generation_config.json.
 
+--image FILE puts an image before the text of a single --prompt. The profile must
+allow images (multimodal.limits.image).
+
 A model of the Hugging Face hub is downloaded first, unless it is in the cache
 ("vapp help pull").
 
@@ -71,6 +77,7 @@ the finished results and exits with code 130.
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&o.prompts, "prompt", nil, "a prompt; may be repeated; - reads one from standard input")
+	flags.StringArrayVar(&o.images, "image", nil, "an image for the prompt, of a model that takes images; may be repeated")
 	flags.StringVar(&o.file, "prompts", "", "file with one prompt per line, or JSON Lines; - is standard input")
 	flags.BoolVar(&o.jsonl, "jsonl", false, "the file of --prompts is JSON Lines, whatever its name")
 	flags.BoolVar(&o.raw, "raw", false, "complete the prompts, without the chat template")
@@ -87,6 +94,13 @@ the finished results and exits with code 130.
 		}
 		if err := o.check(); err != nil {
 			return &usageError{err, c.CommandPath()}
+		}
+		for _, file := range o.images {
+			url, err := imageURL(file)
+			if err != nil {
+				return err
+			}
+			form.Images = append(form.Images, url)
 		}
 		return o.run(c, args[0], form)
 	}
@@ -110,10 +124,32 @@ func (o runOptions) check() error {
 		return errors.New("standard input can be read once: give one -")
 	case o.jsonl && o.file == "":
 		return errors.New("--jsonl needs --prompts FILE")
+	case len(o.images) > 0 && (len(o.prompts) != 1 || o.raw):
+		return errors.New("--image belongs to one --prompt of a chat, without --raw; in JSON Lines, messages have image_url parts")
 	case o.raw && o.system != "":
 		return errors.New("--system and --raw: give one of them; --raw has no chat messages")
 	}
 	return nil
+}
+
+// maxImage is the maximum size of a file of --image, in bytes.
+const maxImage = 64 << 20
+
+// imageURL returns the data: URL of a file.
+func imageURL(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", unreadable(file, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxImage+1))
+	switch {
+	case err != nil:
+		return "", unreadable(file, err)
+	case len(data) > maxImage:
+		return "", fmt.Errorf("%s: more than %d bytes; give a smaller image", file, maxImage)
+	}
+	return "data:" + http.DetectContentType(data) + ";base64," + base64.StdEncoding.EncodeToString(data), nil
 }
 
 // run answers the prompts of the flags.
