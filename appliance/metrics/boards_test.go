@@ -18,7 +18,6 @@ const ownBoard = "../../packaging/grafana/vapp.json"
 // notExported are the beginnings of the names that vLLM's boards ask for and vapp does not export, with
 // the reason.
 var notExported = map[string]string{
-	"vllm:mm_cache_":                        "no model takes images or sound",
 	"vllm:external_prefix_cache_":           "there are no KV connectors",
 	"vllm:num_requests_kv_fetch_by_stage":   "there are no KV connectors",
 	"vllm:nixl_":                            "there are no KV connectors",

@@ -13,8 +13,14 @@ import (
 func (m *Metrics) Hooks(c Config) engine.Hooks {
 	f := &finisher{series: m.engine, open: map[parent]longest{}}
 	spec, swap := m.specFor(c.Drafts), m.swapFor(c.Cache.SwapBytes)
+	encoded := 0 // images that were encoded, and that no prompt has begun to compute
 	return engine.Hooks{
 		Step: func(s engine.StepStats) {
+			encoded += s.EncodedItems
+			own := min(encoded, s.Items)
+			encoded -= own
+			add(m.engine.imageQueries, s.Items)
+			add(m.engine.imageHits, s.Items-own)
 			if !c.Cache.PrefixCaching {
 				s.CacheQueries, s.CacheHits = 0, 0 // there were no lookups
 			}

@@ -331,3 +331,20 @@ func TestPooled(t *testing.T) {
 		}
 	}
 }
+
+// TestImageHits: an image counts as found unless it was encoded for the prompt that computes it, in whatever
+// step.
+func TestImageHits(t *testing.T) {
+	m := New(testConfig())
+	hooks := m.Hooks(m.cfg)
+	for _, s := range []engine.StepStats{{EncodedItems: 2}, {Items: 1}, {Items: 1, EncodedItems: 1}, {Items: 3}} {
+		hooks.Step(s)
+	}
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{`vllm:mm_cache_queries_total{engine="0",model_name="smollm2"} 5`, `vllm:mm_cache_hits_total{engine="0",model_name="smollm2"} 2`} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+}

@@ -37,6 +37,7 @@ type engineSeries struct {
 	deviceHit                          prometheus.Counter // cached prompt tokens by tier
 	generationTokens                   prometheus.Counter
 	cacheQueries, cacheHits            prometheus.Counter
+	imageQueries, imageHits            prometheus.Counter
 	preemptions                        prometheus.Counter
 	success                            map[engine.Finish]prometheus.Counter
 	firstToken, betweenTokens          prometheus.Histogram
@@ -59,6 +60,8 @@ func newEngineSeries(f factory, maxModelLen int) *engineSeries {
 		generationTokens: f.counter("vllm:generation_tokens_total", "Generated tokens."),
 		cacheQueries:     f.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache."),
 		cacheHits:        f.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache."),
+		imageQueries:     f.counter("vllm:mm_cache_queries_total", "Images looked up in the encoder cache."),
+		imageHits:        f.counter("vllm:mm_cache_hits_total", "Images found in the encoder cache; the others were encoded."),
 		preemptions:      f.counter("vllm:num_preemptions_total", "Requests preempted for lack of KV pages."),
 		firstToken:       f.histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", firstBuckets),
 		betweenTokens:    f.histogram("vllm:inter_token_latency_seconds", "Time since the previous output of the same request.", betweenBuckets),
