@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 // built before it replaces the old one, so that a change applies as a whole or not at all.
 type live struct {
 	profile *schema.Profile
+	model   *engine.Model    // that l was made for; nil for one without a server
 	source  string           // of the chat template
 	api     api.Settings     // a request keeps those it started with
 	cert    *tls.Certificate // nil: plain HTTP
@@ -54,11 +56,14 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := plan.CheckITLTarget(p, m); err != nil {
 		return nil, err
 	}
-	l := &live{profile: p, api: settings(p)}
+	l := &live{profile: p, model: m, api: settings(p)}
 	var err error
 	l.source, err = l.readTemplates(p, m)
 	if err != nil {
 		return nil, err
+	}
+	if old := a.live.Load(); old != nil && old.model == m && reflect.DeepEqual(old.profile.Multimodal, p.Multimodal) {
+		l.api.Chat.Vision = old.api.Chat.Vision // with the images that it keeps
 	}
 	return l, nil
 }

@@ -163,6 +163,17 @@ func TestImagesServed(t *testing.T) {
 			if n, again := replyOf(t, code, body); n != withImage || again != reply {
 				t.Errorf("by uuid: %d tokens and %q; want %d and %q", n, again, withImage, reply)
 			}
+			was := s.live.Load()
+			for _, change := range []bool{false, true} {
+				next := *was.profile
+				if change {
+					m := *next.Multimodal
+					next.Multimodal, m.AllowedDomains = &m, []string{"images.example.com"}
+				}
+				if l, err := s.newLive(&next, s.serving().prepared.Model); err != nil || (l.api.Chat.Vision == was.api.Chat.Vision) == change {
+					t.Errorf("a reload, of multimodal %v: %v, or the wrong loader", change, err)
+				}
+			}
 			for _, bad := range []struct {
 				urls []string
 				code int
