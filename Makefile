@@ -4,7 +4,7 @@ PROFILE  ?= profiles/smollm2.cue
 FUZZTIME ?= 4s
 # Packages whose goroutines meet: what the race detector watches.
 RACE := ./engine ./engine/runner ./engine/turns ./appliance ./appliance/api/... ./appliance/auditlog ./appliance/batch ./appliance/chat ./appliance/chat/pooling \
-	./appliance/front ./appliance/hub ./appliance/kvevents ./appliance/metrics ./appliance/page ./appliance/responses ./appliance/traces ./tools/bench/... ./tools/console ./tools/sse
+	./appliance/front ./appliance/hub ./appliance/kvevents ./appliance/media/load ./appliance/metrics ./appliance/page ./appliance/responses ./appliance/traces ./tools/bench/... ./tools/console ./tools/sse
 # Those, and packages that one goroutine uses at a time.
 RACE_ALL := ./engine ./engine/sched ./engine/kv ./engine/runner ./engine/turns ./appliance/... ./tools/...
 # Breaks the code in small ways and sees whether a test fails.
