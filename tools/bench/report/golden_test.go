@@ -2,10 +2,13 @@ package report
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,7 +61,7 @@ func (g *golden) result() Result {
 
 func goldens(t testing.TB) map[string]*golden {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.json")
+	files, err := filepath.Glob("testdata/*.json*")
 	if err != nil || len(files) < 9 {
 		t.Fatalf("%d goldens, %v", len(files), err)
 	}
@@ -68,11 +71,20 @@ func goldens(t testing.TB) map[string]*golden {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if strings.HasSuffix(f, ".gz") {
+			z, err := gzip.NewReader(bytes.NewReader(text))
+			if err != nil {
+				t.Fatalf("%s: %v", f, err)
+			}
+			if text, err = io.ReadAll(z); err != nil {
+				t.Fatalf("%s: %v", f, err)
+			}
+		}
 		g := &golden{}
 		if err := json.Unmarshal(text, g); err != nil {
 			t.Fatalf("%s: %v", f, err)
 		}
-		out[filepath.Base(f)] = g
+		out[strings.TrimSuffix(filepath.Base(f), ".gz")] = g
 	}
 	return out
 }

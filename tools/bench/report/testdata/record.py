@@ -4,6 +4,7 @@ computed with numpy and independently of the Go code.
     python record.py        # recorded with what versions.txt says
 """
 
+import gzip
 import json
 import math
 import pathlib
@@ -186,5 +187,8 @@ def cases():
 for name, case in cases():
     f = figures(case)
     case["json"], case["table"] = f, table(case, f)
-    (HERE / f"{name}.json").write_text(json.dumps(case, indent=1 if len(case["traces"]) < 10 else None) + "\n")
+    if len(case["traces"]) < 10:
+        (HERE / f"{name}.json").write_text(json.dumps(case, indent=1) + "\n")
+    else:  # large
+        (HERE / f"{name}.json.gz").write_bytes(gzip.compress((json.dumps(case) + "\n").encode(), 9, mtime=0))
 (HERE / "versions.txt").write_text(f"Python {platform.python_version()}, numpy {np.__version__}\n")
