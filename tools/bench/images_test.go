@@ -43,7 +43,7 @@ func TestImages(t *testing.T) {
 }
 
 func TestBuckets(t *testing.T) {
-	want := []workload.Bucket{{256, 256, 1, 0.5}, {720, 1280, 16, 0}}
+	want := []workload.Bucket{{Height: 256, Width: 256, Frames: 1, Weight: 0.5}, {Height: 720, Width: 1280, Frames: 16}}
 	for _, text := range []string{
 		`{(256, 256, 1): 0.5, (720, 1280, 16): 0.0}`, `{"(256,256,1)":5e-1,'(720, 1280, 16)' : 0,}`, " { (256, 256, 1,):.5 ,(720,1280,16):0} ",
 	} {
