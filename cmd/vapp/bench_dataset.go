@@ -6,6 +6,17 @@ import (
 	"vapp.dev/tools/bench"
 )
 
+// imageFlags adds the flags of the dataset random-mm, which only bench serve sends.
+func imageFlags(c *cobra.Command, d *bench.Dataset) {
+	d.Images = &bench.Images{}
+	f := c.Flags()
+	f.Lookup("dataset-name").Usage = "dataset of the prompts: " + bench.ServedDatasets
+	f.IntVar(&d.Images.Items, "random-mm-base-items-per-request", 1, "images of a request of random-mm")
+	f.Float64Var(&d.Images.Range, "random-mm-num-mm-items-range-ratio", 0, "R: the number of images N is drawn from N(1-R) to N(1+R)")
+	f.StringVar(&d.Images.Limits, "random-mm-limit-mm-per-prompt", bench.DefaultImageLimits, "maximum number of items of a request by kind")
+	f.StringVar(&d.Images.Buckets, "random-mm-bucket-config", bench.DefaultImageBuckets, "probability of each size (height, width, frames); only 1 frame, an image, is made")
+}
+
 // datasetFlags adds the flags of the dataset, which bench serve and bench throughput share.
 func datasetFlags(c *cobra.Command, d *bench.Dataset) {
 	f := c.Flags()

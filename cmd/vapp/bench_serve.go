@@ -38,7 +38,10 @@ options have vLLM's names and meaning.
 
 Failed requests (an error status, a broken or incomplete stream, a timeout) are in
 no average. They are counted by reason below the table, and the exit code is 1 if
-there are any. OPENAI_API_KEY is sent as a bearer token.`,
+there are any. OPENAI_API_KEY is sent as a bearer token.
+
+--dataset-name random-mm adds images of random pixels to random prompts (JPEG, in
+data: URLs); it needs --backend openai-chat. Input tokens are those of the text.`,
 		Example: `  vapp bench serve --num-prompts 100 --random-input-len 512 --max-concurrency 16
   vapp bench serve --base-url http://127.0.0.1:8080 --tokenizer models/llama --request-rate 4 --goodput ttft:500,tpot:50`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -56,6 +59,7 @@ there are any. OPENAI_API_KEY is sent as a bearer token.`,
 	o.serverFlags(c)
 	o.trafficFlags(c)
 	datasetFlags(c, &o.Dataset)
+	imageFlags(c, &o.Dataset)
 	o.reportFlags(c)
 	refusedFlags(c)
 	return c
@@ -164,7 +168,7 @@ func (o *serveBench) words(c *cobra.Command, args []string) error {
 		o.Sampling = append(o.Sampling, bench.Option{Key: strings.ReplaceAll(s, "-", "_"), Value: x})
 	}
 	if !given("ignore-eos") {
-		o.IgnoreEOS = o.Dataset.Name == "random"
+		o.IgnoreEOS = o.Dataset.Name == "random" || o.Dataset.Name == "random-mm"
 	}
 	o.place.Detailed = o.Detailed
 	if o.page != "" && len(o.sweep) == 0 {

@@ -104,17 +104,24 @@ func (r *Run) stopProfiler(ctx context.Context) {
 // prepare builds every body before the clock starts.
 func (r *Run) prepare() ([]send, error) {
 	sends := make([]send, len(r.Requests))
-	for i, q := range r.Requests {
-		body, err := r.Params.body(q)
-		if err != nil {
-			return nil, err
-		}
-		sends[i] = send{
-			server: r.Server, params: &r.Params, body: body, id: fmt.Sprint(r.Params.IDPrefix, i),
-			input: q.Tokens, output: q.Output,
-		}
+	errs := make([]error, len(sends))
+	var making sync.WaitGroup
+	threads := runtime.GOMAXPROCS(0) // images take tens of milliseconds each
+	for first := range min(threads, len(sends)) {
+		making.Go(func() {
+			for i := first; i < len(sends); i += threads {
+				q := r.Requests[i]
+				body, err := r.Params.body(q)
+				errs[i] = err
+				sends[i] = send{
+					server: r.Server, params: &r.Params, body: body, id: fmt.Sprint(r.Params.IDPrefix, i),
+					input: q.Tokens, output: q.Output,
+				}
+			}
+		})
 	}
-	return sends, nil
+	making.Wait()
+	return sends, errors.Join(errs...)
 }
 
 // before sends the probe, which has the first prompt, and the warm-up requests.

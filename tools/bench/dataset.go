@@ -22,14 +22,19 @@ type Dataset struct {
 	Random  workload.Random
 	Sonnet  workload.Sonnet
 	Prefix  workload.Prefix
+	// Images are those of random-mm; nil: the command sends none.
+	Images *Images
 	// ShareGPTOutput is the output length of sharegpt; 0: the length of each reference answer.
 	ShareGPTOutput int
 	// CustomOutput is the output length of custom lines that have none.
 	CustomOutput int
 }
 
-// Datasets lists the names of the datasets.
-const Datasets = "random, sharegpt, custom, sonnet, prefix_repetition"
+// Datasets lists the names of the datasets, ServedDatasets also those that only a server answers.
+const (
+	Datasets       = "random, sharegpt, custom, sonnet, prefix_repetition"
+	ServedDatasets = Datasets + ", random-mm"
+)
 
 // check checks the options that can be checked without reading a file.
 func (d *Dataset) check() error {
@@ -38,13 +43,20 @@ func (d *Dataset) check() error {
 		if d.Path == "" {
 			return refuse("--dataset-name %s: name the file with --dataset-path", d.Name)
 		}
-	case "random", "prefix_repetition":
+	case "random", "prefix_repetition", "random-mm":
 		if d.Path != "" {
 			return refuse("--dataset-path %s: %s prompts come from no file; name the dataset with --dataset-name", d.Path, d.Name)
 		}
+		if d.Name == "random-mm" && d.Images == nil {
+			return refuse("--dataset-name random-mm: its images are sent to a server; use vapp bench serve")
+		}
 	case "sonnet":
 	default:
-		return refuse("--dataset-name %q: there are %s", d.Name, Datasets)
+		names := Datasets
+		if d.Images != nil {
+			names = ServedDatasets
+		}
+		return refuse("--dataset-name %q: there are %s", d.Name, names)
 	}
 	for _, n := range []struct {
 		flag  string
@@ -56,6 +68,11 @@ func (d *Dataset) check() error {
 	}
 	if d.Input > 0 && (d.Name == "sharegpt" || d.Name == "custom") {
 		return refuse("--input-len %d: prompts of %s have fixed lengths", d.Input, d.Name)
+	}
+	if d.Name == "random-mm" {
+		if _, err := d.Images.parse(); err != nil {
+			return err
+		}
 	}
 	if d.Name == "custom" && d.CustomOutput < 1 {
 		return refuse("--custom-output-len %d: give 1 or more", d.CustomOutput)
@@ -97,6 +114,13 @@ func (d *Dataset) Make(ctx context.Context, m workload.Maker) ([]workload.Reques
 	}
 	r := d.Random
 	r.Input, r.Output = over(d.Input, r.Input), over(d.Output, r.Output)
+	if d.Name == "random-mm" {
+		images, err := d.Images.parse()
+		if err != nil {
+			return nil, err
+		}
+		return m.RandomImages(ctx, r, images)
+	}
 	return m.Random(ctx, r)
 }
 

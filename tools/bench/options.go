@@ -99,6 +99,9 @@ func (o *Options) check() (checked, error) {
 	if err := o.checkOpenFiles(openFiles()); err != nil {
 		return c, err
 	}
+	if o.Dataset.Name == "random-mm" && form != Chat {
+		return c, refuse("--dataset-name random-mm: only --backend openai-chat sends images, %s does not", o.Backend)
+	}
 	return c, o.Dataset.check()
 }
 

@@ -72,7 +72,11 @@ func (a *RequestParams) body(q workload.Request) ([]byte, error) {
 	fields := []Option{{"model", a.Model}}
 	switch a.Backend {
 	case Chat:
-		fields = append(fields, a.chat(q)...)
+		chat, err := a.chat(q)
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, chat...)
 	case Embeddings:
 		fields = append(fields, Option{"input", q.Prompt}, Option{"encoding_format", "float"})
 	default:
@@ -96,23 +100,35 @@ func (a *RequestParams) completion(q workload.Request) []Option {
 	return out
 }
 
-func (a *RequestParams) chat(q workload.Request) []Option {
-	type part struct {
+func (a *RequestParams) chat(q workload.Request) ([]Option, error) {
+	type text struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
+	type image struct {
+		Type string            `json:"type"`
+		URL  map[string]string `json:"image_url"`
+	}
 	type message struct {
 		Role    string `json:"role"`
-		Content []part `json:"content"`
+		Content []any  `json:"content"`
+	}
+	parts := []any{text{"text", q.Prompt}}
+	for _, p := range q.Images {
+		url, err := p.URL()
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, image{"image_url", map[string]string{"url": url}})
 	}
 	out := []Option{
-		{"messages", []message{{"user", []part{{"text", q.Prompt}}}}},
+		{"messages", []message{{"user", parts}}},
 		{"max_completion_tokens", q.Output},
 	}
 	if a.Logprobs > 0 {
 		out = append(out, Option{"logprobs", true}, Option{"top_logprobs", a.Logprobs})
 	}
-	return out
+	return out, nil
 }
 
 // write writes each key once, with its last value, at the position of its first value.

@@ -18,6 +18,8 @@ type Request struct {
 	Output int
 	// IDs are the prompt's tokens where the dataset is made of tokens.
 	IDs []int32
+	// Images are sent after the prompt.
+	Images []Image
 }
 
 // Tokenizer has the methods that datasets need.
@@ -56,6 +58,7 @@ type Maker struct {
 const (
 	streamPrompts = 1 + iota
 	streamArrivals
+	streamImages
 )
 
 func generator(seed int64, stream uint64) *rand.Rand {
