@@ -57,19 +57,19 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 		return nil, err
 	}
 	l := &live{profile: p, model: m, api: settings(p)}
+	if old := a.live.Load(); old != nil && old.model == m && reflect.DeepEqual(old.profile.Multimodal, p.Multimodal) {
+		l.api.Chat.Vision = old.api.Chat.Vision // with the images that it keeps
+	}
 	var err error
 	l.source, err = l.readTemplates(p, m)
 	if err != nil {
 		return nil, err
 	}
-	if old := a.live.Load(); old != nil && old.model == m && reflect.DeepEqual(old.profile.Multimodal, p.Multimodal) {
-		l.api.Chat.Vision = old.api.Chat.Vision // with the images that it keeps
-	}
 	return l, nil
 }
 
 // readTemplates compiles the profile's template or the model's templates, and returns the
-// source of the first. It reads how the model's images are prepared, too.
+// source of the first. It also reads how the model's images are prepared, unless l has their loader.
 func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string, err error) {
 	source = m.Checkpoint.ChatTemplate()
 	if t := p.Parsers.ChatTemplate; t != "" {
@@ -80,8 +80,10 @@ func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string,
 	if l.api.Chat.Template, err = compile(source); err != nil {
 		return "", l.refuse(p, err)
 	}
-	if l.api.Chat.Vision, err = newVision(p, m); err != nil {
-		return "", err
+	if l.api.Chat.Vision == nil {
+		if l.api.Chat.Vision, err = newVision(p, m); err != nil {
+			return "", err
+		}
 	}
 	l.api.Chat.ScoreTemplate = p.Parsers.ChatTemplate != ""
 	if p.Parsers.ChatTemplate == "" {

@@ -24,7 +24,6 @@ type cache struct {
 
 type kept struct {
 	*picture
-	keys  [][32]byte
 	names []string
 }
 
@@ -87,22 +86,20 @@ func (c *cache) use(e *list.Element) *picture {
 }
 
 // add keeps a picture.
-func (c *cache) add(key [32]byte, p *picture) {
+func (c *cache) add(p *picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey[key] != nil || p.bytes() > c.most {
+	if c.byKey[p.key] != nil || p.bytes() > c.most {
 		return
 	}
 	c.bytes += p.bytes()
-	c.byKey[key] = c.order.PushFront(&kept{picture: p, keys: [][32]byte{key}})
+	c.byKey[p.key] = c.order.PushFront(&kept{picture: p})
 	for c.bytes > c.most {
 		last := c.order.Back()
 		k := last.Value.(*kept)
 		c.order.Remove(last)
 		c.bytes -= k.bytes()
-		for _, key := range k.keys {
-			delete(c.byKey, key)
-		}
+		delete(c.byKey, k.key)
 		for _, name := range k.names {
 			if c.names[name] == last {
 				delete(c.names, name)
@@ -121,15 +118,12 @@ func (c *cache) name(name, options string, p *picture) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		k := e.Value.(*kept)
-		if k.picture != p {
-			continue
-		}
-		full := options + "\x00" + name
-		if c.names[full] != e && len(k.names) < maxNames {
-			c.names[full], k.names = e, append(k.names, full)
-		}
+	e := c.byKey[p.key]
+	if e == nil {
 		return
+	}
+	k, full := e.Value.(*kept), options+"\x00"+name
+	if c.names[full] != e && len(k.names) < maxNames {
+		c.names[full], k.names = e, append(k.names, full)
 	}
 }

@@ -87,6 +87,7 @@ func (l *Loader) Placeholder(string) (text string, tokens []int32) {
 
 // picture is an image that is ready for the encoder. It is never changed.
 type picture struct {
+	key     [32]byte // of its data and options, in the cache
 	hash    [32]byte // of the patches and their places
 	patches vision.Patches
 	tokens  int
@@ -180,10 +181,10 @@ func (l *Loader) picture(ctx context.Context, held *holding, r chat.MediaRequest
 	if err != nil {
 		return nil, err
 	}
-	p := &picture{tokens: grid.Tokens()}
+	p := &picture{key: key, tokens: grid.Tokens()}
 	rule.Patches(&p.patches, img, grid)
 	p.hash = hashOf(&p.patches)
-	l.cache.add(key, p)
+	l.cache.add(p)
 	return p, nil
 }
 
