@@ -9,9 +9,12 @@ RACE := ./engine ./engine/runner ./engine/turns ./appliance ./appliance/api/... 
 RACE_ALL := ./engine ./engine/sched ./engine/kv ./engine/runner ./engine/turns ./appliance/... ./tools/...
 # Breaks the code in small ways and sees whether a test fails.
 MUTANTS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
+# The tags of what runs apart from the other tests.
+TAGS := clients,browser,streams,bundle
 # The go command with what the tag cuda needs, where that can be built.
 ifeq ($(shell uname -sm),Linux x86_64)
 CUDA_GO := scripts/cuda-run.sh go
+CUDA_VET = $(CUDA_GO) vet -tags cuda,$(TAGS)
 # Every build has its flags, so that the C of kernels/cpu is compiled once with and without the tag.
 CUDA_DIR := $(shell mkdir -p .cache/cuda && cd .cache/cuda && pwd -P)
 export CGO_CFLAGS ?= -g -O2
@@ -24,7 +27,8 @@ else
 CUDA_GO := @echo "not run, the tag cuda is for Linux on x86-64:" go
 override CUDA :=
 endif
-export GOFLAGS += -trimpath
+# No debugger's data in what is linked, which takes half of a link's time; the target vet vets.
+export GOFLAGS += -trimpath -ldflags=-w -vet=off
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -41,7 +45,7 @@ up: build model ## get what is missing, build, and serve PROFILE (the default mo
 
 build: native $(if $(CUDA),embedded-kernels) ## build bin/vapp; with CUDA where a GPU is or `make kernels` was run; CUDA=1, CUDA= choose
 	@$(if $(CUDA),:,echo "build: without CUDA, there is no GPU here; make build CUDA=1 builds with it")
-	$(if $(CUDA),$(CUDA_GO),go) build $(if $(CUDA),-tags cuda) -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,--gc-sections" -o bin/vapp ./cmd/vapp
+	$(if $(CUDA),$(CUDA_GO),go) build $(if $(CUDA),-tags cuda) -ldflags "-w -X main.version=$(VERSION) -extldflags=-Wl,--gc-sections" -o bin/vapp ./cmd/vapp
 
 model: ## fetch the default model into models/
 	@scripts/model.sh
@@ -80,7 +84,7 @@ numa-check: native ## a machine with two NUMA nodes under qemu: each node has it
 # The flags of `make test`, so that both share the build cache.
 check: native fmt ## vet, format and the unit tests without the long ones, in two minutes: before each commit
 	go vet -tags invariants ./...
-	go test -short -vet=off -tags invariants -timeout 10m ./...
+	go test -short -tags invariants -timeout 10m ./...
 
 test: native model-if-there vet fmt ## every test that needs no GPU: unit, golden, script, import law
 	go test -tags invariants -timeout 20m ./...
@@ -111,6 +115,7 @@ browser: build model ## the page at / and those of vapp plan --html in headless 
 screenshots: ## pictures of the page at / with a scripted model, in OUT (.cache/screenshots)
 	@SCREENSHOTS=$(abspath $(or $(OUT),.cache/screenshots)) scripts/browser.sh go test -tags browser -count=1 -run TestScreenshots ./appliance/page
 
+ci: FUZZTIME := 2s
 ci: openmpi test headers test-cuda cross clients browser race fuzz ## what continuous integration runs, in under an hour
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh check 90a # all architectures: make soak
@@ -124,6 +129,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	FUZZTIME=5m scripts/fuzz.sh
 	@$(MAKE) cross-all
 	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy|TestRanks' -v ./engine
+	go test -tags soak -count=1 -timeout 1h -run TestSuite ./engine/backend/ref ./engine/backend/cpu
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run TestSuite ./engine/backend/cuda
 	$(CUDA_GO) test -tags bundle,soak -count=1 -timeout 1h -run TestBundle -v ./tests/gpu
 	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run 'TestGoldenCUDA|TestGoldenRanksCUDA' -v ./engine/models
@@ -137,6 +143,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
 	@$(MAKE) routers
 	go test -tags soak -count=1 -timeout 1h -run TestSwapStorm -v ./appliance
+	go test -tags soak -count=1 -timeout 1h ./appliance/chat/dialect
 	go test -tags soak -count=1 -run 'TestPython|TestTwin' -v ./appliance/kvevents
 	go test -tags soak -count=1 -run TestPrometheus -v ./appliance/metrics
 	@$(MAKE) kubernetes
@@ -243,13 +250,7 @@ model-if-there:
 
 vet:
 	go vet -tags invariants ./...
-	go vet ./engine
-	go vet -tags clients ./tests/...
-	go vet -tags clients,browser ./tests/...
-	go vet -tags streams ./appliance
-	go vet -tags browser ./appliance/page ./appliance/plan/picture
-	$(CUDA_GO) vet -tags cuda ./engine ./engine/models ./engine/backend/cuda/... ./appliance
-	go vet -tags bundle ./tests/gpu
+	$(or $(CUDA_VET),go vet -tags $(TAGS)) ./engine ./engine/models ./engine/backend/cuda/... ./appliance ./appliance/page ./appliance/plan/picture ./tests/...
 
 headers: ## check that each C header of kernels/cpu compiles alone, for each of its targets
 	@scripts/check-headers.sh

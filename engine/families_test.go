@@ -175,11 +175,8 @@ func TestFamilies(t *testing.T) {
 
 func families(t *testing.T, on backend.Opener, s backend.Settings) {
 	names := twinFamilies
-	switch {
-	case longSoak || best(t, on, s):
+	if longSoak || best(t, on, s) {
 		names = slices.Concat(names, furtherFamilies(t, false))
-	case s.Variant == "":
-		names = slices.Concat(names, furtherFamilies(t, true))
 	}
 	for _, name := range names {
 		if !enginetest.RunsOn(name, on.Name()) {

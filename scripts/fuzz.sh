@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 time=${FUZZTIME:-10s}
 targets=$(git ls-files -co --exclude-standard -- '*_test.go' | LC_ALL=C sort | while read -r f; do
 	[ -f "$f" ] && sed -n "s|^func \(Fuzz[A-Za-z0-9_]*\)(.*|$(dirname "$f") \1|p" "$f"
-done)
+done | LC_ALL=C sort)
 [ -n "$targets" ] || { echo "fuzz: no targets" >&2; exit 1; }
 
 # The go command reports the end of -fuzztime as a failure when it meets its
@@ -19,6 +19,13 @@ only_deadline() {
 	said=$(echo "$1" | sed -n '/^--- FAIL:/,/^FAIL/p' | sed '1d;$d' | tr -d ' ')
 	[ "$said" = contextdeadlineexceeded ]
 }
+
+# One program a package, instrumented and linked once for all its targets.
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cache=$(go env GOCACHE)/fuzz
+module=$(go list -m)
+built=
 
 n=0
 failed=
@@ -33,8 +40,14 @@ while read -r dir name; do
 	fi
 	n=$((n + 1))
 	echo "== $dir $name, $time"
+	if [ "$built" != "$dir" ]; then
+		rm -f "$tmp/fuzz.test"
+		go test -c -fuzz . -o "$tmp/fuzz.test" "./$dir"
+		built=$dir
+	fi
 	# The elapsed lines of a passing run say nothing.
-	if out=$(go test "./$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 5x -parallel 2 2>&1); then
+	if out=$(cd "$dir" && "$tmp/fuzz.test" -test.run '^$' -test.fuzz "^$name\$" -test.fuzztime "$time" -test.fuzzminimizetime 5x -test.parallel 2 \
+		-test.timeout 10m -test.fuzzcachedir "$cache/$module/$dir" </dev/null 2>&1); then
 		echo "$out" | tail -n 3
 	elif only_deadline "$out"; then
 		echo "time was up between two inputs; no input failed"

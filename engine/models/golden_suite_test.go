@@ -39,8 +39,8 @@ func runTiny(t *testing.T, o backend.Opener, s backend.Settings, limit bound, bi
 // pages, which must give the same bits if the backend guarantees that.
 func tinyGolden(t *testing.T, name string, o backend.Opener, s backend.Settings, limit bound, bits bool) {
 	for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
-		if (gguf(name) || brief(name)) && kv != kernels.F32 {
-			continue // the other checkpoints cover rounded K and V
+		if (gguf(name) || brief(name) || s.Variant == "generic" && !all()) && kv != kernels.F32 {
+			continue // the other checkpoints and variants cover rounded K and V
 		}
 		t.Run(kv.String(), func(t *testing.T) {
 			want := runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{1 << 20}}, name, limit)
@@ -71,11 +71,13 @@ func smolGolden(t *testing.T, name string, o backend.Opener, s backend.Settings,
 	for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
 		t.Run(kv.String(), func(t *testing.T) {
 			run := goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{256}}
-			if slow && os.Getenv("VAPP_GOLDEN") != "all" {
-				if kv != kernels.F32 || name != "smollm2-chat" || testing.Short() {
-					t.Skip("not run: it is slow on this backend; VAPP_GOLDEN=all runs it")
-				}
+			if slow && !all() {
 				run.Rows = 96
+			}
+			if chat := name == "smollm2-chat"; !all() && kv != kernels.F32 && !chat {
+				t.Skip("not run: the chat has rounded K and V; VAPP_GOLDEN=all runs it")
+			} else if !all() && slow && (kv != kernels.F32 || !chat || s.Variant != "avx2" || testing.Short()) {
+				t.Skip("not run: it is slow on this backend; VAPP_GOLDEN=all runs it")
 			}
 			runBound(t, run, name, limit)
 		})
@@ -144,6 +146,9 @@ func brief(golden string) bool {
 	}
 	return false
 }
+
+// all reports whether everything runs, on the slow backends and variants too.
+func all() bool { return os.Getenv("VAPP_GOLDEN") == "all" }
 
 // gguf reports whether a checkpoint has llama.cpp's names and blocks, and widths that its K-quants
 // need.

@@ -102,7 +102,7 @@ func readGolden(t testing.TB, name string) *enginetest.Golden {
 }
 
 // sampledOnly are the texts of a large vocabulary that keep sampled columns of all rows.
-var sampledOnly = []string{"smollm2-chat", "smollm2-prose"}
+var sampledOnly = []string{"smollm2-chat", "smollm2-prose", "smollm2-code"}
 
 // TestGoldenFiles checks that every golden file is complete, consistent, and recorded from the
 // present checkpoint.

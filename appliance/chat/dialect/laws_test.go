@@ -181,9 +181,6 @@ func checked(t *testing.T, what string, got, want Message) {
 // thinkingOn are the kwargs with which every reasoning parser expects reasoning.
 var thinkingOn = map[string]json.RawMessage{"enable_thinking": json.RawMessage("true")}
 
-// rounds is the number of messages per combination of parsers.
-const rounds = 1000
-
 // TestParseOfRender checks that parse(render(m)) = m, for every combination of parsers and
 // every way of splitting, with markers as text and as tokens.
 func TestParseOfRender(t *testing.T) {

@@ -40,6 +40,9 @@ type Suite struct {
 	MatrixTolerance bool
 	// Settings are used by Part.
 	Settings backend.Settings
+	// Every is how many cases of a part there are for each one that Run runs; nil, 0: one. With the
+	// tag soak all cases run.
+	Every func(backend.Settings) int
 }
 
 // subject is the backend under test, with settings, on this machine.
@@ -76,6 +79,9 @@ func (u Suite) Run(t *testing.T, settings ...backend.Settings) {
 		t.Run(title, func(t *testing.T) {
 			sub := open(t, u.Opener, s)
 			sub.matrixTolerance, sub.oracles = u.MatrixTolerance, known
+			if u.Every != nil && !soak {
+				sub.every = u.Every(s)
+			}
 			for _, p := range parts() {
 				t.Run(p.name, func(t *testing.T) { p.test(sub, t) })
 			}

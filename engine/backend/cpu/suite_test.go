@@ -13,7 +13,8 @@ import (
 
 // TestSuite runs the backends' suite on every instruction set: the best one with one and
 // three threads, the others with the numbers below. A variant that this machine lacks is
-// skipped, by name.
+// skipped, by name. All cases run on the best instruction set with three threads, some of them on
+// the others; with the tag soak all run on each.
 func TestSuite(t *testing.T) {
 	facts, err := cpu.Opener{}.Probe()
 	if err != nil {
@@ -31,7 +32,18 @@ func TestSuite(t *testing.T) {
 	if testing.Short() {
 		settings = []backend.Settings{{Variant: facts.Variants[0], Threads: 3}}
 	}
-	backendtest.Run(t, cpu.Opener{}, settings...)
+	every := func(s backend.Settings) int {
+		switch {
+		case s.Variant == "generic":
+			return 5
+		case s.Activations != "":
+			return 2
+		case s.Variant != facts.Variants[0], s.Threads == 1:
+			return 3
+		}
+		return 1
+	}
+	backendtest.Suite{Opener: cpu.Opener{}, Every: every}.Run(t, settings...)
 }
 
 // BenchmarkOps measures ops on the best instruction set, on one thread and on two.

@@ -8,12 +8,12 @@ import (
 	"vapp.dev/engine/backend/ref"
 )
 
-// TestSuite runs the suite that every backend has to pass.
+// TestSuite runs the suite that every backend has to pass: a third of its cases, with the tag soak all.
 func TestSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	backendtest.Run(t, ref.Opener{})
+	backendtest.Suite{Opener: ref.Opener{}, Every: func(backend.Settings) int { return 3 }}.Run(t)
 }
 
 // TestFP8Activations tests products of fp8 weights with inputs rounded to fp8, with scales by
