@@ -101,6 +101,7 @@ var rules = map[string]rule{
 
 	// Names, arguments and packed weights of the CUDA kernels: plain Go, no cgo.
 	"kernels/cuda":          {parts: []string{"kernels", "kernels/ref"}, not: noHTTP},
+	"kernels/cuda/cost":     {parts: []string{"kernels", "kernels/cuda"}, not: pure},
 	"kernels/cuda/cudatest": {parts: []string{"kernels/cuda"}, not: noHTTP},
 
 	// The compiled CUDA kernels, embedded.
@@ -150,7 +151,7 @@ var rules = map[string]rule{
 	"engine/sample":     {parts: []string{"engine/backend"}, not: pure},
 	"engine/speculate":  {not: pure},
 	"engine/steptime":   {not: pure},
-	"engine/speed":      {parts: []string{"engine/backend", "kernels"}, not: pure},
+	"engine/speed":      {parts: []string{"engine/backend", "kernels", "kernels/cuda/cost"}, not: pure},
 	"engine/sched":      {parts: []string{"engine/kv", "engine/steptime", "engine/sample", "engine/speculate"}, not: pure},
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
