@@ -1,6 +1,9 @@
 package cost
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // GPU has the rates of a GPU. Peaks are the vendor's, of dense products summed in float32; clocks are boost clocks.
 type GPU struct {
@@ -59,6 +62,15 @@ var gpus = []GPU{
 
 // GPUs returns the table.
 func GPUs() []GPU { return slices.Clone(gpus) }
+
+// Names returns the names of the table as a list.
+func Names() string {
+	var out []string
+	for _, g := range gpus {
+		out = append(out, g.Name)
+	}
+	return strings.Join(out, ", ")
+}
 
 // Find returns the row of a GPU by the name that its driver prints.
 func Find(name string) (GPU, bool) {
