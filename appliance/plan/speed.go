@@ -32,16 +32,14 @@ type Speed struct {
 
 // StepSpeed is a predicted step on a GPU.
 type StepSpeed struct {
-	Name     string  `json:"name"`
-	Launches int     `json:"launches"`
-	Seconds  float64 `json:"seconds"`
-	Fixed    float64 `json:"launch_seconds"`   // of Seconds: gaps between launches, and their ramps
-	Share    float64 `json:"share_of_limit"`   // of what memory or the matrix units of the GPU allow
-	Bytes    float64 `json:"bytes"`            // weights, keys and values
-	Flops    float64 `json:"operations"`       // of the products
-	Longest  string  `json:"longest_kernel"`   // the kernel that takes most of it
-	Part     float64 `json:"longest_share"`    // of Seconds
-	Bound    string  `json:"longest_bound_by"` // memory, matrix, issue, longest block, launch
+	Name     string             `json:"name"`
+	Launches int                `json:"launches"`
+	Seconds  float64            `json:"seconds"`
+	Fixed    float64            `json:"launch_seconds"` // of Seconds: gaps between launches, and their ramps
+	Share    float64            `json:"share_of_limit"` // of what memory or the matrix units of the GPU allow
+	Bytes    float64            `json:"bytes"`          // weights, keys and values
+	Flops    float64            `json:"operations"`
+	Kernels  []speed.KernelTime `json:"kernels"` // the longest first
 }
 
 // LoadSpeed is the predicted course of a load.
@@ -231,8 +229,7 @@ func (p *Plan) steps(pr *engine.Predictor) ([]StepSpeed, error) {
 		if !ok || err != nil {
 			return err
 		}
-		k := t.Kernels[0]
-		out = append(out, StepSpeed{name, t.Launches, t.Seconds, t.Fixed, t.Limit / t.Seconds, t.Bytes, t.Flops, k.Kernel, k.Seconds / t.Seconds, k.Bound})
+		out = append(out, StepSpeed{name, t.Launches, t.Seconds, t.Fixed, t.Limit / t.Seconds, t.Bytes, t.Flops, t.Kernels})
 		return nil
 	}
 	for _, n := range []int{1, 16, 64, 256} {
@@ -319,9 +316,10 @@ func (s *Speed) write(t *text) {
 	for _, name := range s.TooLong {
 		t.wide(13, name, "longer than maxModelLen")
 	}
-	for _, k := range s.Steps {
-		t.wide(13, k.Name, fmt.Sprintf("%s, %.0f %% of the limit; %s launches take %.0f %%; %s takes %.0f %%, bound by %s",
-			timeOf(k.Seconds), 100*k.Share, Group(int64(k.Launches)), 100*k.Fixed/k.Seconds, k.Longest, 100*k.Part, k.Bound))
+	for _, st := range s.Steps {
+		k := st.Kernels[0]
+		t.wide(13, st.Name, fmt.Sprintf("%s, %.0f %% of the limit; %s launches take %.0f %%; %s takes %.0f %%, bound by %s",
+			timeOf(st.Seconds), 100*st.Share, Group(int64(st.Launches)), 100*st.Fixed/st.Seconds, k.Kernel, 100*k.Seconds/st.Seconds, k.Bound))
 	}
 	for _, k := range s.Kernels {
 		t.wide(13, "kernel", fmt.Sprintf("%s: one row %.1f GB/s, 512 rows %.0f GOP/s (%s)", k.Kernel, k.Decode/1e9, k.Prefill/1e9, k.Basis))

@@ -35,10 +35,13 @@ type StepTime struct {
 
 // KernelTime is the part of a kernel in a step.
 type KernelTime struct {
-	Kernel   string
-	Launches int
-	Seconds  float64
-	Bound    string // what bounds most of it: memory, matrix, issue, longest block, launch
+	Kernel   string  `json:"kernel"`
+	Launches int     `json:"launches"`
+	Seconds  float64 `json:"seconds"`
+	Limit    float64 `json:"limit_seconds"` // in which weights, keys and values can be read, or the products multiplied
+	Bytes    float64 `json:"bytes"`         // of weights, keys, values, states and activations
+	Flops    float64 `json:"operations"`
+	Bound    string  `json:"bound_by"` // what bounds most of it: memory, matrix, issue, longest block, launch
 }
 
 // newLaunches returns the model of p on a GPU. It counts a step of each size that has launches of its own, so that it
@@ -103,7 +106,8 @@ func (m *launches) step(rows []Row) (StepTime, error) {
 			out.Kernels = append(out.Kernels, KernelTime{Kernel: l.Kernel})
 		}
 		of := &out.Kernels[k]
-		of.Launches, of.Seconds = of.Launches+1, of.Seconds+t.Seconds()
+		of.Launches, of.Seconds, of.Limit = of.Launches+1, of.Seconds+t.Seconds(), of.Limit+m.gpu.Limit([]cost.Work{w})
+		of.Bytes, of.Flops = of.Bytes+w.Bytes(), of.Flops+w.Flops
 		bounds[l.Kernel][t.Bound()] += t.Seconds()
 		if b := t.Bound(); of.Bound == "" || bounds[l.Kernel][b] > bounds[l.Kernel][of.Bound] {
 			of.Bound = b

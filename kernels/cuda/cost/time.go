@@ -68,8 +68,9 @@ func (g GPU) Time(w Work) Time {
 	return t
 }
 
-// Limit returns the seconds in which the GPU reads the weights, keys and values of a step at what its memory reaches, or
-// multiplies at what its matrix units reach, whichever takes longer: the roof under which a step stays.
+// Limit returns the seconds in which the GPU reads the weights, keys and values of launches at what its memory reaches, or
+// multiplies at what its matrix units reach, whichever takes longer: the roof under which a step stays. Activations do
+// not count: kernels that pass them on in registers would not move them.
 func (g GPU) Limit(works []Work) float64 {
 	memory, matrix := 0.0, 0.0
 	for _, w := range works {
