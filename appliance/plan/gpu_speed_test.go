@@ -25,9 +25,11 @@ var gpuModels = []struct {
 }{
 	{"meta-llama/Llama-3.2-1B", "Llama-3.2-1B", "", "12", 204},
 	{"meta-llama/Llama-3.1-8B", "Llama-3.1-8B", "", "12", 396},
+	{"meta-llama/Llama-3.1-8B", "the same, cuBLASLt", `cuda: linear: "cublaslt"`, "12", 396},
 	{"openai/gpt-oss-20b", "gpt-oss-20b", "", "17", 420},
 	{"google/gemma-4-26B-A4B-it", "gemma-4-26B fp8", `quantization: "fp8"`, "28", 854},
 	{"Qwen/Qwen3.5-27B-FP8", "Qwen3.5-27B-FP8", "", "11–15", 844},
+	{"Qwen/Qwen3.5-27B-FP8", "the same, fp8 activations", `cuda: activations: "fp8"`, "11–15", 844},
 }
 
 const gpuPreface = `# The speed of GPUs, predicted
