@@ -53,7 +53,8 @@ twice that), operations at the rate of the unit that the kernel uses, instructio
 the most work alone. The fixed time is 1.3 µs between launches of a graph and 1.0 µs until a launch's first bytes are there and its last results are away.
 
 Not in it: what barriers and waits within a block cost, clocks that fall under load, routing that is not uniform, and the host, whose work runs beside the step
-before. The first two make it hopeful for products of many rows.
+before. The first two make it hopeful for products of many rows: ´linear_bf16_wide´ gets what cuBLASLt gets, where 0.55 to 0.6 of it was guessed
+from its source.
 
 `
 
