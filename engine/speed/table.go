@@ -65,7 +65,7 @@ func Estimate(f backend.Facts, variant string, threads int) (*Rates, string, err
 	if f.Backend == "cuda" {
 		gpu, ok := cost.Find(f.Device)
 		if !ok {
-			return nil, "", &NoRowError{f.Device, "the table of kernels/cuda/cost has no row of it; plan with --gpu for " + cost.Names()}
+			return nil, "", &NoRowError{f.Device, "the table of GPUs (docs/gpu-speed.md) has no row of it; leave out --speed, or plan with --gpu for one that it has, such as h200"}
 		}
 		return &Rates{GPU: &gpu}, fmt.Sprintf("%s, %s", gpu.Name, gpu.Source), nil
 	}

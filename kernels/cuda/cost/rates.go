@@ -1,9 +1,6 @@
 package cost
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // GPU has the rates of a GPU. Peaks are the vendor's, of dense products summed in float32; clocks are boost clocks.
 type GPU struct {
@@ -52,25 +49,20 @@ var (
 // gpus is the table of GPUs. Multiprocessors, bandwidth, cache and peaks are those of engine/backend/devices.
 var gpus = []GPU{
 	{"NVIDIA A100-SXM4-80GB", "8.0", 108, 1.410e9, 2039e9, 40 << 20, 312e12, 0, "A100 80GB SXM datasheet", ampere},
+	{"NVIDIA A100-SXM4-40GB", "8.0", 108, 1.410e9, 1555e9, 40 << 20, 312e12, 0, "A100 40GB SXM datasheet", ampere},
+	{"NVIDIA A10", "8.6", 72, 1.695e9, 600e9, 6 << 20, 125e12, 0, "A10 datasheet, dense", ampere},
+	{"NVIDIA GeForce RTX 3090", "8.6", 82, 1.695e9, 936.2e9, 6 << 20, 71e12, 0, "GA102 whitepaper, sums in float32", ampere},
 	{"NVIDIA L4", "8.9", 58, 2.040e9, 300e9, 48 << 20, 121e12, 242e12, "L4 datasheet, dense", ampere},
 	{"NVIDIA L40S", "8.9", 142, 2.520e9, 864e9, 96 << 20, 362e12, 733e12, "L40S datasheet, dense", ampere},
 	{"NVIDIA GeForce RTX 4090", "8.9", 128, 2.520e9, 1008e9, 72 << 20, 165.2e12, 330.3e12, "Ada architecture whitepaper, sums in float32", ampere},
 	{"NVIDIA H100 80GB HBM3", "9.0", 132, 1.830e9, 3352e9, 50 << 20, 989.4e12, 1978.9e12, "H100 SXM5 datasheet", hopper},
 	{"NVIDIA H200", "9.0", 132, 1.830e9, 4800e9, 60 << 20, 989.4e12, 1978.9e12, "H200 SXM datasheet", hopper},
+	{"NVIDIA GeForce RTX 5090", "12.0", 170, 2.407e9, 1792e9, 96 << 20, 209.5e12, 419e12, "RTX Blackwell whitepaper, sums in float32; mma.sync reaches the peak", ampere},
 	{"NVIDIA B200", "10.0", 148, 1.965e9, 7672e9, 132644864, 2250e12, 4500e12, "HGX B200 datasheet", blackwell},
 }
 
 // GPUs returns the table.
 func GPUs() []GPU { return slices.Clone(gpus) }
-
-// Names returns the names of the table as a list.
-func Names() string {
-	var out []string
-	for _, g := range gpus {
-		out = append(out, g.Name)
-	}
-	return strings.Join(out, ", ")
-}
 
 // Find returns the row of a GPU by the name that its driver prints.
 func Find(name string) (GPU, bool) {
