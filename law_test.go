@@ -101,6 +101,7 @@ var rules = map[string]rule{
 
 	// Names, arguments and packed weights of the CUDA kernels: plain Go, no cgo.
 	"kernels/cuda":          {parts: []string{"kernels", "kernels/ref"}, not: noHTTP},
+	"kernels/cuda/cost":     {parts: []string{"kernels", "kernels/cuda"}, not: noHTTP},
 	"kernels/cuda/cudatest": {parts: []string{"kernels/cuda"}, not: noHTTP},
 
 	// The compiled CUDA kernels, embedded.
@@ -127,7 +128,7 @@ var rules = map[string]rule{
 	// Ranks that are GPUs: NCCL.
 	"engine/backend/nccl": {parts: []string{"engine/backend"}, not: noHTTP},
 	// Layout is plain Go; the device needs the driver.
-	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "engine/backend/nccl", "kernels", "kernels/cuda", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
+	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "engine/backend/nccl", "kernels", "kernels/cuda", "kernels/cuda/cost", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
 	// Types are in every build, calls of the driver need the build tag cuda.
 	"engine/backend/cuda/driver": {parts: []string{"kernels/cuda"}, modules: []string{"gorgonia.org/cu"}, not: noHTTP},
 	"engine/backend/measure":     {parts: []string{"engine/backend", "engine/backend/dry", "engine/speed", "kernels"}, not: noHTTP},
@@ -150,7 +151,7 @@ var rules = map[string]rule{
 	"engine/sample":     {parts: []string{"engine/backend"}, not: pure},
 	"engine/speculate":  {not: pure},
 	"engine/steptime":   {not: pure},
-	"engine/speed":      {parts: []string{"engine/backend", "kernels"}, not: pure},
+	"engine/speed":      {parts: []string{"engine/backend", "kernels", "kernels/cuda/cost"}, not: pure},
 	"engine/sched":      {parts: []string{"engine/kv", "engine/steptime", "engine/sample", "engine/speculate"}, not: pure},
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,

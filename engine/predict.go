@@ -79,6 +79,11 @@ func (p *Predictor) DecodeStep(streams, length int) float64 {
 	return p.model.Step(rows)
 }
 
+// OnGPU returns the predicted parts of a step's time; ok is false for a plan of a CPU.
+func (p *Predictor) OnGPU(rows []speed.Row) (t speed.StepTime, ok bool, err error) {
+	return p.model.OnGPU(rows)
+}
+
 // Step implements StepTimer.
 func (p *Predictor) Step(rows []speed.Row) float64 { return p.model.Step(rows) }
 

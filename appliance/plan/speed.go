@@ -18,7 +18,7 @@ import (
 // Speed is the predicted speed of a plan. Times are seconds.
 type Speed struct {
 	// Basis is "measured" for rates that vapp doctor --measure found on this machine, "table" for
-	// those of the table of processors.
+	// those of the table of processors, "predicted" for a GPU: its published rates, nothing was measured.
 	Basis   string        `json:"basis"`
 	Rates   string        `json:"rates"`         // whose rates
 	Why     string        `json:"why,omitempty"` // why the table was used
@@ -27,6 +27,19 @@ type Speed struct {
 	Loads   []LoadSpeed   `json:"loads"`
 	TooLong []string      `json:"too_long,omitempty"` // loads that are longer than maxModelLen
 	Kernels []KernelSpeed `json:"kernels"`
+	Steps   []StepSpeed   `json:"steps,omitempty"` // on a GPU
+}
+
+// StepSpeed is a predicted step on a GPU.
+type StepSpeed struct {
+	Name     string             `json:"name"`
+	Launches int                `json:"launches"`
+	Seconds  float64            `json:"seconds"`
+	Fixed    float64            `json:"launch_seconds"` // of Seconds: gaps between launches, and their ramps
+	Share    float64            `json:"share_of_limit"` // of what memory or the matrix units of the GPU allow
+	Bytes    float64            `json:"bytes"`          // weights, keys and values
+	Flops    float64            `json:"operations"`
+	Kernels  []speed.KernelTime `json:"kernels"` // the longest first
 }
 
 // LoadSpeed is the predicted course of a load.
@@ -52,7 +65,8 @@ type KernelSpeed struct {
 }
 
 // Bands of predictions: the largest errors in docs/speed.md, where the machine is as it was measured, and
-// for the table what processors of a row differ by.
+// for the table what processors of a row differ by. GPUs have the table's: docs/gpu-speed.md compares the model with
+// measurements of other engines.
 const (
 	measuredBand = 0.25
 	tableBand    = 0.50
@@ -78,10 +92,16 @@ type rates struct {
 	scaled           bool // from another number of threads than was measured
 }
 
+// predicted is the basis of a GPU's speed.
+const predicted = "predicted"
+
 // words returns how a prediction was made.
 func (r rates) words() string {
-	if r.basis == "measured" {
+	switch r.basis {
+	case "measured":
 		return "measured on " + r.from
+	case predicted:
+		return "predicted, not measured: published rates of " + r.from
 	}
 	return "estimated from a table: " + r.from
 }
@@ -132,6 +152,9 @@ func (p *Plan) ratesOf() (rates, error) {
 	r, row, err := speed.Estimate(f, variant, threads)
 	if err != nil {
 		return rates{}, err
+	}
+	if r.GPU != nil {
+		return rates{Rates: r, basis: predicted, from: row, why: "the times are the device's; no report of gpu-check has figures of these kernels", band: tableBand}, nil
 	}
 	if p.Facts.Measured {
 		why = append(why, p.noRates)
@@ -190,9 +213,36 @@ func (p *Plan) WithSpeed() (*Plan, error) {
 		}
 		s.Kernels = append(s.Kernels, KernelSpeed{name, basis, k.Decode, k.Prefill})
 	}
+	if s.Steps, err = p.steps(pr); err != nil {
+		return nil, &SpeedError{p.Profile, err}
+	}
 	out := *p
 	out.Speed = s
 	return &out, nil
+}
+
+// steps predicts single steps of a GPU: decoding at positions of 1,024, and a prompt of 2,048 tokens.
+func (p *Plan) steps(pr *engine.Predictor) ([]StepSpeed, error) {
+	var out []StepSpeed
+	add := func(name string, rows []speed.Row) error {
+		t, ok, err := pr.OnGPU(rows)
+		if !ok || err != nil {
+			return err
+		}
+		out = append(out, StepSpeed{name, t.Launches, t.Seconds, t.Fixed, t.Limit / t.Seconds, t.Bytes, t.Flops, t.Kernels})
+		return nil
+	}
+	for _, n := range []int{1, 16, 64, 256} {
+		if from := min(1023, p.Options.MaxModelLen-1); n <= p.Options.MaxNumSeqs {
+			if err := add(fmt.Sprintf("decode %d", n), slices.Repeat([]speed.Row{{From: from, Count: 1, Draw: true}}, n)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if n := min(2048, p.Options.MaxNumBatchedTokens, p.Options.MaxModelLen); n > 0 {
+		return out, add("prefill "+Group(int64(n)), []speed.Row{{Count: n, Draw: true}})
+	}
+	return out, nil
 }
 
 // estimates returns the rates that the layout estimates of its kernels, by kernel: those that the plan prints.
@@ -265,6 +315,11 @@ func (s *Speed) write(t *text) {
 	}
 	for _, name := range s.TooLong {
 		t.wide(13, name, "longer than maxModelLen")
+	}
+	for _, st := range s.Steps {
+		k := st.Kernels[0]
+		t.wide(13, st.Name, fmt.Sprintf("%s, %.0f %% of the limit; %s launches take %.0f %%; %s takes %.0f %%, bound by %s",
+			timeOf(st.Seconds), 100*st.Share, Group(int64(st.Launches)), 100*st.Fixed/st.Seconds, k.Kernel, 100*k.Seconds/st.Seconds, k.Bound))
 	}
 	for _, k := range s.Kernels {
 		t.wide(13, "kernel", fmt.Sprintf("%s: one row %.1f GB/s, 512 rows %.0f GOP/s (%s)", k.Kernel, k.Decode/1e9, k.Prefill/1e9, k.Basis))

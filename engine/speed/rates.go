@@ -15,6 +15,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda/cost"
 )
 
 // Version is the version of what is measured. Rates of another version are stale: raise it when a
@@ -36,6 +37,8 @@ type Rates struct {
 	// Estimates has what a layout estimates of its kernels (backend.Favored), by kernel: it counts where a
 	// kernel's variant was not measured.
 	Estimates map[string]backend.KernelRate `json:"-"`
+	// GPU has the rates of a GPU: all others do not count then.
+	GPU *cost.GPU `json:"-"`
 }
 
 // Linear is the rate of a kernel that multiplies with weights in memory: the seconds for one

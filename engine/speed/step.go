@@ -26,6 +26,7 @@ type Model struct {
 	bucket backend.Bucket
 	terms  []term
 	bases  map[string]Basis // by kernel
+	gpu    *launches        // nil: terms
 }
 
 // term returns the seconds of one op. b has the rows of the step.
@@ -34,6 +35,10 @@ type term func(b backend.Bucket, rows []Row) float64
 // New returns the model of a program on a layout, with the rates of a machine. It fails with an
 // *UnknownOpError for an op without a rate.
 func New(l backend.Layout, p *backend.Program, r *Rates) (*Model, error) {
+	if r.GPU != nil {
+		gpu, err := newLaunches(l, p, *r.GPU)
+		return &Model{bucket: p.Bucket, bases: map[string]Basis{}, gpu: gpu}, err
+	}
 	c := counter{layout: l, p: p, r: r, m: &Model{bucket: p.Bucket, bases: map[string]Basis{}}}
 	for _, op := range p.Ops {
 		t, err := c.op(op)
@@ -50,8 +55,12 @@ func New(l backend.Layout, p *backend.Program, r *Rates) (*Model, error) {
 // Bases returns the basis of each Linear kernel's rate, by the kernel's name.
 func (m *Model) Bases() map[string]Basis { return m.bases }
 
-// Step returns the predicted seconds of a step: the ops run one after the other.
+// Step returns the predicted seconds of a step: the ops run one after the other. On a GPU it is the device's time: what
+// the host does for a step runs beside the step before.
 func (m *Model) Step(rows []Row) float64 {
+	if m.gpu != nil {
+		return m.gpu.seconds(rows)
+	}
 	b := backend.Bucket{Chunk: m.bucket.Chunk, Seqs: len(rows)}
 	for _, r := range rows {
 		b.Tokens += r.Count

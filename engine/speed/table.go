@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels/cuda/cost"
 )
 
 // processor is a row of the table: what one core of a kind of processor does.
@@ -59,10 +60,17 @@ func (e *NoRowError) Error() string {
 
 // Estimate returns the rates of a machine that was not measured, with a number of threads, and the row of the
 // table of processors that they come from: the last one for a variant without a row. The error is a
-// *NoRowError for a machine without rates, such as a GPU.
+// *NoRowError for a machine without rates. A GPU has a row of kernels/cuda/cost.
 func Estimate(f backend.Facts, variant string, threads int) (*Rates, string, error) {
+	if f.Backend == "cuda" {
+		gpu, ok := cost.Find(f.Device)
+		if !ok {
+			return nil, "", &NoRowError{f.Device, "the table of GPUs (docs/gpu-speed.md) has no row of it; leave out --speed, or plan with --gpu for one that it has, such as h200"}
+		}
+		return &Rates{GPU: &gpu}, fmt.Sprintf("%s, %s", gpu.Name, gpu.Source), nil
+	}
 	if f.Backend != "cpu" || f.SMs > 0 {
-		return nil, "", &NoRowError{f.Device, "speed is predicted for backend cpu only; nothing was measured on a GPU or with ref"}
+		return nil, "", &NoRowError{f.Device, "speed is predicted for backends cpu and cuda"}
 	}
 	base, _, _ := strings.Cut(variant, "+")
 	if threads < 1 {

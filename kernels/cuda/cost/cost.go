@@ -1,0 +1,51 @@
+// Package cost predicts how long launches of the CUDA kernels take. It counts bytes and operations from a
+// launch's arguments, and instructions from the kernels' machine code (code.tsv), and divides them by the rates of
+// a GPU (rates.go). Nothing here was measured with these kernels: gpu-check is what compares predictions with a device.
+//
+// It must not import a backend, read a clock or open a device: equal launches give equal times. Start reading at
+// Counter.Count in count.go, then GPU.Time in time.go.
+package cost
+
+import "fmt"
+
+// Launch is a kernel launch with its arguments, as a backend makes it for the rows of a step.
+type Launch struct {
+	Op      int    // index of the program's op that it belongs to
+	Kernel  string // as in cuda.Catalogue
+	Blocks  [3]int
+	Threads int    // of a block
+	Args    []byte // the kernel's struct
+}
+
+// blocks returns the number of blocks.
+func (l Launch) blocks() float64 {
+	return float64(l.Blocks[0]) * float64(l.Blocks[1]) * float64(l.Blocks[2])
+}
+
+// Row is one sequence's part of a step: positions From to From+Count−1.
+type Row struct{ From, Count int }
+
+// Work is what a launch does.
+type Work struct {
+	Weights float64 // bytes read, each once
+	KV      float64 // bytes of keys, values and states, each once, read and written
+	Values  float64 // bytes of activations, read and written
+	Flops   float64 // by the shapes of the operands
+	// Issued are the operations of the units that Code names, of whole tiles: at least Flops where it has tiles.
+	Issued       float64
+	Code         Code
+	Instructions float64 // that warps issue
+	Blocks       float64 // that have work
+	// Longest is the share of the block with the most work in that of all blocks, times Blocks: 1 if they are equal.
+	Longest float64
+}
+
+// Bytes returns all bytes.
+func (w Work) Bytes() float64 { return w.Weights + w.KV + w.Values }
+
+// UnknownKernelError reports a kernel without a rule or without machine code that was counted.
+type UnknownKernelError struct{ Kernel, Why string }
+
+func (e *UnknownKernelError) Error() string {
+	return fmt.Sprintf("cost: kernel %s: %s", e.Kernel, e.Why)
+}

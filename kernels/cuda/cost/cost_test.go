@@ -1,0 +1,116 @@
+package cost
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"vapp.dev/kernels/cuda"
+)
+
+// launchOf returns a launch with these arguments.
+func launchOf[T any](kernel string, blocks [3]int, threads int, a T) Launch {
+	return Launch{Kernel: kernel, Blocks: blocks, Threads: threads, Args: slices.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&a)), unsafe.Sizeof(a)))}
+}
+
+func counted1(t *testing.T, c *Counter, l Launch) Work {
+	t.Helper()
+	w, err := c.Count(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestLinear compares a product's counts with figures by hand: bytes, operations of whole tiles, and one turn of the
+// loop for each of its operations.
+func TestLinear(t *testing.T) {
+	a := cuda.LinearArgs{In: 4096, Out: 6144, Rows: 3, Splits: 1}
+	l := launchOf("linear_bf16_8", [3]int{1, 192, 1}, 256, a)
+	w := counted1(t, &Counter{}, l)
+	if w.Weights != 2*4096*6144 || w.Values != 3*(2*4096+4*6144) || w.Flops != 2*3*4096*6144 || w.Issued != 2*8*4096*6144 {
+		t.Errorf("%+v", w)
+	}
+	turns := w.Issued / w.Code.Ops
+	if least := turns * w.Code.Body; w.Instructions < least || w.Instructions > 2*least {
+		t.Errorf("%.0f instructions for %.0f turns of %.0f", w.Instructions, turns, w.Code.Body)
+	}
+	a.Scales, a.ScaleRows, a.ScaleCols = 1, 128, 128
+	w = counted1(t, &Counter{}, launchOf("linear_f8_e4m3_8", [3]int{1, 192, 1}, 256, a))
+	if w.Weights != 4096*6144+4*32*48 {
+		t.Errorf("fp8: %+v", w)
+	}
+	if _, err := (&Counter{}).Count(Launch{Kernel: "linear_bf16_8", Blocks: [3]int{1, 1, 1}}); !errors.As(err, new(*UnknownKernelError)) {
+		t.Errorf("without arguments: %v", err)
+	}
+	if _, err := (&Counter{}).Count(Launch{Kernel: "nccl", Blocks: [3]int{1, 1, 1}}); !errors.As(err, new(*UnknownKernelError)) {
+		t.Errorf("a collective: %v", err)
+	}
+}
+
+// TestExperts: one pick reads one expert, many read all, and a product reads what its picks reach.
+func TestExperts(t *testing.T) {
+	for picks, want := range map[int32]float64{1: 1, 1 << 20: 32} {
+		c := &Counter{}
+		counted1(t, c, launchOf("experts_order", [3]int{1, 1, 1}, 256, cuda.OrderArgs{Picks: picks, Top: 4, Experts: 32, Block: 8, Blocks: 40}))
+		w := counted1(t, c, launchOf("linear_mxfp4_8", [3]int{40, 90, 1}, 256, cuda.LinearArgs{In: 2880, Out: 5760, Rows: 320, Experts: 1, Splits: 1}))
+		if got := w.Weights / (2880 * 5760 * 17.0 / 32); math.Abs(got-want) > 1e-6 || w.Flops != 2*float64(picks)*2880*5760 {
+			t.Errorf("%d picks read %g experts: %+v", picks, got, w)
+		}
+	}
+}
+
+// attending returns the work of attention with 8 of 32 heads' keys.
+func attending(t *testing.T, kernel string, splits int, window int32, rows ...Row) Work {
+	a := cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: int32(splits), Window: window}
+	return counted1(t, &Counter{Rows: rows}, launchOf(kernel, [3]int{100, 8, splits}, 128, a))
+}
+
+// TestAttention: keys are read once for a sequence, windows and causal masks bound what is seen, and splits share the
+// longest block.
+func TestAttention(t *testing.T) {
+	one := attending(t, "attention_bf16_128_few", 1, 0, Row{1023, 1})
+	if one.KV != 1024*8*256*2 || one.Flops != 4*32*128*1024 || one.Blocks != 8 || one.Longest != 1 {
+		t.Errorf("%+v", one)
+	}
+	if w := attending(t, "attention_bf16_128_few", 1, 128, Row{1023, 1}); w.KV != one.KV/8 {
+		t.Errorf("a window: %+v", w)
+	}
+	prompt := attending(t, "attention_bf16_128_many", 1, 0, Row{0, 2048})
+	if pairs := 2048.0 * 2049 / 2; prompt.Flops != 4*32*128*pairs || prompt.KV != 2048*8*256*2 || prompt.Blocks != 8*128 || prompt.Issued < prompt.Flops {
+		t.Errorf("a prompt: %+v", prompt)
+	}
+	short := slices.Repeat([]Row{{511, 1}}, 64)
+	mixed := append(slices.Clone(short), Row{32767, 1})
+	g, _ := Find(h100)
+	alone, beside, split := g.Time(attending(t, "attention_bf16_128_few", 1, 0, short...)), g.Time(attending(t, "attention_bf16_128_few", 1, 0, mixed...)), g.Time(attending(t, "attention_bf16_128_few", 64, 0, mixed...))
+	if beside.Bound() != "longest block" || beside.Seconds() < 5*alone.Seconds() || split.Seconds() > beside.Seconds()/3 {
+		t.Errorf("64 short sequences %v, a long one beside them %v, split %v", alone, beside, split)
+	}
+}
+
+// TestTime: more bytes, operations or instructions never take less time, and a launch without work takes the gap.
+func TestTime(t *testing.T) {
+	for _, g := range GPUs() {
+		base := Work{Weights: 1e8, Values: 1e5, Flops: 1e9, Issued: 1e9, Instructions: 1e6, Blocks: 1000, Longest: 1, Code: Code{Unit: Sync}}
+		least := g.Time(base).Seconds()
+		for name, change := range map[string]func(*Work){
+			"bytes": func(w *Work) { w.Weights *= 100 }, "operations": func(w *Work) { w.Issued *= 1e6 }, "instructions": func(w *Work) { w.Instructions *= 1e6 },
+			"longest": func(w *Work) { w.Longest = 1000 }, "few blocks": func(w *Work) { w.Blocks = 1 },
+		} {
+			w := base
+			change(&w)
+			if s := g.Time(w).Seconds(); s <= least {
+				t.Errorf("%s, %s: %g, before %g", g.Name, name, s, least)
+			}
+		}
+		if got := g.Time(Work{}); got.Seconds() != g.Shares.Gap {
+			t.Errorf("%s: nothing takes %v", g.Name, got)
+		}
+		if one := g.Limit([]Work{base}); one > least {
+			t.Errorf("%s: the limit %g is above the time %g", g.Name, one, least)
+		}
+	}
+}

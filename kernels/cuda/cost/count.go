@@ -1,0 +1,264 @@
+package cost
+
+import (
+	"math"
+	"strings"
+	"unsafe"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+// Counter counts the work of a step's launches, one after the other. Experts are reached uniformly and independently.
+type Counter struct {
+	Rows    []Row // of the step
+	experts cuda.OrderArgs
+}
+
+// argsOf returns a launch's arguments.
+func argsOf[T any](l Launch) (a T, err error) {
+	if n := int(unsafe.Sizeof(a)); len(l.Args) != n {
+		return a, &UnknownKernelError{l.Kernel, "its arguments have another size"}
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&a)), len(l.Args)), l.Args)
+	return a, nil
+}
+
+// Count returns the work of a launch. It fails with an *UnknownKernelError for a kernel without a rule.
+func (c *Counter) Count(l Launch) (Work, error) {
+	w := Work{Blocks: l.blocks(), Longest: 1}
+	code, ok := CodeOf(l.Kernel)
+	library := strings.HasSuffix(l.Kernel, "_cublaslt")
+	if !ok && !library {
+		return w, &UnknownKernelError{l.Kernel, "its machine code was not counted"}
+	}
+	w.Code = code
+	if w.Blocks == 0 {
+		return w, nil
+	}
+	var err error
+	switch k := l.Kernel; {
+	case library:
+		err = c.library(l, &w)
+	case strings.HasPrefix(k, "linear_pack_"), strings.HasPrefix(k, "glu_pack_"), strings.HasPrefix(k, "norm_pack_"):
+		err = c.pack(l, &w)
+	case k == "linear_bias":
+		err = with(l, func(a cuda.LinearBiasArgs) { w.Values = 32 * float64(a.N) })
+	case strings.HasPrefix(k, "linear_"):
+		err = c.linear(l, &w)
+	case strings.HasPrefix(k, "head_linear_"):
+		err = c.headLinear(l, &w)
+	case strings.HasPrefix(k, "experts_"), k == "route":
+		err = c.expert(l, &w)
+	case k == "attention_join":
+		err = with(l, func(a cuda.AttentionArgs) {
+			n := w.Blocks * float64(a.Pages.HeadDim)
+			w.Values, w.Flops = 4*n*float64(a.Splits+1), 2*n*float64(a.Splits)
+		})
+	case strings.HasPrefix(k, "attention_"):
+		err = c.attention(l, &w)
+	case strings.HasPrefix(k, "conv_"), strings.HasPrefix(k, "delta"):
+		err = c.state(l, &w)
+	default:
+		err = c.element(l, &w)
+	}
+	if err != nil {
+		return w, err
+	}
+	if w.Issued == 0 {
+		w.Issued = w.Flops
+	}
+	warps := w.Blocks * float64((l.Threads+31)/32)
+	turns := 0.0 // of the loop, in all warps
+	switch {
+	case code.Ops > 0:
+		turns = w.Issued / code.Ops
+	case code.Loads > 0:
+		turns = w.Bytes() / (32 * code.Loads)
+	}
+	w.Instructions = warps*code.Path + max(0, turns-warps)*code.Body
+	if code.Unit != Scalar {
+		w.Instructions = min(w.Instructions, warps*code.Path+turns*code.Body)
+	}
+	return w, nil
+}
+
+func with[T any](l Launch, f func(T)) error {
+	a, err := argsOf[T](l)
+	if err == nil {
+		f(a)
+	}
+	return err
+}
+
+// formatOf returns the format in a kernel's name: of weights behind a prefix.
+func formatOf(kernel, prefix string) (kernels.Format, bool) {
+	name := strings.TrimPrefix(kernel, prefix)
+	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], '_') {
+		if f, ok := kernels.Parse(name[:end]); ok {
+			return f, true
+		}
+	}
+	return kernels.Invalid, false
+}
+
+// reached returns the experts that picks of them reach, and their rows in blocks of a size.
+func (c *Counter) reached(picks, experts, block float64) (n, rows float64) {
+	n = experts * (1 - math.Pow(1-1/experts, picks))
+	return n, max(n*block, picks+n*(block-1)/2)
+}
+
+// linear counts a product, dense or of experts.
+func (c *Counter) linear(l Launch, w *Work) error {
+	a, err := argsOf[cuda.LinearArgs](l)
+	f, ok := formatOf(l.Kernel, "linear_")
+	if err != nil || !ok {
+		return orUnknown(err, l)
+	}
+	in, out, rows := float64(a.In), float64(a.Out), float64(a.Rows)
+	x := 2.0
+	switch {
+	case strings.Contains(l.Kernel, "_x8_"):
+		x = 1
+	case f == kernels.F32:
+		x = 4
+	}
+	tile := tileOf(l.Kernel)
+	elems, size := f.Block()
+	each := scalesOf(a) + in*out*float64(size)/float64(elems)
+	if a.Experts == 0 {
+		w.Weights, w.Values, w.Flops = each, rows*(x*in+4*out), 2*rows*in*out
+		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
+		if a.Splits > 1 {
+			w.Values += 8 * float64(a.Splits) * roundUp(rows, tile) * out
+		}
+		return nil
+	}
+	picks := float64(c.experts.Picks)
+	n, placed := c.reached(picks, float64(c.experts.Experts), tile)
+	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+4*out), 2*picks*in*out
+	w.Issued = 2 * placed * roundUp(in, 32) * roundUp(out, 16)
+	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
+	return nil
+}
+
+// scalesOf returns the bytes of a matrix's scales.
+func scalesOf(a cuda.LinearArgs) float64 {
+	if a.Scales == 0 {
+		return 0
+	}
+	across := func(n, by int32) float64 { return float64((int64(n) + int64(by) - 1) / int64(max(1, by))) }
+	return 4 * across(a.Out, a.ScaleRows) * across(a.In, a.ScaleCols)
+}
+
+// tileOf returns the rows of a block of a product.
+func tileOf(kernel string) float64 {
+	for suffix, rows := range map[string]float64{"_8": 8, "_16": 16, "_64": 64, "_tile": 128, "_wide": 128} {
+		if strings.HasSuffix(kernel, suffix) {
+			return rows
+		}
+	}
+	return 4
+}
+
+func (c *Counter) library(l Launch, w *Work) error {
+	a, err := argsOf[cuda.LibraryArgs](l)
+	f, ok := formatOf(l.Kernel, "linear_")
+	if err != nil || !ok {
+		return orUnknown(err, l)
+	}
+	in, out, rows, n := float64(a.In), float64(a.Out), float64(a.Rows), float64(f.Bytes(1))
+	w.Weights, w.Values, w.Flops = n*in*out, rows*(n*in+4*out), 2*rows*in*out
+	w.Issued, w.Code.Unit = 2*roundUp(rows, cuda.LibraryUnit)*in*out, Warpgroup
+	if n == 1 {
+		w.Code.Unit = Group8
+	}
+	w.Blocks = 1 << 20 // the library takes tiles and splits that fill the GPU
+	return nil
+}
+
+func (c *Counter) headLinear(l Launch, w *Work) error {
+	a, err := argsOf[cuda.HeadLinearArgs](l)
+	f, ok := formatOf(l.Kernel, "head_linear_")
+	if err != nil || !ok {
+		return orUnknown(err, l)
+	}
+	in, out, rows, heads := float64(a.In), float64(a.Out), float64(a.Rows), float64(l.Blocks[2])
+	w.Weights, w.Values, w.Flops = heads*in*out*float64(f.Bytes(1)), 4*rows*heads*(in+out), 2*rows*heads*in*out
+	w.Issued = 2 * heads * roundUp(rows, tileOf(l.Kernel)) * roundUp(in, 32) * roundUp(out, 16)
+	return nil
+}
+
+// pack counts rounding rows for a product, gating or normalising them first.
+func (c *Counter) pack(l Launch, w *Work) error {
+	var p cuda.PackArgs
+	var err error
+	reads, kept, flops := 1.0, 0.0, 1.0 // of X, for each packed number
+	switch {
+	case strings.HasPrefix(l.Kernel, "glu_"):
+		reads, flops = 2, 7
+		err = with(l, func(a cuda.GLUPackArgs) { p = a.Pack })
+	case strings.HasPrefix(l.Kernel, "norm_"):
+		flops = 5
+		err = with(l, func(a cuda.NormPackArgs) {
+			p = a.Pack
+			if a.Residual != 0 {
+				reads, kept = 2, 1
+			}
+			if a.Plain != 0 {
+				kept++
+			}
+		})
+	default:
+		err = with(l, func(a cuda.PackArgs) { p = a })
+	}
+	rows := float64(p.Rows)
+	if c.experts.Experts > 0 && p.Rows == c.experts.Blocks*c.experts.Block && !strings.HasPrefix(l.Kernel, "norm_") {
+		rows = float64(c.experts.Picks)
+	}
+	n := rows * float64(p.In)
+	to := 2.0
+	if f, ok := formatOf(l.Kernel[strings.Index(l.Kernel, "pack_"):], "pack_"); ok {
+		to = float64(f.Bytes(1))
+	}
+	w.Values, w.Flops = n*(4*reads+4*kept+to), n*flops
+	return err
+}
+
+// expert counts routing, sorting and the weighted sum.
+func (c *Counter) expert(l Launch, w *Work) error {
+	switch l.Kernel {
+	case "route":
+		return with(l, func(a cuda.RouteArgs) {
+			w.Values, w.Flops = 4*float64(a.Rows)*float64(a.Experts+2*a.Top), float64(a.Rows*a.Experts)*float64(a.Top)
+		})
+	case "experts_order":
+		return with(l, func(a cuda.OrderArgs) {
+			c.experts = a
+			w.Values = 20 * float64(a.Picks)
+		})
+	case "experts_combine":
+		return with(l, func(a cuda.CombineArgs) {
+			n := float64(l.Blocks[0]) * float64(a.Cols)
+			w.Values, w.Flops = 4*n*float64(a.Top+1), 2*n*float64(a.Top)
+			c.experts = cuda.OrderArgs{}
+		})
+	}
+	return with(l, func(a cuda.ExpertsArgs) {
+		in, out, picks := float64(a.In), float64(a.Out), float64(c.experts.Picks)
+		n, placed := c.reached(picks, float64(max(1, c.experts.Experts)), tileOf(l.Kernel))
+		w.Weights, w.Values, w.Flops, w.Issued = 4*n*in*out, 4*picks*(in+out), 2*picks*in*out, 2*placed*in*out
+	})
+}
+
+func orUnknown(err error, l Launch) error {
+	if err != nil {
+		return err
+	}
+	return &UnknownKernelError{l.Kernel, "no format is in its name"}
+}
+
+func roundUp(x, to float64) float64 {
+	n := int64((x + to - 1) / to)
+	return float64(n) * to
+}

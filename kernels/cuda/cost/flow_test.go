@@ -1,0 +1,212 @@
+package cost
+
+import (
+	"slices"
+	"strings"
+)
+
+// way is what a way through code does.
+type way struct{ ops, scalar, stores, async, loads, count float64 }
+
+// better reports whether a way does more than another: it multiplies more, stores more, copies more, loads more, and
+// then has fewer instructions.
+func (w way) better(v way) bool {
+	a := [6]float64{w.ops, w.stores, w.scalar, w.async, w.loads, -w.count}
+	b := [6]float64{v.ops, v.stores, v.scalar, v.async, v.loads, -v.count}
+	if w.ops+v.ops > 0 { // around products, the shortest way that stores all: loads by number are exceptions
+		a[2], b[2], a[4], b[4] = 0, 0, 0, 0
+	}
+	return slices.Compare(a[:], b[:]) > 0
+}
+
+// graph is the code of a kernel as blocks without branches.
+type graph struct {
+	does []way
+	next [][]int
+	doms []map[int]bool // the blocks through which each way to a block leads
+}
+
+// graphOf returns the blocks of a kernel; the first is its begin.
+func graphOf(list []instruction) graph {
+	at, starts := map[string]int{}, []int{0}
+	for i, x := range list {
+		if x.label != "" || i > 0 && (strings.HasPrefix(list[i-1].op, "BRA") || list[i-1].op == "EXIT") {
+			if starts[len(starts)-1] != i {
+				starts = append(starts, i)
+			}
+		}
+		if x.label != "" {
+			at[x.label] = len(starts) - 1
+		}
+	}
+	g := graph{make([]way, len(starts)), make([][]int, len(starts)), make([]map[int]bool, len(starts))}
+	for n, from := range starts {
+		to := len(list)
+		if n+1 < len(starts) {
+			to = starts[n+1]
+		}
+		w, falls := &g.does[n], true
+		for _, x := range list[from:to] {
+			if x.op == "" {
+				continue
+			}
+			ops, _ := multiplied(x.op)
+			w.ops, w.loads, w.count = w.ops+ops, w.loads+loaded(x.op), w.count+1
+			switch {
+			case strings.HasPrefix(x.op, "FFMA"):
+				w.scalar += 64
+			case strings.HasPrefix(x.op, "LDGSTS"):
+				w.async += loaded(x.op)
+			case strings.HasPrefix(x.op, "STG"):
+				w.stores++
+			case strings.HasPrefix(x.op, "BRA"):
+				if b, ok := at[x.to]; ok {
+					g.next[n] = append(g.next[n], b)
+				}
+				falls = x.guarded
+			case x.op == "EXIT":
+				falls = x.guarded
+			}
+		}
+		if falls && n+1 < len(starts) {
+			g.next[n] = append(g.next[n], n+1)
+		}
+	}
+	g.dominate()
+	return g
+}
+
+// dominate finds doms.
+func (g graph) dominate() {
+	g.doms[0] = map[int]bool{0: true}
+	for again := true; again; {
+		again = false
+		for n, to := range g.next {
+			if g.doms[n] == nil {
+				continue
+			}
+			for _, m := range to {
+				if g.doms[m] == nil {
+					g.doms[m], again = map[int]bool{m: true}, true
+					for d := range g.doms[n] {
+						g.doms[m][d] = true
+					}
+					continue
+				}
+				for d := range g.doms[m] {
+					if d != m && !g.doms[n][d] {
+						delete(g.doms[m], d)
+						again = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// loops returns the blocks of each loop, by the block that it begins with.
+func (g graph) loops() map[int]map[int]bool {
+	before := make([][]int, len(g.next))
+	for n, to := range g.next {
+		for _, m := range to {
+			before[m] = append(before[m], n)
+		}
+	}
+	out := map[int]map[int]bool{}
+	for n, to := range g.next {
+		for _, head := range to {
+			if !g.doms[n][head] {
+				continue
+			}
+			if out[head] == nil {
+				out[head] = map[int]bool{head: true}
+			}
+			for list := []int{n}; len(list) > 0; {
+				m := list[len(list)-1]
+				list = list[:len(list)-1]
+				if !out[head][m] {
+					out[head][m] = true
+					list = append(list, before[m]...)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// best returns the best way that begins with a block and stays in some (nil: all), each loop once: to its end, or back
+// to its begin.
+func (g graph) best(head int, in map[int]bool) way {
+	var order []int
+	seen := map[int]bool{}
+	var visit func(n int)
+	visit = func(n int) {
+		seen[n] = true
+		for _, m := range g.next[n] {
+			if !seen[m] && (in == nil || in[m]) {
+				visit(m)
+			}
+		}
+		order = append(order, n)
+	}
+	visit(head)
+	place := map[int]int{}
+	for i, n := range order {
+		place[n] = i
+	}
+	at := map[int]way{head: {}}
+	var top way
+	for i := len(order) - 1; i >= 0; i-- {
+		n := order[i]
+		w, ok := at[n]
+		if !ok {
+			continue
+		}
+		d := g.does[n]
+		w = way{w.ops + d.ops, w.scalar + d.scalar, w.stores + d.stores, w.async + d.async, w.loads + d.loads, w.count + d.count}
+		last := in == nil && len(g.next[n]) == 0
+		for _, m := range g.next[n] {
+			if m == head {
+				last = true
+			} else if old, ok := at[m]; place[m] < i && (in == nil || in[m]) && (!ok || w.better(old)) {
+				at[m] = w
+			}
+		}
+		if last && (top.count == 0 || w.better(top)) {
+			top = w
+		}
+	}
+	return top
+}
+
+// count returns the counts of a kernel: its loop is the one that multiplies most on the matrix units, without one the
+// innermost that multiplies most in float32, without one the innermost that loads most.
+func count(list []instruction) Code {
+	unit := Scalar
+	for _, x := range list {
+		if _, u := multiplied(x.op); u != 0 {
+			unit = u
+		}
+	}
+	g := graphOf(list)
+	loops := g.loops()
+	var top way
+	for head, in := range loops {
+		inner := true
+		for other := range loops {
+			inner = inner && (other == head || !in[other])
+		}
+		if unit == Scalar && !inner {
+			continue
+		}
+		w := g.best(head, in)
+		if slices.Compare([]float64{w.ops, w.scalar, w.loads, -w.count}, []float64{top.ops, top.scalar, top.loads, -top.count}) > 0 {
+			top = w
+		}
+	}
+	c := Code{Unit: unit, Ops: top.ops, Loads: top.loads, Body: top.count, Path: g.best(0, nil).count}
+	if unit == Scalar {
+		c.Ops = top.scalar
+	}
+	return c
+}
