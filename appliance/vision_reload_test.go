@@ -112,7 +112,7 @@ func TestMediaLiveReload(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "red.png"), picture, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	stop, first := s.sightseers(t, 2, red), s.engine()
+	stop, first := s.sightseers(t, 1, red), s.engine()
 	image := func(url string) []map[string]any {
 		return []map[string]any{{"type": "image_url", "image_url": map[string]any{"url": url}}}
 	}
@@ -140,20 +140,30 @@ func TestMediaLiveReload(t *testing.T) {
 			t.Errorf("with %s: %d %s; want %d and %q", c.fields, code, body, c.code, c.want)
 		}
 	}
+	// A structural field waits, while the live one beside it takes effect.
+	s.write(t, "rename", profileText(s.model, eyes+strings.Replace(eyesMedia, "image: 2", "image: 1", 1)+`, maxSourcePixels: 3000}`))
+	s.eventually(t, "both changes", func() bool { return len(s.outcomes(6)) == 2 })
+	if code, body := s.look(t, "x", red, red); code != 200 {
+		t.Errorf("the limit of the running engine: %d %s", code, body)
+	}
+	if code, body := s.lookAt(t, image(other)); code != 400 || !strings.Contains(body, "maxSourcePixels, 3000") {
+		t.Errorf("the live field beside a structural one: %d %s", code, body)
+	}
 	stop()
 	if s.engine() != first {
 		t.Error("the engine is another one")
 	}
 }
 
-// TestMediaSwap replaces the engine for a structural field of multimodal, in every way, while prompts with
-// images are streamed: no stream ends early or has other tokens.
+// TestMediaSwap replaces the engine for a structural field of multimodal while prompts with images are
+// streamed: no stream ends early or has other tokens. With the tag soak it takes every way.
 func TestMediaSwap(t *testing.T) {
-	for name, way := range ways {
+	for _, name := range mediaWays {
+		way := ways[name]
 		t.Run(name, func(t *testing.T) {
 			s := seeingServer(t, `, reload: structural: "swap"`, byWay(way))
 			red, blue := pngURL(t, 60, 40, color.RGBA{200, 10, 30, 255}), pngURL(t, 60, 40, color.RGBA{10, 30, 220, 255})
-			stop, first := s.sightseers(t, 2, red), s.engine()
+			stop, first := s.sightseers(t, mediaClients, red), s.engine()
 			if code, body := s.look(t, "x", red, blue); code != 200 {
 				t.Errorf("%d %s", code, body)
 			}
@@ -171,19 +181,5 @@ func TestMediaSwap(t *testing.T) {
 			}
 			s.eventually(t, "the end of the swap", func() bool { return !s.swaps.running() })
 		})
-	}
-}
-
-// TestMediaStructuralWaits: a structural field is reported and not taken, also if live ones beside it are.
-func TestMediaStructuralWaits(t *testing.T) {
-	s := seeingServer(t, "")
-	red, blue := pngURL(t, 60, 40, color.RGBA{200, 10, 30, 255}), pngURL(t, 60, 40, color.RGBA{10, 30, 220, 255})
-	s.write(t, "rename", profileText(s.model, eyes+strings.Replace(eyesMedia, "image: 2", "image: 1", 1)+`, maxSourcePixels: 3000}`))
-	s.eventually(t, "both changes", func() bool { return len(s.outcomes(0)) == 2 })
-	if code, body := s.look(t, "x", red, blue); code != 200 {
-		t.Errorf("the limit of the running engine: %d %s", code, body)
-	}
-	if code, body := s.look(t, "x", pngURL(t, 80, 40, color.RGBA{10, 200, 30, 255})); code != 400 || !strings.Contains(body, "maxSourcePixels, 3000") {
-		t.Errorf("the live field: %d %s", code, body)
 	}
 }
