@@ -19,6 +19,9 @@ type Goal struct {
 	ImageTokens int
 }
 
+// imageTokens returns the tokens that the goal's images take, with those around them.
+func (g Goal) imageTokens() int { return g.Images * (g.ImageTokens + imageMarkers) }
+
 // String returns the goal as ParseGoal reads it: "16x32768 with 8 images of 1120".
 func (g Goal) String() string {
 	images := fmt.Sprintf("%s of %d", numberOf(g.Images, "image"), g.ImageTokens)
@@ -33,6 +36,9 @@ func (g Goal) String() string {
 	}
 	return fmt.Sprintf("%dx%d with %s", g.Seqs, g.Tokens, images)
 }
+
+// imageMarkers is how many tokens stand around those of an image: its begin and its end.
+const imageMarkers = 2
 
 // imagesOf matches "16x32K with 8 images of 1120".
 var imagesOf = regexp.MustCompile(`^(?:(.*) with )?([0-9]+) images?(?: of (.*))?$`)

@@ -233,5 +233,33 @@ func (a *Answer) String() string {
 	return t.b.String()
 }
 
+// writeNeeded prints what images need, and what fits with it.
+func (a *Answer) writeNeeded(t *text) {
+	t.line("")
+	head := "all of these changes are needed:"
+	if len(a.Needed) == 1 {
+		head = "this change is needed:"
+	}
+	t.line("%s", head)
+	t.b.WriteString(listChanges(a.Needed))
+	if a.HaveThen >= a.Seqs {
+		t.line("then they fit: %s do, at steady state", Group(int64(a.HaveThen)))
+	} else {
+		t.line("then %s do, at steady state", Group(int64(a.HaveThen)))
+	}
+	a.writeEncoder(t)
+}
+
+// writeEncoder prints how many of the images the encoder cache holds, and whether they are plan-only.
+func (a *Answer) writeEncoder(t *text) {
+	if a.EncoderRows > 0 && a.Images > 0 {
+		t.hang("", fmt.Sprintf("the encoder cache has %s rows, for %s at once; the others are encoded when a step comes to them",
+			Group(int64(a.EncoderRows)), numberOf(a.EncoderRows/a.ImageTokens, "such image")))
+	}
+	if a.PlanOnly != "" {
+		t.hang("", "plan-only: vapp up refuses it: "+a.PlanOnly)
+	}
+}
+
 // JSON writes the answer as indented JSON.
 func (a *Answer) JSON(w io.Writer) error { return writeIndented(w, a) }

@@ -11,17 +11,11 @@ import (
 	"vapp.dev/schema"
 )
 
-// imageMarkers is how many tokens stand around those of an image: its begin and its end.
-const imageMarkers = 2
-
 // imageBudgets are the values of multimodal.image.tokens.
 var imageBudgets = []int{70, 140, 280, 560, 1120}
 
 // mostPixels is the maximum of multimodal.image.maxPixels.
 const mostPixels = 178_956_970
-
-// imageTokens returns the tokens that the goal's images take, with those around them.
-func (g Goal) imageTokens() int { return g.Images * (g.ImageTokens + imageMarkers) }
 
 // images returns " with 8 images of 1,120".
 func (a *Answer) images() string {
@@ -294,32 +288,4 @@ func growth(old, new Ledger) string {
 		return ""
 	}
 	return ": " + strings.Join(list, ", ")
-}
-
-// writeNeeded prints what images need, and what fits with it.
-func (a *Answer) writeNeeded(t *text) {
-	t.line("")
-	head := "all of these changes are needed:"
-	if len(a.Needed) == 1 {
-		head = "this change is needed:"
-	}
-	t.line("%s", head)
-	t.b.WriteString(listChanges(a.Needed))
-	if a.HaveThen >= a.Seqs {
-		t.line("then they fit: %s do, at steady state", Group(int64(a.HaveThen)))
-	} else {
-		t.line("then %s do, at steady state", Group(int64(a.HaveThen)))
-	}
-	a.writeEncoder(t)
-}
-
-// writeEncoder prints how many of the images the encoder cache holds, and whether they are plan-only.
-func (a *Answer) writeEncoder(t *text) {
-	if a.EncoderRows > 0 && a.Images > 0 {
-		t.hang("", fmt.Sprintf("the encoder cache has %s rows, for %s at once; the others are encoded when a step comes to them",
-			Group(int64(a.EncoderRows)), numberOf(a.EncoderRows/a.ImageTokens, "such image")))
-	}
-	if a.PlanOnly != "" {
-		t.hang("", "plan-only: vapp up refuses it: "+a.PlanOnly)
-	}
 }

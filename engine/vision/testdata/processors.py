@@ -55,7 +55,7 @@ def main():
     if loaded["gemma"] != fields(Gemma4ImageProcessorPil()):
         raise SystemExit("Gemma 4's published fields are not the class's defaults")
     out = {"transformers": transformers.__version__, "published": PUBLISHED, "loaded": loaded}
-    pathlib.Path(__file__).with_name("processors.json").write_text(json.dumps(out, indent=1, sort_keys=True) + "\n")
+    pathlib.Path(__file__).with_name("processors.json").write_text(json.dumps(out, sort_keys=True, separators=(",", ":")) + "\n")
 
 
 main()
