@@ -142,7 +142,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags clients -count=1 -timeout 2h -run TestStructured -v ./tests/clients -args -structured 1000
 	go test ./appliance -count=1 -timeout 1h -run TestMaskTime -v -masks 100
 	@$(MAKE) routers
-	go test -tags soak -count=1 -timeout 1h -run TestSwapStorm -v ./appliance
+	go test -tags soak -count=1 -timeout 1h -run 'TestSwapStorm|TestMediaSwap' -v ./appliance
 	go test -tags soak -count=1 -timeout 1h ./appliance/chat/dialect
 	go test -tags soak -count=1 -run 'TestPython|TestTwin' -v ./appliance/kvevents
 	go test -tags soak -count=1 -run TestPrometheus -v ./appliance/metrics

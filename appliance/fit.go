@@ -54,9 +54,9 @@ func (m Machine) fit(p *schema.Profile, model *engine.Model, d devices.Device) p
 	return r
 }
 
-// WhyNot returns the changes with which seqs sequences of a length in tokens would fit
-// for the profile at path on the machine.
-func WhyNot(path string, m Machine, seqs, tokens int) (*plan.Answer, error) {
+// WhyNot returns whether what the goal asks for fits for the profile at path on the machine, and the
+// changes with which it would.
+func WhyNot(path string, m Machine, g plan.Goal) (*plan.Answer, error) {
 	p, err := m.Load(path)
 	if err != nil {
 		return nil, err
@@ -65,6 +65,6 @@ func WhyNot(path string, m Machine, seqs, tokens int) (*plan.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := plan.WhyNot(in, seqs, tokens)
+	a, err := plan.WhyNot(in, g)
 	return a, errors.Join(err, in.Model.Close())
 }

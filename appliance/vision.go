@@ -25,12 +25,9 @@ func newVision(p *schema.Profile, m *engine.Model) (chat.Vision, error) {
 	if most == 0 {
 		return nil, nil
 	}
-	rule, err := imageRule(p, m.Checkpoint.Path())
+	rule, err := checkedRule(p, m)
 	if err != nil {
 		return nil, err
-	}
-	if n := rule.Most(); n > most {
-		return nil, p.Reject("multimodal.limits.image", "the model's processor makes images of up to %d tokens, and the plan has %d: set %s to at least that", n, most, sizeField(shape.Budgets))
 	}
 	var ids struct {
 		Image int32  `json:"image_token_id"`

@@ -172,6 +172,31 @@ func TestMediaTokens(t *testing.T) {
 	}
 }
 
+// Each conversation of a batch with images has the batch's mm_processor_kwargs and media_io_kwargs, whichever
+// is the first with an image.
+func TestMediaKwargsOfBatch(t *testing.T) {
+	const kwargs = `"mm_processor_kwargs":{"max_soft_tokens":70},"media_io_kwargs":{"image":{}}`
+	text, dog := `[{"role":"user","content":"a"}]`, `[{"role":"user","content":[{"image_url":"http://x/dog"}]}]`
+	for _, list := range []string{text + "," + dog + "," + text + "," + dog, dog + "," + text + "," + dog} {
+		v, set := seeing()
+		w := post(testServer(&chattest.Model{}, set), "/v1/chat/completions/batch", fmt.Sprintf(`{"messages":[%s],%s}`, list, kwargs))
+		loaded := v.Loaded()
+		if w.Code != 200 || len(loaded) != 2 {
+			t.Fatalf("%s: %d %s, %d images", list, w.Code, w.Body, len(loaded))
+		}
+		for i, r := range loaded {
+			if tokens, image := string(r.ProcessorKwargs["max_soft_tokens"]), string(r.MediaKwargs["image"]); tokens != "70" || image != "{}" {
+				t.Errorf("%s: image %d has %q and %q", list, i, tokens, image)
+			}
+		}
+	}
+	_, set := seeing()
+	w := post(testServer(&chattest.Model{}, set), "/v1/chat/completions/batch", fmt.Sprintf(`{"messages":[%s,%s],"mm_processor_kwargs":3}`, text, dog))
+	if want := `"param":"mm_processor_kwargs"`; w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
+	}
+}
+
 // A template that takes strings has the placeholders before the texts.
 func TestMediaInStrings(t *testing.T) {
 	_, set := seeing()

@@ -78,13 +78,16 @@ func TestFitOnIsMake(t *testing.T) {
 }
 
 func FuzzParseGoal(f *testing.F) {
-	for _, s := range []string{"16x32K", "1x1", "x", "16x", "0x5", "-1x5", "99999999999x1", "4K", "1x4.5K", "1xauto"} {
+	for _, s := range []string{"16x32K", "1x1", "x", "16x", "0x5", "-1x5", "99999999999x1", "4K", "1x4.5K", "1xauto", "8 images of 1120", "16x32K with 1 image", "4K with 2 images of 1K"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		seqs, tokens, err := plan.ParseGoal(s)
-		if err == nil && (seqs < 1 || seqs > 1<<20 || tokens < 1 || tokens > 1<<30) {
-			t.Errorf("%q is %d sequences of %d tokens", s, seqs, tokens)
+		g, err := plan.ParseGoal(s)
+		if err == nil && (g.Seqs < 1 || g.Seqs > 1<<20 || g.Tokens < min(1, 1-g.Images) || g.Tokens > 1<<30 || g.Images < 0 || g.Images > 1024 || g.ImageTokens < 0 || g.ImageTokens > 1<<20) {
+			t.Errorf("%q is %+v", s, g)
+		}
+		if again, wrong := plan.ParseGoal(g.String()); err == nil && (wrong != nil || again != g) {
+			t.Errorf("%q is written as %q: %+v, %v", s, g, again, wrong)
 		}
 		if err != nil && (len(err.Error()) > 2*len(s)*4+200 || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%q: %v", s, err)

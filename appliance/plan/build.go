@@ -150,6 +150,8 @@ func checkImages(p *schema.Profile, m *engine.Model) error {
 		return p.Reject("multimodal.image.tokens", "%s bounds an image by its pixels; set multimodal.image.maxPixels", m.Source.Name)
 	case image.MaxPixels > 0 && budgets:
 		return p.Reject("multimodal.image.maxPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", m.Source.Name)
+	case image.MinPixels > 0 && image.MaxPixels > 0 && image.MinPixels > image.MaxPixels:
+		return p.Reject("multimodal.image.minPixels", "%d pixels are more than maxPixels, %d; allowed: at most that", image.MinPixels, image.MaxPixels)
 	case image.MinPixels > 0 && budgets:
 		return p.Reject("multimodal.image.minPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", m.Source.Name)
 	}
@@ -158,23 +160,28 @@ func checkImages(p *schema.Profile, m *engine.Model) error {
 
 // checkBuild refuses what the profile requires and the model does not have.
 func (w resolved) checkBuild() error {
-	p, b := w.in.Profile, w.in.Model.Source.Build
-	name := w.in.Model.Source.Name
-	if p.Multimodal != nil && p.Multimodal.Limits.Audio > 0 {
-		return p.Reject("multimodal.limits.audio", "%d clips a request, but no family of this release hears; allowed: 0", p.Multimodal.Limits.Audio)
-	}
+	p := w.in.Profile
 	if err := w.checkPooling(); err != nil {
 		return err
 	}
-	if err := checkImages(p, w.in.Model); err != nil {
+	return CheckImages(p, w.in.Model)
+}
+
+// CheckImages refuses limits and sizes of images that the model, which was built for the profile,
+// cannot serve.
+func CheckImages(p *schema.Profile, m *engine.Model) error {
+	if p.Multimodal != nil && p.Multimodal.Limits.Audio > 0 {
+		return p.Reject("multimodal.limits.audio", "%d clips a request, but no family of this release hears; allowed: 0", p.Multimodal.Limits.Audio)
+	}
+	if err := checkImages(p, m); err != nil {
 		return err
 	}
-	if _, sees := w.in.Model.Family.(models.Encoder); b.Vision && !sees {
+	if _, sees := m.Family.(models.Encoder); m.Source.Build.Vision && !sees {
 		path := "multimodal.limits.image"
 		if p.Multimodal != nil && p.Multimodal.Limits.Image == 0 {
 			path = "multimodal.limits.video"
 		}
-		return p.Reject(path, "%s has no vision tower; allowed: 0", name)
+		return p.Reject(path, "%s has no vision tower; allowed: 0", m.Source.Name)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func Example() {
 	// 13 sequences of 32,768 tokens fit
 }
 
-// WhyNot plans for a number of sequences of a length. If they do not fit, its answer lists the
+// WhyNot plans for a number of sequences of a length, here without images. If they do not fit, its answer lists the
 // changes of the profile that would fit, each of which was planned.
 func ExampleWhyNot() {
 	in, err := exampleInputs()
@@ -68,7 +68,7 @@ func ExampleWhyNot() {
 		log.Fatal(err)
 	}
 	defer in.Model.Close()
-	answer, err := plan.WhyNot(in, 16, 32<<10)
+	answer, err := plan.WhyNot(in, plan.Goal{Seqs: 16, Tokens: 32 << 10})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -89,11 +89,11 @@ func golden(t *testing.T, file string) {
 }
 
 func whyNot(t *testing.T, i plan.Inputs, ask string) string {
-	seqs, tokens, err := plan.ParseGoal(ask)
+	g, err := plan.ParseGoal(ask)
 	if err != nil {
 		return err.Error() + "\n"
 	}
-	a, err := plan.WhyNot(i, seqs, tokens)
+	a, err := plan.WhyNot(i, g)
 	if err != nil {
 		return err.Error() + "\n"
 	}

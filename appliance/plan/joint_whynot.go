@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// WhyNot answers for each model, in the order of Members, whether seqs sequences of tokens tokens fit at once. With each change the model
+// WhyNot answers for each model, in the order of Members, whether what the goal asks for fits. With each change the model
 // still fits beside the models that are loaded at start; a change to several ranks is none, since these models are served alone.
-func (j *Joint) WhyNot(seqs, tokens int) []*Answer {
+func (j *Joint) WhyNot(g Goal) []*Answer {
 	var out []*Answer
 	for i, m := range j.Members {
 		w, loaded := m.w, j.atStart()
@@ -22,7 +22,7 @@ func (j *Joint) WhyNot(seqs, tokens int) []*Answer {
 		if p := j.places[at]; p.total > 0 {
 			w.within = m.Plan.Ledger.Total() + p.total - j.ledger(at, loaded).Total()
 		}
-		a := w.answer(seqs, tokens)
+		a := w.answer(g)
 		a.Changes = slices.DeleteFunc(a.Changes, ofRanks)
 		a.Pairs = slices.DeleteFunc(a.Pairs, func(p [2]Change) bool { return ofRanks(p[0]) || ofRanks(p[1]) })
 		out = append(out, a)

@@ -29,7 +29,7 @@ func TestJointWhyNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers := tight.WhyNot(512, 64)
+		answers := tight.WhyNot(plan.Goal{Seqs: 512, Tokens: 64})
 		if len(answers) != 2 || !answers[1].Fits || answers[0].Fits || answers[0].Profile != "a" {
 			t.Fatalf("%+v", answers)
 		}
@@ -41,7 +41,7 @@ func TestJointWhyNot(t *testing.T) {
 			helped = true
 			changed := strings.Replace(texts[0], "kvCache: "+change.Old, "kvCache: "+change.New, 1)
 			again, err := joint(t, memory, changed, texts[1])
-			if err != nil || changed == texts[0] || !again.WhyNot(512, 64)[0].Fits {
+			if err != nil || changed == texts[0] || !again.WhyNot(plan.Goal{Seqs: 512, Tokens: 64})[0].Fits {
 				t.Errorf("with %v: %v", change, err)
 			}
 		}

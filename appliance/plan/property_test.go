@@ -183,6 +183,13 @@ func applied(t *testing.T, old *schema.Profile, c plan.Change) *schema.Profile {
 	case "cudagraph.mode":
 		p.Cudagraph = &schema.Cudagraph{}
 		read(&p.Cudagraph.Mode)
+	case "multimodal.limits.image", "multimodal.image.tokens", "multimodal.image.maxPixels":
+		m, image := *p.Multimodal, schema.MediaImage{}
+		if m.Image != nil {
+			image = *m.Image
+		}
+		p.Multimodal, m.Image = &m, &image
+		read(map[string]*int{"multimodal.limits.image": &m.Limits.Image, "multimodal.image.tokens": &image.Tokens, "multimodal.image.maxPixels": &image.MaxPixels}[c.Path])
 	default:
 		t.Fatalf("change of %s", c.Path)
 	}

@@ -169,6 +169,9 @@ func byBatch(w resolved, _ *shortError) []Change {
 	if !w.options.ChunkedPrefill {
 		lo = max(lo, w.options.MaxModelLen) // a prompt must fit one step
 	}
+	if shape, largest := Images(w.in.Profile, w.in.Model); shape.Budgets {
+		lo = max(lo, largest) // a step computes an image whole
+	}
 	n, ok := most(int64(lo), int64(old-1), func(n int64) bool {
 		w.options.MaxNumBatchedTokens = int(n)
 		return w.fits()

@@ -31,7 +31,7 @@ func TestWhyNotAnswers(t *testing.T) {
 		if r.IntN(3) == 0 {
 			seqs, tokens = 1+r.IntN(3), 16+r.IntN(256)
 		}
-		a, err := plan.WhyNot(i, seqs, tokens)
+		a, err := plan.WhyNot(i, plan.Goal{Seqs: seqs, Tokens: tokens})
 		if err != nil {
 			continue // no change helps this profile, for example too few tokens a step
 		}
@@ -63,10 +63,11 @@ func meets(t *testing.T, i plan.Inputs, seqs, tokens int, cs ...plan.Change) {
 	t.Helper()
 	for _, c := range cs {
 		if c.Path == "--why-not" {
-			var err error
-			if seqs, tokens, err = plan.ParseGoal(c.New); err != nil {
+			g, err := plan.ParseGoal(c.New)
+			if err != nil {
 				t.Fatal(err)
 			}
+			seqs, tokens = g.Seqs, g.Tokens
 			continue
 		}
 		i = changed(t, i, c)

@@ -31,6 +31,8 @@ model family. --gpu and --memory plan for another machine (vapp devices).
 
 On a terminal the memory is drawn below the verdict (without colors if NO_COLOR is
 set). --why-not 16x32K shows what would make 16 sequences of 32K tokens fit,
+--why-not "8 images of 1120" what a request with 8 images of 1,120 tokens needs
+("16x32K with 8 images of 1120": 16 such requests of 32K tokens in all),
 --explain ITEM how a figure was computed (kv, weights.attention, concurrency, …),
 --compat RELEASE what vLLM would log. --speed predicts tokens a second, from rates
 that vapp doctor --measure found here or from a table of processors. --html writes
@@ -74,7 +76,7 @@ the plan, with the answer to one of these, to a page in place of the text.
 	c.Flags().BoolVar(&show.json, "json", false, "print JSON (docs/plan-json.md)")
 	c.Flags().StringVar(&show.html, "html", "", "write the plan as one self-contained page to this file, in place of text")
 	c.Flags().BoolVarP(&show.verbose, "verbose", "v", false, "also print the ledger of the memory, byte by byte, and every decision")
-	c.Flags().StringVar(&show.whyNot, "why-not", "", "show what would make this many sequences of a length fit, such as 16x32K")
+	c.Flags().StringVar(&show.whyNot, "why-not", "", "show what would make this many sequences of a length fit, such as 16x32K, or \"8 images of 1120\"")
 	c.Flags().StringVar(&show.explain, "explain", "", "show how an item of the plan was computed, such as kv or weights.attention")
 	c.Flags().BoolVar(&show.speed, "speed", false, "predict the speed: decode, prefill, 16 and 64 streams")
 	c.Flags().StringVar(&show.compat, "compat", "", "also print what a vLLM release would log: vllm-0.7, vllm-2025-08, vllm-0.17, vllm-0.19, vllm-0.33")

@@ -175,11 +175,11 @@ func terminal(w io.Writer) (width int, colour, ok bool) {
 
 // whyNot prints the answer to --why-not, or writes it with the plan to a page.
 func whyNot(c *cobra.Command, profile string, m appliance.Machine, show planFlags) error {
-	seqs, tokens, err := plan.ParseGoal(show.whyNot)
+	goal, err := plan.ParseGoal(show.whyNot)
 	if err != nil {
 		return &usageError{fmt.Errorf("--why-not: %w", err), c.CommandPath()}
 	}
-	a, err := appliance.WhyNot(profile, m, seqs, tokens)
+	a, err := appliance.WhyNot(profile, m, goal)
 	if err != nil {
 		return err
 	}

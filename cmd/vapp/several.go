@@ -128,12 +128,12 @@ func planSeveral(c *cobra.Command, args []string, machine appliance.Machine, sho
 	if show.whyNot == "" {
 		return show.printJoint(c, j)
 	}
-	seqs, tokens, err := plan.ParseGoal(show.whyNot)
+	goal, err := plan.ParseGoal(show.whyNot)
 	if err != nil {
 		return &usageError{fmt.Errorf("--why-not: %w", err), c.CommandPath()}
 	}
 	if show.json {
-		return plan.AnswersJSON(c.OutOrStdout(), j.WhyNot(seqs, tokens))
+		return plan.AnswersJSON(c.OutOrStdout(), j.WhyNot(goal))
 	}
-	return plan.AnswersText(c.OutOrStdout(), j.WhyNot(seqs, tokens))
+	return plan.AnswersText(c.OutOrStdout(), j.WhyNot(goal))
 }

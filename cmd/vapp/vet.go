@@ -27,8 +27,10 @@ Every policy.cue in a profile's folder, and in the folders above it up to the
 module's root (cue.mod), constrains the profile; a violation is reported with both
 positions. Vet of a policy.cue checks it and every profile that it constrains.
 
-Vet checks the names of parsers and of the target's device. It does not look at
-the model: "vapp plan" does. A profile with require.itl or require.ttft is planned,
+Vet checks the names of parsers and of the target's device. It looks at the model
+only for multimodal: limits and sizes of images against its tower and its processor,
+where its headers are on this machine or in the catalogue; for all else "vapp plan"
+does. A profile with require.itl or require.ttft is planned,
 because its predicted speed has to meet them.`,
 		Args: needArgs(1, -1, "files or folders"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -65,6 +67,9 @@ func vetProfile(file string) error {
 		return err
 	}
 	if err := errors.Join(appliance.CheckTarget(p), appliance.CheckParsers(p), appliance.CheckAdapters(p)); err != nil {
+		return err
+	}
+	if err := appliance.CheckMedia(p, localMachine()); err != nil {
 		return err
 	}
 	return vetLatencies(p)

@@ -20,6 +20,7 @@ type piece struct {
 // activation is the peak of allocated bytes during the profiling step: memory-planning section 4.
 type activation struct {
 	sampler, text, kept []piece
+	encoder             []piece // of vllm-0.33 on the first stage
 }
 
 func total(p []piece) int64 {
@@ -30,11 +31,19 @@ func total(p []piece) int64 {
 	return n
 }
 
-// peak returns max(text step, sampler with hidden states) + kept.
-func (a activation) peak() int64 { return max(total(a.text), total(a.sampler)) + total(a.kept) }
+// peak returns max(text step, sampler with hidden states, encoder) + kept.
+func (a activation) peak() int64 {
+	return max(total(a.text), total(a.sampler), total(a.encoder)) + total(a.kept)
+}
+
+// encodes reports whether the encoder's pass is the peak.
+func (a activation) encodes() bool { return total(a.encoder) > max(total(a.text), total(a.sampler)) }
 
 // pieces returns the pieces that make up the peak.
 func (a activation) pieces() []piece {
+	if a.encodes() {
+		return append(append([]piece{}, a.encoder...), a.kept...)
+	}
 	if total(a.text) > total(a.sampler) {
 		return append(append([]piece{}, a.text...), a.kept...)
 	}
@@ -66,11 +75,11 @@ func (in *run) activation() activation {
 	if in.drafts() {
 		a.text = append(a.text, piece{"target hidden kept", hidden})
 	}
-	if s.vision != nil && !r.TextOnly && s.family == gemma4 {
-		v := s.vision
-		a.kept = append(a.kept,
-			piece{"video pixels", v.frames * v.pixelPatches * v.patch * 4},
-			piece{"encoder out", v.frames * v.itemTokens * s.hidden * e})
+	if d := in.dummy(); d != nil {
+		if !in.rel.atLeast(V033) { // later ones free the pixels before the text step
+			a.kept = append(a.kept, piece{d.modality + " pixels", d.frames * d.patches * s.vision.patch * 4})
+		}
+		a.kept = append(a.kept, piece{"encoder out", d.items * d.out * s.hidden * e})
 	}
 	if s.experts > 0 {
 		m, h := s.expertInter/tp, s.hidden
@@ -118,19 +127,13 @@ func (in *run) samplerBytes(rows int64) int64 {
 // largestItem returns the tokens of the largest image or video, 0 where a batch need not hold one
 // whole.
 func (in *run) largestItem() int64 {
-	v := in.shape.vision
-	if v == nil || in.shape.family != gemma4 {
+	if in.shape.family != gemma4 {
 		return 0
 	}
-	return v.frames * (v.itemTokens + 2 + 6)
-}
-
-// encoderBudget returns the size of the encoder cache in tokens: the larger of the batch and the
-// largest item with its begin, end and timestamp tokens.
-func (in *run) encoderBudget() int64 {
-	n := in.largestItem()
-	if n == 0 || in.r.TextOnly {
-		return 0
+	on := *in
+	on.r.TextOnly, on.r.NoImages, on.r.NoVideo = false, false, false // limits do not matter here
+	if d := on.dummy(); d != nil {
+		return d.tokens
 	}
-	return max(int64(in.r.MaxNumBatchedTokens), n)
+	return 0
 }

@@ -113,8 +113,16 @@ func (o *outcome) arithmetic() Basis {
 // budgetLines adds the lines about the memory for the KV cache.
 func (o *outcome) budgetLines(r *Report) {
 	if n := o.encoderBudget(); n > 0 {
-		r.add(Line{Key: "encoder cache budget", Value: float64(n), Unit: "tokens", Basis: Exact,
-			Text: fmt.Sprintf("Encoder cache will be initialized with a budget of %d tokens", n)})
+		l := Line{Key: "encoder cache budget", Value: float64(n), Unit: "tokens", Basis: Exact,
+			Text: fmt.Sprintf("Encoder cache will be initialized with a budget of %d tokens", n)}
+		d := o.dummy()
+		if o.rel.atLeast(V033) {
+			l.Text += fmt.Sprintf(", and profiled with %d %s items of the maximum feature size", d.items, d.modality)
+		}
+		if l.Basis = o.encoderBasis(); o.shape.family == qwen35 && (o.r.MaxPixels == 0 || d.modality == "video") {
+			l.Note = "the size of an item is that of the published processor, which config.json does not have"
+		}
+		r.add(l)
 	}
 	stage, _ := o.least()
 	activation := o.stagePeak(stage)
@@ -151,9 +159,9 @@ func (o *outcome) budgetLines(r *Report) {
 		if o.r.NonTorchBytes == 0 {
 			l.Note = strings.TrimPrefix(l.Note+"; "+o.rankFit().note(), "; ")
 		}
-		if len(o.unknown) > 0 {
-			l.Note = strings.TrimPrefix(l.Note+"; "+unknownNote(o.unknown), "; ")
-		}
+	}
+	if len(o.unknown) > 0 && o.r.KVBytes == 0 {
+		l.Note = strings.TrimPrefix(l.Note+"; "+unknownNote(o.unknown), "; ")
 	}
 	r.add(l)
 }

@@ -56,6 +56,7 @@ func work(i Inputs) (*outcome, error) {
 		return nil, err
 	}
 	o.activation = in.activation()
+	o.activation.encoder = in.encoderPass(in.d.TotalBytes - o.stages[0].total)
 	if o.graphs, err = in.graphs(0); err != nil {
 		return nil, err
 	}

@@ -94,6 +94,9 @@ func (in *run) unknown(a activation) []piece {
 	case in.r.PipelineParallel > 1:
 		list = append(list, piece{"between stages", 2 * hidden})
 	}
+	if a.encodes() { // an estimate from the tower's layers: half of what it adds
+		list = append(list, piece{"the encoder's pass", (total(a.encoder) - max(total(a.text), total(a.sampler))) / 2})
+	}
 	for _, p := range a.kept {
 		if p.Name == "moe workspace" && in.r.ranks() > 1 {
 			list = append(list, p) // two of three logged mixtures take less, by this
@@ -113,17 +116,20 @@ func (o *outcome) stagePeak(stage int) activation {
 	hidden := int64(o.r.MaxNumBatchedTokens) * o.shape.hidden * o.dtype
 	a.text = append(slices.Clone(a.text), piece{"between stages", 4 * hidden})
 	a.sampler = append(slices.Clone(a.sampler), piece{"between stages", 2 * hidden})
+	if stage > 0 {
+		a.encoder = nil
+	}
 	if stage < p-1 && len(o.activation.text) > 0 {
 		a.sampler = nil
 	}
 	return a
 }
 
-// unknownNote lists what widens the bounds of a rank's memory.
+// unknownNote lists what widens the bounds of the memory.
 func unknownNote(list []piece) string {
 	var of []string
 	for _, p := range list {
 		of = append(of, fmt.Sprintf("%s %.0f", p.Name, float64(p.Bytes)/(1<<20)))
 	}
-	return "not known of several ranks, MiB: " + strings.Join(of, " + ")
+	return "not known, MiB: " + strings.Join(of, " + ")
 }

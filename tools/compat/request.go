@@ -56,6 +56,9 @@ type Request struct {
 	NoHybridManager     bool   // disable_hybrid_kv_cache_manager
 	LibraryUse          bool   // the LLM class: other batch limits than the server
 	TextOnly            bool   // every multimodal limit is 0
+	NoImages, NoVideo   bool   // this limit alone is 0
+	ImageTokens         int    // max_soft_tokens of Gemma 4; 0: the config's
+	MaxPixels           int64  // size.longest_edge of Qwen3.5; 0: the published processor's
 }
 
 // Bounds of a request.
@@ -88,6 +91,7 @@ func (r *Request) check(rel Release, d Device) error {
 		{"parallel.tensor", &r.TensorParallel, 1, maxRanks, 1},
 		{"parallel.pipeline", &r.PipelineParallel, 1, maxRanks, 1},
 		{"speculative.numTokens", &r.Speculative.Tokens, 1, 256, 0},
+		{"multimodal.image.tokens", &r.ImageTokens, 1, 1120, 0},
 	} {
 		if *b.n == 0 {
 			*b.n = b.absent
@@ -96,6 +100,9 @@ func (r *Request) check(rel Release, d Device) error {
 		if *b.n < b.lo || *b.n > b.hi {
 			return fault(b.field, "is %d, allowed are %d to %d", *b.n, b.lo, b.hi)
 		}
+	}
+	if r.MaxPixels < 0 || r.MaxPixels > maxLength {
+		return fault("multimodal.image.maxPixels", "is %d, allowed are 1 to %d", r.MaxPixels, maxLength)
 	}
 	if r.KVBytes < 0 || r.KVBytes > maxBytes {
 		return fault("memory.kvCache", "is %d bytes, allowed are 1 to %d", r.KVBytes, int64(maxBytes))

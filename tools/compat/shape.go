@@ -73,7 +73,9 @@ type vision struct {
 	patch                                 int64 // elements per patch
 	positions                             int64
 	merged                                int64 // Qwen: width of the merger's input
-	pixelPatches, frames, itemTokens      int64 // Gemma: sizes of the largest dummy item
+	pixelPatches, frames, itemTokens      int64 // Gemma: sizes of a dummy video
+	imageTokens, pool                     int64 // Gemma: tokens of an image; a token is pool² patches
+	side, merge                           int64 // Qwen: pixels along a patch; a token is merge² patches
 }
 
 var architectures = map[string]family{

@@ -47,6 +47,7 @@ func (s *shape) readGemmaVision(v, outer *object) {
 	pool := v.countOr("pooling_kernel_size", 1, 64, 3)
 	t.headDim = v.countOr("head_dim", 1, maxCount, max(1, t.hidden/t.heads))
 	t.pixelPatches = t.itemTokens * pool * pool
+	t.pool, t.imageTokens = pool, v.countOr("default_output_length", 1, maxWidth, 280)
 	s.vision = t
 	if v.err != nil && outer.err == nil {
 		outer.err = v.err
@@ -99,6 +100,7 @@ func (s *shape) readQwen35(c checkpoint.Config, text, outer *object) {
 		positions: v.countOr("num_position_embeddings", 1, maxWidth, 2304),
 	}
 	s.vision.merged = s.vision.hidden * merge * merge
+	s.vision.side, s.vision.merge = patch, merge
 	if v.err != nil && outer.err == nil {
 		outer.err = v.err
 	}

@@ -53,6 +53,11 @@ func TestReferenceFlags(t *testing.T) {
 		--tensor-parallel-size --tokenizer --tool-call-parser --trust-remote-code --trust-request-chat-template --uds --watermark
 		--device-memory-utilization --max-num-active-seqs --watermark-config --logging-config --aux-output-config --engram-config
 		--kda-decode-backend --sleep-mode-backend --custom-histogram-buckets --tool-strict-level --reasoning-effort-map
+		--allowed-local-media-path --allowed-media-domains --disable-chunked-mm-input --enable-mm-embeds --enable-tower-connector-lora --interleave-mm-strings
+		--limit-mm-per-prompt.image --media-io-kwargs --mm-device-do-normalize --mm-encoder-attn-backend --mm-encoder-attn-dtype
+		--mm-encoder-fp8-scale-path --mm-encoder-fp8-scale-save-margin --mm-encoder-fp8-scale-save-path --mm-encoder-only --mm-encoder-tp-mode
+		--mm-hasher-algorithm --mm-ipc-gpu-memory-gb --mm-processor-cache-gb --mm-processor-cache-type --mm-processor-device --mm-processor-kwargs.max_soft_tokens
+		--mm-shm-cache-max-object-size-mb --mm-tensor-ipc --skip-mm-profiling --trust-request-mm-kwargs --video-pruning-method --video-pruning-rate
 		-O3 -cc.mode -cc.cudagraph_mode -tp -pp -q`
 	lex := newLexicon(vllm())
 	for _, n := range strings.Fields(names) {

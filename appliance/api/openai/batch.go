@@ -1,7 +1,7 @@
 package openai
 
 import (
-	"encoding/json"
+	"maps"
 	"strconv"
 
 	"vapp.dev/appliance/chat"
@@ -61,10 +61,13 @@ func DecodeBatch(b []byte) (*BatchRequest, error) {
 	first.setBatchDefaults()
 	out := &BatchRequest{Requests: []*ChatRequest{first}}
 	for i, raw := range list[1:] {
-		one := newFields("", map[string]json.RawMessage{"messages": raw})
+		own := maps.Clone(f.raw)
+		own["messages"] = raw
+		one := newFields("", own)
 		r, c := *first, *first.Ask.Chat
 		r.Wire.Unknown, r.Wire.Deprecated = nil, nil // logged with the first request
 		c.Messages, r.Ask.Chat = messages(one), &c
+		mediaKwargs(one, &c)
 		if one.err != nil {
 			return nil, conversationError(i+1, one.err)
 		}

@@ -103,6 +103,7 @@ func conversation(f *fields) *chat.Conversation {
 // mediaKwargs reads mm_processor_kwargs and media_io_kwargs of a conversation with media;
 // without media they have no effect.
 func mediaKwargs(f *fields, c *chat.Conversation) {
+	c.ProcessorKwargs, c.MediaKwargs = nil, nil
 	for _, m := range c.Messages {
 		if slices.ContainsFunc(m.Parts, func(p chat.Part) bool { return p.Media != nil }) {
 			c.ProcessorKwargs = cloneMembers(f.object("mm_processor_kwargs"))

@@ -72,6 +72,12 @@ func requestOf(p *schema.Profile) compat.Request {
 			set()
 		}
 	}
+	if m := p.Multimodal; m != nil && !r.TextOnly {
+		r.NoImages, r.NoVideo = m.Limits.Image == 0, m.Limits.Video == 0
+		if m.Image != nil {
+			r.ImageTokens, r.MaxPixels = m.Image.Tokens, int64(m.Image.MaxPixels)
+		}
+	}
 	if s := p.Speculative; s != nil {
 		r.Speculative = compat.Speculative{Method: s.Method, Tokens: s.NumTokens}
 	}
