@@ -74,9 +74,9 @@ def sampled(vocab):
     return torch.tensor([i * vocab // SAMPLES + (i * 37) % (vocab // SAMPLES) for i in range(SAMPLES)])
 
 
-def record(model, ids, steps, every=1, full=True, **media):
-    """The tensors of one golden file, with every n-th of the sampled columns, and all logits of the prompt's last row if full; `media` are those of forward."""
-    sample_ids = sampled(model.config.get_text_config().vocab_size)[::every]
+def record(model, ids, steps, every=0, full=True, **media):
+    """The tensors of one golden file, with every n-th of the sampled columns (0: all of them, half from 96 tokens on), and all logits of the prompt's last row if full; `media` are those of forward."""
+    sample_ids = sampled(model.config.get_text_config().vocab_size)[:: every or (2 if len(ids) >= 96 else 1)]
     prefill, fed, decode, last_hidden = forward(model, ids, steps, **media)
     top_ids, top_logits = top2(prefill)
     step_ids, step_logits = top2(decode)

@@ -30,11 +30,15 @@ type target struct {
 	from, flags, link []string
 }
 
+// shared are the flags of all targets, so that the process and the library have the same objects of
+// the kernels.
+var shared = []string{"-O2", "-fPIC", "-fvisibility=hidden"}
+
 var (
-	process = target{"emulation", []string{"emulation/*.cc", "*.cu"}, []string{"-O1"}, nil}
-	library = target{"libcuda", []string{"emulation/driver/*.cc", "*.cu"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-Wl,-soname,libcuda.so.1"}}
-	nccl    = target{"libnccl", []string{"emulation/nccl/*.cc"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-ldl", "-lrt"}}
-	blas    = target{"libcublasLt", []string{"emulation/cublaslt/*.cc"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-ldl"}}
+	process = target{"emulation", []string{"emulation/*.cc", "*.cu"}, shared, nil}
+	library = target{"libcuda", []string{"emulation/driver/*.cc", "*.cu"}, shared, []string{"-shared", "-Wl,-soname,libcuda.so.1"}}
+	nccl    = target{"libnccl", []string{"emulation/nccl/*.cc"}, shared, []string{"-shared", "-ldl", "-lrt"}}
+	blas    = target{"libcublasLt", []string{"emulation/cublaslt/*.cc"}, shared, []string{"-shared", "-ldl"}}
 )
 
 // build compiles a target once for each state of its source, and returns its path.
@@ -159,8 +163,16 @@ func object(cache, cxx string, flags []string, unit string) (string, error) {
 }
 
 // made returns path, after cmd has made the file if it did not exist. Several processes may
-// call it.
+// call it; one of them makes the file and the others wait.
 func made(path string, cmd func(out string) *exec.Cmd) (string, error) {
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	free, err := lock(path + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer free()
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
