@@ -24,6 +24,9 @@ type status struct {
 	Reloads []Reload     `json:"reloads"`           // the newest first
 	// Sampling holds what a request gets that sets no parameter; nil until the model is loaded.
 	Sampling *chat.Defaults `json:"sampling,omitempty"`
+	// Media holds the maximum number of items of each kind in one prompt, by its name (image).
+	// A kind that the model does not take is absent.
+	Media map[string]int `json:"limit_mm_per_prompt,omitempty"`
 }
 
 type planStatus struct {
@@ -57,12 +60,23 @@ type nowStatus struct {
 	Generated   int64   `json:"generated"` // tokens since the start
 }
 
+// mediaKinds are the kinds of chat.Media.
+var mediaKinds = []string{"image", "video", "audio"}
+
 // status returns the current status. It is cheap enough for a call each second.
 func (a *Appliance) status() status {
 	l := a.live.Load()
 	s := status{
 		Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
 		Plan: a.prepared().outline, Ledger: []ledgerLine{}, Pending: a.audit.waiting(), Reloads: a.Reloads(),
+	}
+	if v := l.api.Chat.Vision; v != nil {
+		s.Media = map[string]int{}
+		for _, kind := range mediaKinds {
+			if most, supported := v.Limit(kind); min(most, supported) > 0 {
+				s.Media[kind] = min(most, supported)
+			}
+		}
 	}
 	serving := a.serving()
 	if serving == nil {

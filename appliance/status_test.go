@@ -44,6 +44,9 @@ func TestStatus(t *testing.T) {
 	if got.Sampling == nil || got.Sampling.RepetitionPenalty == 0 || got.Sampling.ModelLen == 0 {
 		t.Errorf("sampling %+v", got.Sampling)
 	}
+	if strings.Contains(text, "limit_mm_per_prompt") {
+		t.Errorf("a model of text has limits of images: %s", text)
+	}
 	if _, page := s.get(t, "/"); !strings.HasPrefix(page, "<!DOCTYPE html>") {
 		t.Errorf("page: %.100s", page)
 	}

@@ -163,6 +163,10 @@ func TestImagesServed(t *testing.T) {
 			if n, again := replyOf(t, code, body); n != withImage || again != reply {
 				t.Errorf("by uuid: %d tokens and %q; want %d and %q", n, again, withImage, reply)
 			}
+			var now status
+			if _, body := s.get(t, "/admin/status"); json.Unmarshal([]byte(body), &now) != nil || len(now.Media) != 1 || now.Media["image"] != 2 {
+				t.Errorf("status: limits %v, want 2 images and nothing else: %s", now.Media, body)
+			}
 			was := s.live.Load()
 			for _, change := range []bool{false, true} {
 				next := *was.profile

@@ -30,6 +30,7 @@ import (
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/chat/chattest"
 	"vapp.dev/engine"
+	"vapp.dev/engine/tokenizer"
 )
 
 // patience is the time limit of every test.
@@ -213,14 +214,28 @@ func (s *site) close() {
 // scripted starts a server whose model replies with the result of say.
 func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.Script) *site {
 	t.Helper()
+	return start(t, keys, nil, say)
+}
+
+// sighted is scripted with a model that takes images.
+func sighted(t *testing.T, v *chattest.Vision, say func(r engine.Request) chattest.Script) *site {
+	t.Helper()
+	return start(t, nil, v, say)
+}
+
+func start(t *testing.T, keys []string, v *chattest.Vision, say func(r engine.Request) chattest.Script) *site {
+	t.Helper()
 	out := &site{Model: &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script { return say(r) }}}
 	out.status.Store(ptr(fixed))
 	cfg := chattest.Config(out.Model)
 	cfg.ModelLen = 1 << 20
 	set := api.Settings{
-		Keys: keys, MaxBodyBytes: 1 << 20, CORS: api.CORS{Methods: []string{"*"}, Headers: []string{"*"}}, Chat: chattest.Settings(),
+		Keys: keys, MaxBodyBytes: 16 << 20, CORS: api.CORS{Methods: []string{"*"}, Headers: []string{"*"}}, Chat: chattest.Settings(),
 	}
 	set.Chat.Models = append(set.Chat.Models, "smollm2", "smollm2-135m")
+	if v != nil {
+		set.Chat.Vision, set.Chat.Template = v, chattest.Template{Format: tokenizer.ContentOpenAI}
+	}
 	set.Chat.Reasoning, set.Chat.Tools, set.Chat.AutoToolChoice = "qwen3", "hermes", true
 	s := api.New(api.Config{
 		State: ready{chat.New(cfg)}, Log: slog.New(slog.DiscardHandler), Page: Handler(),

@@ -47,7 +47,7 @@ function listChats() {
     if (c.id === focused) b.focus();
   }
   $('clear').hidden = !all.length;
-  $('chats-note').textContent = unkept ? 'This browser does not store the conversation: its storage is full or switched off.' : all.length ? 'Kept in this browser only.' : 'None yet. They are kept in this browser only.';
+  $('chats-note').textContent = unkept ? 'This browser does not store the conversation: its storage is full or switched off.' : all.length ? 'Kept in this browser only' + (imagesIn(chat.messages) ? ', large images as smaller copies.' : '.') : 'None yet. They are kept in this browser only.';
 }
 
 // remove deletes a conversation, which can be undone for some seconds.
@@ -74,7 +74,7 @@ for (const text of [
   'What is the capital of France?', 'Explain in three points what a KV cache is.',
   'Write a function in Go that reverses a string.', 'Compare tea and coffee in a table.',
 ]) {
-  button(add($('examples'), 'li'), '', text, () => { send(text); $('text').focus(); });
+  button(add($('examples'), 'li'), '', text, () => { send(text, []); $('text').focus(); });
 }
 open(loadChat(ofTab('vapp.current')) || newChat());
 if (chat.messages.at(-1)?.role === 'user') {

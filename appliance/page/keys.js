@@ -3,8 +3,8 @@ $('show-help').addEventListener('click', () => $('help').showModal());
 $('close-help').addEventListener('click', () => $('help').close());
 
 $('text').addEventListener('keydown', e => {
-  if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); send($('text').value.trim()); }
-  if (e.key === 'ArrowUp' && !$('text').value && !running) {
+  if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); submit(); }
+  if (e.key === 'ArrowUp' && !$('text').value && !attached.length && !running) {
     const last = [...$('log').querySelectorAll('.message.user .edit')].at(-1);
     if (last) { e.preventDefault(); last.click(); }
   }
@@ -18,7 +18,7 @@ function escape() {
 }
 
 document.addEventListener('keydown', e => {
-  if ($('help').open) return;
+  if ($('help').open || $('picture').open) return;
   const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
   if (e.key === 'Escape') escape();
   else if (e.altKey && e.code === 'KeyN') { e.preventDefault(); fresh(); }

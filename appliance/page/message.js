@@ -65,9 +65,10 @@ function showCall(to, i, c) {
 function userView(m) {
   const article = add($('log'), 'article', 'message user');
   article.setAttribute('aria-label', 'your message');
-  add(article, 'div', 'text', m.content);
+  if (m.images) pictures(add(article, 'ul', 'pictures'), m.images);
+  if (m.content) add(article, 'div', 'text', m.content);
   const actions = add(article, 'div', 'actions');
-  const b = button(actions, 'quiet', 'Copy', () => copy(m.content, b));
+  if (m.content) { const b = button(actions, 'quiet', 'Copy', () => copy(m.content, b)); }
   button(actions, 'quiet edit', 'Edit', () => edit(m, article));
   return article;
 }
@@ -76,6 +77,13 @@ function userView(m) {
 function edit(m, article) {
   if (article.querySelector('form')) return;
   const form = add(article, 'form', 'editor');
+  let images = (m.images || []).filter(p => p.url);
+  const list = add(form, 'ul', 'pictures');
+  const show = () => {
+    list.hidden = !images.length;
+    list.replaceChildren();
+    pictures(list, images, p => { images = images.filter(q => q !== p); show(); area.focus(); });
+  };
   const area = add(form, 'textarea');
   area.value = m.content;
   area.setAttribute('aria-label', 'edit the message');
@@ -86,7 +94,7 @@ function edit(m, article) {
   add(line, 'button', 'strong', 'Send').type = 'submit';
   form.addEventListener('submit', e => {
     e.preventDefault();
-    if (area.value.trim()) resend(m, area.value.trim());
+    if (area.value.trim() || images.length) resend(m, area.value.trim(), images);
   });
   area.addEventListener('keydown', e => {
     if (e.key === 'Escape') { e.stopPropagation(); close(); }
@@ -95,6 +103,7 @@ function edit(m, article) {
   const tall = () => { area.style.height = 'auto'; area.style.height = area.scrollHeight + 2 + 'px'; };
   area.addEventListener('input', tall);
   article.classList.add('editing');
+  show();
   tall();
   area.focus();
 }

@@ -23,7 +23,7 @@ var files embed.FS
 
 // scripts are the files of the page's script, in the order in which they run.
 var scripts = []string{
-	"dom.js", "code.js", "markdown.js", "store.js", "api.js", "layout.js", "settings.js", "message.js", "talk.js", "chats.js", "state.js", "keys.js",
+	"dom.js", "code.js", "markdown.js", "store.js", "api.js", "layout.js", "settings.js", "images.js", "message.js", "talk.js", "chats.js", "state.js", "keys.js",
 }
 
 // library is a published file of an npm package, stored in libs in gzip's format.

@@ -35,6 +35,10 @@ func TestSelfContained(t *testing.T) {
 			t.Errorf("%s contains %q, which loads a resource or interprets text", name, m)
 		}
 	}
+	// What an image element shows is set in one place, which takes pixels as a data: URL only.
+	if sources := regexp.MustCompile(`\.(?:src|srcset|href|srcdoc|action|formAction)\s*=[^=]`).FindAllString(script(), -1); len(sources) != 2 || strings.Count(read("images.js"), "if (imageURL.test(url)) img.src = url;") != 1 || !strings.Contains(read("markdown.js"), ".href = ") {
+		t.Errorf("the scripts set %q; want .src once, behind imageURL, and .href once, of a link", sources)
+	}
 	text := get().Body.String()
 	if strings.Contains(text, "/*STYLE*/") || strings.Contains(text, "/*SCRIPT*/") || strings.Contains(text, "<!--LIBRARIES-->") || len(text) > 400<<10 {
 		t.Errorf("%d bytes, or a mark that was not replaced", len(text))

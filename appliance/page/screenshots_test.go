@@ -4,8 +4,10 @@ package page
 
 import (
 	"context"
+	"image/color"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,11 +41,11 @@ func TestScreenshots(t *testing.T) {
 		3: "</think>It is **sunny** in Zürich, 21 °C.",
 	}
 	asked := 0
-	s := scripted(t, nil, func(engine.Request) chattest.Script {
+	s := sighted(t, &chattest.Vision{Most: map[string]int{"image": 4}}, func(engine.Request) chattest.Script {
 		asked++
 		return chattest.Script{Text: replies[min(asked, 3)]}
 	})
-	s.status.Store(ptr(figures))
+	s.status.Store(ptr(strings.TrimSuffix(figures, "}") + `,"limit_mm_per_prompt":{"image":4}}`))
 	ctx := browse(t)
 	wide, phone := chromedp.EmulateViewport(1360, 850), chromedp.EmulateViewport(380, 800, chromedp.EmulateMobile)
 	do(t, ctx, "open", wide, dark(false), chromedp.Navigate(s.url), says("#phase", "ready"))
@@ -82,10 +84,40 @@ func TestScreenshots(t *testing.T) {
 	shoot(t, ctx, "11-phone-server")
 	do(t, ctx, "a new chat", chromedp.Click("#show-state", chromedp.ByQuery), chromedp.Click("#fresh", chromedp.ByQuery))
 	shoot(t, ctx, "12-phone-empty")
+	do(t, ctx, "images", wide, dark(false), until(`innerWidth === 1360`), chromedp.Evaluate(`document.querySelector('#key').dispatchEvent(new Event('change'))`, nil), until(`!document.querySelector('#attach').hidden`),
+		paste("sunset.png", scene(t, 900, 600), ""), paste("a portrait with a rather long name of its file.png", scene(t, 300, 700), ""), pictured("#images", 2), chromedp.SendKeys("#text", "What differs between these two pictures?", chromedp.ByQuery))
+	both("14-images")
+	do(t, ctx, "no image", paste("notes.txt", []byte("a text"), ""), until(`!document.querySelector('#refused').hidden`))
+	shoot(t, ctx, "15-images-refused")
+	do(t, ctx, "a drop", chromedp.Evaluate(`document.body.classList.add('dropping')`, nil))
+	both("16-images-drop")
+	do(t, ctx, "sent", chromedp.Evaluate(`document.body.classList.remove('dropping')`, nil), press("Enter", "Enter"), says(".content", "sunny"), pictured(".user .pictures", 2))
+	both("17-images-sent")
+	do(t, ctx, "edit", chromedp.Evaluate(`document.querySelector('.user .edit').click()`, nil), pictured(".editor", 2))
+	shoot(t, ctx, "18-images-edit")
+	do(t, ctx, "one", press("Escape", "Escape"), chromedp.Click(".user .picture", chromedp.ByQuery), until(`document.querySelector('#picture').open`))
+	both("19-images-one")
+	do(t, ctx, "a phone", press("Escape", "Escape"), phone, until(`innerWidth === 380`), chromedp.Evaluate(`document.querySelector('#log').scrollTop = 0`, nil), paste("sunset.png", scene(t, 900, 600), ""), pictured("#images", 1))
+	both("20-images-phone")
+	do(t, ctx, "a new chat", chromedp.Click("#images .remove", chromedp.ByQuery), chromedp.Click("#fresh", chromedp.ByQuery))
 	do(t, ctx, "no server", wide, dark(false), until(`innerWidth === 1360`), chromedp.Evaluate(`1`, nil))
 	s.close()
 	do(t, ctx, "an error", enter("Are you there?"), says(".facts.bad", "does not answer"), says("#phase", "no answer"))
 	both("13-error")
+}
+
+// scene returns a PNG of a sun over the sea.
+func scene(t *testing.T, width, height int) []byte {
+	return drawn(t, width, height, func(x, y int) color.Color {
+		dx, dy, low := x-width/2, y-height/2, uint8(y*120/height)
+		switch {
+		case y > height*2/3:
+			return color.RGBA{20 + low/3, 60 + low/2, 120 + low/2, 255}
+		case dx*dx+dy*dy < width*width/64:
+			return color.RGBA{255, 220, 120, 255}
+		}
+		return color.RGBA{250, 150 + low/2, 90 + low, 255}
+	})
 }
 
 // shoot writes a screenshot to the directory SCREENSHOTS.

@@ -150,6 +150,7 @@ async function look() {
   else if (s.phase === 'ready') banner('');
   else banner('The server is ' + s.phase + '. It answers when it is ready.');
   now(s.now);
+  takesImages(s.limit_mm_per_prompt?.image || 0);
   const rest = JSON.stringify([s.models, s.plan, s.ledger, s.reloads, s.pending, s.sampling]);
   if (rest === drawn) return;
   drawn = rest;

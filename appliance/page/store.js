@@ -10,6 +10,32 @@ function stored(name) {
 
 const isText = v => typeof v === 'string';
 
+// Bounds of images, in characters of their data: URLs: of one, and of all in a conversation.
+const mostImageChars = 600000;
+const mostImagesChars = 2000000;
+const imageURL = /^data:image\/(?:png|jpeg|webp|gif|bmp|tiff);base64,[A-Za-z0-9+/]+={0,2}$/;
+
+// validImages returns the images of a message as they are stored. One that is too large, or
+// has another form, is its name only.
+function validImages(list) {
+  if (!Array.isArray(list)) return [];
+  return list.filter(p => p && isText(p.name)).slice(0, 1000).map(p => {
+    const url = isText(p.kept) ? p.kept : p.url;
+    const out = {name: p.name.slice(0, 60)};
+    if (!isText(url) || url.length > mostImageChars || !imageURL.test(url)) return out;
+    return {...out, url, reduced: p.reduced === true || isText(p.url) && url !== p.url};
+  });
+}
+
+// boundImages keeps the newest images of a conversation, and the names of the others.
+function boundImages(messages) {
+  let left = mostImagesChars;
+  return messages.toReversed().map(m => m.images ? {...m, images: m.images.toReversed().map(p => {
+    left -= p.url ? p.url.length : 0;
+    return left < 0 ? {name: p.name} : p;
+  }).reverse()} : m).reverse();
+}
+
 // validCalls returns the tool calls of a stored message that have the right form.
 function validCalls(list) {
   if (!Array.isArray(list)) return [];
@@ -25,6 +51,8 @@ function validMessage(m) {
   for (const k of ['reasoning', 'tool_call_id', 'name', 'facts', 'end', 'error']) if (isText(m[k])) out[k] = m[k];
   const calls = validCalls(m.tool_calls);
   if (calls.length) out.tool_calls = calls;
+  const images = m.role === 'user' ? validImages(m.images) : [];
+  if (images.length) out.images = images;
   return out;
 }
 
@@ -56,7 +84,7 @@ function dropChat(id) {
 // storeChat stores a conversation and returns the titles of those that it removed for it;
 // null: the browser did not store it.
 function storeChat(c) {
-  const text = JSON.stringify({title: c.title, at: c.at, messages: c.messages});
+  const text = JSON.stringify({title: c.title, at: c.at, messages: boundImages(c.messages)});
   if (text.length > mostChars) return null;
   const others = chatList().filter(o => o.id !== c.id);
   const list = [{id: c.id, title: c.title, at: c.at, chars: text.length}, ...others].sort((a, b) => b.at - a.at);

@@ -12,8 +12,11 @@ function request(messages) {
   const body = {model: $('model').value, stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, ...requestSettings()};
   const system = $('system').value.trim();
   body.messages = system ? [{role: 'system', content: system}] : [];
-  for (const {role, content, reasoning, tool_calls, tool_call_id, name} of messages) {
-    body.messages.push({role, content, reasoning, tool_calls, tool_call_id, name});
+  const why = tooMany(imagesIn(messages));
+  if (why) throw new Error(why);
+  for (const m of messages) {
+    const {role, reasoning, tool_calls, tool_call_id, name} = m;
+    body.messages.push({role, content: contentOf(m), reasoning, tool_calls, tool_call_id, name});
   }
   return JSON.stringify(body);
 }
@@ -151,11 +154,20 @@ function unanswered(view, messages) {
   button(view.actions, 'again', 'Try again', () => {
     const last = chat.messages.at(-1);
     if (running || !last) return;
-    if (last.role === 'user' && $('text').value.trim() === last.content) { $('text').value = ''; fit(); }
+    if (last.role === 'user' && $('text').value.trim() === last.content) compose('', []);
     answer();
   });
   const last = messages.at(-1);
-  if (last && last.role === 'user' && !$('text').value.trim()) { $('text').value = last.content; fit(); }
+  if (last && last.role === 'user' && !$('text').value.trim() && !attached.length) compose(last.content, last.images || []);
+}
+
+// compose sets the text and the images of the message field.
+function compose(text, images) {
+  $('text').value = text;
+  fit();
+  attached = images.filter(p => p.url);
+  refuse('');
+  showAttached();
 }
 
 // askTools shows the answers of tools, and input fields for those that are missing. When
@@ -188,27 +200,34 @@ function askTools(view, calls, live) {
   });
 }
 
-// send sends the text of the message field.
-function send(text) {
-  if (!text || running) return;
+// submit sends the text and the images of the message field, once its files are read.
+async function submit() {
+  await reading;
+  send($('text').value.trim(), attached);
+}
+
+function send(text, images) {
+  if (!text && !images.length || running) return;
   if (chat.messages.at(-1)?.role === 'user') {
     chat.messages.pop();
     [...$('log').querySelectorAll('.message.user')].at(-1)?.remove();
   }
   $('welcome').hidden = true;
-  const m = {role: 'user', content: text};
+  const m = userMessage(text, images);
   chat.messages.push(m);
-  if (!chat.title) chat.title = titleOf(text);
+  if (!chat.title) chat.title = titleOf(m);
   userView(m);
-  $('text').value = '';
-  fit();
+  compose('', []);
   remember(chat, chat.messages);
   answer();
 }
 
-// titleOf returns the title of a conversation: the beginning of its first message.
-function titleOf(text) {
-  const line = text.split('\n').find(l => l.trim()).trim();
+const userMessage = (text, images) => ({role: 'user', content: text, ...images.length ? {images} : {}});
+
+// titleOf returns the title of a conversation: the beginning of its first message, or the name
+// of the message's first image.
+function titleOf(m) {
+  const line = (m.content || m.images[0].name).split('\n').find(l => l.trim()).trim();
   return line.length > 60 ? line.slice(0, 59) + '…' : line;
 }
 
@@ -234,11 +253,12 @@ function regenerate(m) {
   if (i > 0) replaceFrom(chat.messages.slice(0, i), 'The reply is replaced.');
 }
 
-function resend(m, text) {
+function resend(m, text, images) {
   const i = chat.messages.indexOf(m);
   if (i < 0 || running) return;
-  if (!i) chat.title = titleOf(text);
-  replaceFrom([...chat.messages.slice(0, i), {role: 'user', content: text}], 'The message and what followed are replaced.');
+  const other = userMessage(text, images);
+  if (!i) chat.title = titleOf(other);
+  replaceFrom([...chat.messages.slice(0, i), other], 'The message and what followed are replaced.');
 }
 
 // draw shows the open conversation from its messages.
@@ -279,7 +299,7 @@ function fresh() {
 }
 
 const stop = () => running && running.abort();
-$('ask').addEventListener('submit', e => { e.preventDefault(); send($('text').value.trim()); });
+$('ask').addEventListener('submit', e => { e.preventDefault(); submit(); });
 $('stop').addEventListener('click', stop);
 $('fresh').addEventListener('click', fresh);
 $('text').addEventListener('input', fit);

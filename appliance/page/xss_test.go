@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"image/color"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -57,6 +58,7 @@ var payloads = []string{
 	"</script><script>hit()</script><!--<script>hit()</script>--><![CDATA[<script>hit()</script>]]>",
 	"# <a id=x onclick=hit()>\n\n> <img src=x onerror=hit()>\n\n1. <svg/onload=hit()>\n\n**<b onmouseover=hit()>** ~~<img src=x onerror=hit()>~~",
 	"<img src=x onerror=hit()\u2028> <a href=\"\u0000javascript:hit()\">x</a> \u202e<script>hit()</script>",
+	`![a](data:image/png;base64,iVBORw0KGgo=) ![a](data:image/svg+xml,<svg/onload=hit()>) <img src="data:image/png;base64,iVBORw0KGgo=" onerror=hit()>`,
 	`<div id=ask><input id=key name=key></div><form id=settings name=getElementById></form><a id=log name=log>`,
 }
 
@@ -65,17 +67,20 @@ const watch = `window.hits = 0; window.hit = () => { hits++; }; window.violation
 document.addEventListener('securitypolicyviolation', e => violations.push(e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sample));`
 
 // audit returns what is wrong with the elements of the page: tags that it does not make, attributes
-// that it does not set, and links that do not lead to http or https.
+// that it does not set, links that do not lead to http or https, and images that are not the pixels
+// of a user's image in its place.
 const audit = `(() => {
-	const tags = 'ARTICLE DIV SPAN P BR HR H3 H4 H5 H6 STRONG EM S CODE PRE UL OL LI BLOCKQUOTE TABLE THEAD TBODY TR TH TD A DETAILS SUMMARY B BUTTON FORM INPUT KBD I'.split(' ');
-	const names = 'class href title target rel type tabindex hidden open start aria-label data-id aria-current data-label placeholder style'.split(' ');
+	const tags = 'ARTICLE DIV SPAN P BR HR H3 H4 H5 H6 STRONG EM S CODE PRE UL OL LI BLOCKQUOTE TABLE THEAD TBODY TR TH TD A DETAILS SUMMARY B BUTTON FORM INPUT KBD I IMG'.split(' ');
+	const names = 'class href title target rel type tabindex hidden open start aria-label data-id aria-current data-label placeholder style disabled'.split(' ');
 	const wrong = [];
-	for (const e of document.querySelectorAll('#log *, #list *, #said *, #toast *, #banner *, #reloads *, #pending *, #legend *, #ledger *')) {
+	for (const e of document.querySelectorAll('#log *, #images *, #picture *, #refused *, #list *, #said *, #toast *, #banner *, #reloads *, #pending *, #legend *, #ledger *')) {
 		if (e.closest('#welcome') || e.parentNode.id === 'pending') continue;
 		if (!tags.includes(e.tagName)) wrong.push(e.tagName);
-		for (const a of e.attributes) if (!names.includes(a.name) && a.name !== 'id') wrong.push(e.tagName + ' ' + a.name);
+		for (const a of e.attributes) if (!names.includes(a.name) && a.name !== 'id' && !(e.tagName === 'IMG' && ['src', 'alt'].includes(a.name))) wrong.push(e.tagName + ' ' + a.name);
+		const image = /^data:image\/(png|jpeg|webp|gif|bmp|tiff);base64,[\w+/]+=*$/.test(e.getAttribute('src') || '');
+		if (e.tagName === 'IMG' && !(e.closest('#images, .user > .pictures, .editor > .pictures') && image) && !(e.id === 'picture-image' && (image || !e.hasAttribute('src')))) wrong.push('IMG ' + e.src);
 		if (e.hasAttribute('href') && !/^https?:\/\/example\.org|^https?:\/\/evil\.test/.test(e.getAttribute('href'))) wrong.push(e.getAttribute('href'));
-		if (e.id && !e.closest('#toast, #banner, #pending')) wrong.push('id ' + e.id);
+		if (e.id && !e.closest('#toast, #banner, #pending, #picture')) wrong.push('id ' + e.id);
 	}
 	return wrong.join('; ');
 })()`
@@ -104,7 +109,7 @@ func attack(t *testing.T, open func(*testing.T) context.Context) (context.Contex
 		defer mu.Unlock()
 		switch ev := ev.(type) {
 		case *network.EventRequestWillBeSent:
-			if u := ev.Request.URL; !strings.HasPrefix(u, "http://127.0.0.1:") && !strings.HasPrefix(u, "data:image/svg+xml,") {
+			if u := ev.Request.URL; !strings.HasPrefix(u, "http://127.0.0.1:") && !strings.HasPrefix(u, "data:image/svg+xml,") && !strings.HasPrefix(u, "data:image/png;base64,") {
 				out.Foreign = append(out.Foreign, u)
 			}
 		case *cdppage.EventJavascriptDialogOpening:
@@ -158,6 +163,7 @@ func TestNothingRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	status["models"] = append([]string{"test"}, payloads...)
+	status["limit_mm_per_prompt"] = dict{"image": 100}
 	status["phase"], status["why"] = "failed", all
 	status["pending"] = dict{"since": all, "changes": payloads, "error": all}
 	status["reloads"] = []dict{{"at": all, "trigger": all, "class": all, "outcome": "rejected", "error": all, "changes": payloads, "note": all}}
@@ -184,11 +190,27 @@ func TestNothingRuns(t *testing.T) {
 	s.answer.Store(&refuse)
 	do(t, ctx, "an error", chromedp.Click("#fresh", chromedp.ByQuery), enter("x"), says(".facts.bad", "400: <script>"))
 	check("an error")
-	stored := must(json.Marshal(dict{"title": all, "at": 1, "messages": []dict{{"role": "user", "content": all}, {"role": "assistant", "content": all, "reasoning": all, "facts": all, "end": all, "error": all,
+	tiny := dataURL(plain(t, color.White))
+	do(t, ctx, "file names", chromedp.Click("#fresh", chromedp.ByQuery), chromedp.Evaluate(`document.querySelector('#text').value = ''`, nil))
+	s.answer.Store(&stream)
+	for _, p := range []string{payloads[0], payloads[2], payloads[len(payloads)-1]} {
+		do(t, ctx, "no image", paste(p, []byte("no image"), ""), says("#refused", "“"+p[:20]))
+		check("the name of a file that is refused")
+	}
+	do(t, ctx, "images", chromedp.Evaluate(`{ const d = new DataTransfer(); for (const name of `+string(must(json.Marshal(payloads)))+`) d.items.add(new File([Uint8Array.from(atob(`+quoted(tiny)+`.split(',')[1]), c => c.charCodeAt(0))], name));
+		dispatchEvent(new DragEvent('drop', {dataTransfer: d, cancelable: true})); } 0`, nil), pictured("#images", len(payloads)))
+	check("names of files")
+	do(t, ctx, "a message", press("Enter", "Enter"), says("#list [aria-current]", "<script>hit()</script>"), pictured(".user .pictures", len(payloads)), until(`!document.querySelector('#send').hidden`), chromedp.Evaluate(`document.querySelectorAll('.user .picture')[2].click()`, nil), says("#picture-name", "<img src=x"))
+	check("a message of images")
+	pictures := []dict{{"name": all, "url": tiny}}
+	for _, p := range append(payloads, "https://evil.test/p.png", "blob:https://evil.test/x", "data:image/svg+xml;base64,PHN2Zy8+", "data:text/html;base64,PGI+", tiny+`" onerror="hit()`, "javascript:hit()", "/admin/status") {
+		pictures = append(pictures, dict{"name": p, "url": p, "kept": p, "reduced": p})
+	}
+	stored := must(json.Marshal(dict{"title": all, "at": 1, "messages": []dict{{"role": "user", "content": all, "images": pictures}, {"role": "assistant", "content": "x", "images": pictures}, {"role": "assistant", "content": all, "reasoning": all, "facts": all, "end": all, "error": all,
 		"tool_calls": []dict{{"id": all, "function": dict{"name": all, "arguments": all}}}}}}))
 	list := []dict{{"id": "__proto__", "title": all, "at": 2, "chars": 9}, {"id": all, "title": all, "at": 3, "chars": 9}}
 	do(t, ctx, "a stored conversation", chromedp.Evaluate(`localStorage.setItem('vapp.chats', `+quoted(string(must(json.Marshal(list))))+`); localStorage.setItem('vapp.chat.__proto__', `+quoted(string(stored))+`);
-		localStorage.setItem('vapp.theme', `+quoted(payloads[0])+`); sessionStorage.setItem('vapp.current', '__proto__'); 0`, nil), chromedp.Reload(), says("#list .title", "hit()"), says(".content", "hit()"), says(".facts", "hit()"))
+		localStorage.setItem('vapp.theme', `+quoted(payloads[0])+`); sessionStorage.setItem('vapp.current', '__proto__'); 0`, nil), chromedp.Reload(), says("#list .title", "hit()"), says(".content", "hit()"), says(".facts", "hit()"), pictured("#log", 1), says(".user .note", "not kept, not sent"))
 	check("a stored conversation")
 }
 

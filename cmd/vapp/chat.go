@@ -36,9 +36,10 @@ OpenAI API: vapp, vLLM, llama.cpp or Ollama. With a profile, chat plans and load
 the model as "vapp up" does, on a free port that only this chat can use, and stops
 it at the end.
 
-/help lists the commands: settings, saving and loading, tokens, asking again. A text
-of several lines is pasted, or begins and ends with """. Ctrl-C stops a reply;
-Ctrl-D or /bye leaves.
+/help lists the commands: settings, images, saving and loading, tokens, asking again.
+/image FILE sends an image with the next message, to a model that takes images. Tab
+completes commands and files. A text of several lines is pasted, or begins and ends
+with """. Ctrl-C stops a reply; Ctrl-D or /bye leaves.
 
 Standard input may be a pipe: each line is one message, replies are plain text, and
 the exit code is 1 if a line failed.

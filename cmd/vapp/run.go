@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -19,6 +17,7 @@ import (
 
 	"vapp.dev/appliance"
 	"vapp.dev/appliance/batch"
+	"vapp.dev/tools/console"
 )
 
 // runOptions are the flags of run.
@@ -96,7 +95,7 @@ the finished results and exits with code 130.
 			return &usageError{err, c.CommandPath()}
 		}
 		for _, file := range o.images {
-			url, err := imageURL(file)
+			url, err := console.ImageURL(file)
 			if err != nil {
 				return err
 			}
@@ -130,26 +129,6 @@ func (o runOptions) check() error {
 		return errors.New("--system and --raw: give one of them; --raw has no chat messages")
 	}
 	return nil
-}
-
-// maxImage is the maximum size of a file of --image, in bytes.
-const maxImage = 64 << 20
-
-// imageURL returns the data: URL of a file.
-func imageURL(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", unreadable(file, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxImage+1))
-	switch {
-	case err != nil:
-		return "", unreadable(file, err)
-	case len(data) > maxImage:
-		return "", fmt.Errorf("%s: more than %d bytes; give a smaller image", file, maxImage)
-	}
-	return "data:" + http.DetectContentType(data) + ";base64," + base64.StdEncoding.EncodeToString(data), nil
 }
 
 // run answers the prompts of the flags.

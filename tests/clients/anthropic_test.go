@@ -18,7 +18,7 @@ import (
 
 var anthropicChecks = []check{
 	{"chat", messageChat}, {"stream", messageStream}, {"turns", messageTurns}, {"stop", messageStop}, {"models", messageModels},
-	{"token-counting", messageCount}, {"tools", messageTools}, {"tools-stream", messageToolsStream}, {"forced", messageForced}, {"schema", messageSchema},
+	{"token-counting", messageCount}, {"tools", messageTools}, {"tools-stream", messageToolsStream}, {"forced", messageForced}, {"schema", messageSchema}, {"images", messageImages},
 	{"errors", messageErrors}, {"key", messageKey}, {"limits", messageLimits}, {"cancel", messageCancel},
 }
 

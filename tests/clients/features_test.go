@@ -29,6 +29,7 @@ var features = []struct{ name, label string }{
 	{"forced", "tools, required and named"},
 	{"schema", "structured output"},
 	{"responses", "responses: plain, events, tools"},
+	{"images", "images, also in a tool's result; their errors"},
 	{"errors", "errors of their own types"},
 	{"key", "a wrong key, the right key"},
 	{"limits", "429, retried after Retry-After"},
@@ -78,6 +79,7 @@ func TestClients(t *testing.T) {
 	if guarded, err = startServer(guardedText); err != nil {
 		t.Fatal(err)
 	}
+	sighted = startSighted(t)
 	done := map[string]map[string]error{}
 	for _, c := range clients {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
@@ -95,8 +97,10 @@ func TestClients(t *testing.T) {
 			}
 		})
 	}
-	if err := guarded.stop(); err != nil {
-		t.Error(err)
+	for _, s := range []*server{guarded, sighted} {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
 	}
 	if !t.Failed() {
 		table(t, done)

@@ -16,7 +16,7 @@ import (
 var openaiChecks = []check{
 	{"chat", openaiChat}, {"stream", openaiStream}, {"turns", openaiTurns}, {"logprobs", openaiLogprobs}, {"stop", openaiStop},
 	{"seed-and-n", openaiSeedAndN}, {"completions", openaiCompletions}, {"models", openaiModels}, {"tools", openaiTools},
-	{"tools-stream", openaiToolsStream}, {"forced", openaiForced}, {"schema", openaiSchema}, {"responses", openaiResponses}, {"errors", openaiErrors},
+	{"tools-stream", openaiToolsStream}, {"forced", openaiForced}, {"schema", openaiSchema}, {"responses", openaiResponses}, {"images", openaiImages}, {"errors", openaiErrors},
 	{"key", openaiKey}, {"limits", openaiLimits}, {"cancel", openaiCancel},
 }
 

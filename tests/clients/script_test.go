@@ -14,12 +14,12 @@ import (
 // script runs a client in another language, which prints results in the form of checks.py.
 func script(t *testing.T, dir, program, file string) map[string]error {
 	t.Helper()
-	cmd := exec.Command(program, file, base, guarded.url, modelName)
+	cmd := exec.Command(program, file, base, guarded.url, sighted.url, modelName)
 	cmd.Dir = dir
 	// The proxy is unreachable, so that the clients can only reach this machine.
 	nowhere := "http://127.0.0.1:9"
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1",
-		"http_proxy="+nowhere, "https_proxy="+nowhere, "HTTP_PROXY="+nowhere, "HTTPS_PROXY="+nowhere)
+		"http_proxy="+nowhere, "https_proxy="+nowhere, "HTTP_PROXY="+nowhere, "HTTPS_PROXY="+nowhere, "RED="+red, "BLUE="+blue)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()

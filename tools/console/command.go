@@ -17,6 +17,7 @@ const help = `/set                     show the settings; /set NAME shows one
 /system [TEXT]           show or set the system message
 /retry                   ask the last message again
 /clear, /new             begin a new conversation; settings are kept
+/image FILE              send an image with the next message
 /save [--force] FILE     write the messages as JSON
 /load FILE               read messages of /save in place of these
 /tokens                  tokens of the conversation and speed of the last reply
@@ -51,7 +52,7 @@ func (c *Console) command(ctx context.Context, line string) (bye bool, err error
 	case "/retry":
 		return false, c.retry(ctx)
 	case "/clear", "/new":
-		c.chat.messages, c.unsent, c.last.usage = nil, "", nil
+		c.chat.messages, c.unsent, c.images, c.last.usage = nil, nil, nil, nil
 		c.note("A new conversation.\n")
 	case "/save":
 		path, force := strings.CutPrefix(rest, "--force ")
@@ -69,14 +70,14 @@ func (c *Console) command(ctx context.Context, line string) (bye bool, err error
 		if err := c.chat.load(rest); err != nil {
 			return false, err
 		}
-		c.unsent, c.last.usage = "", nil
+		c.unsent, c.last.usage = nil, nil
 		c.note("%d messages read from %s\n", len(c.chat.all()), Printable(rest))
 	case "/tokens":
 		c.tokens()
 	case "/model":
 		return false, c.model(ctx, rest)
 	case "/image":
-		return false, errors.New("images are not supported: vapp serves text models; send text")
+		return false, c.image(rest)
 	default:
 		hint := ""
 		if near := nearest.Best(name, commands); near != "" {
@@ -127,17 +128,17 @@ func (c *Console) set(rest string) error {
 
 // retry asks the last message again.
 func (c *Console) retry(ctx context.Context) error {
-	if c.unsent != "" {
-		return c.ask(ctx, c.unsent)
+	if c.unsent != nil {
+		return c.ask(ctx, *c.unsent)
 	}
 	for i := len(c.chat.messages) - 1; i >= 0; i-- {
 		if c.chat.messages[i].Role == "user" {
-			text, before := c.chat.messages[i].Content, append([]Message{}, c.chat.messages...)
+			m, before := c.chat.messages[i], append([]Message{}, c.chat.messages...)
 			c.chat.messages = c.chat.messages[:i]
 			n := len(c.chat.messages)
-			err := c.ask(ctx, text)
+			err := c.ask(ctx, m)
 			if len(c.chat.messages) == n { // the reply that was there is kept
-				c.chat.messages, c.unsent = before, ""
+				c.chat.messages, c.unsent = before, nil
 			}
 			return err
 		}

@@ -45,7 +45,8 @@ type Config struct {
 type Console struct {
 	cfg    Config
 	chat   conversation
-	unsent string // a message without reply, for /retry
+	unsent *Message // a message without reply, for /retry
+	images []string // of /image, for the next message
 	last   struct {
 		usage       *Usage
 		first, rest time.Duration // until the first token, and after it
@@ -174,14 +175,14 @@ func (c *Console) take(ctx context.Context, text string, fenced bool) (bye bool,
 	if !fenced && strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
 		return c.command(ctx, text)
 	}
-	return false, c.ask(ctx, text)
+	return false, c.ask(ctx, Message{Role: "user", Content: text, Images: c.images})
 }
 
 // ask sends a message and prints the reply.
-func (c *Console) ask(ctx context.Context, text string) error {
+func (c *Console) ask(ctx context.Context, m Message) error {
 	before := len(c.chat.messages)
-	c.chat.messages = append(c.chat.messages, Message{"user", text})
-	c.unsent = text
+	c.chat.messages = append(c.chat.messages, m)
+	c.unsent, c.images = &m, nil
 	reply, err := c.reply(ctx)
 	if reply == "" && err != nil {
 		c.chat.messages = c.chat.messages[:before]
@@ -193,8 +194,8 @@ func (c *Console) ask(ctx context.Context, text string) error {
 		}
 		return err
 	}
-	c.chat.messages = append(c.chat.messages, Message{"assistant", reply})
-	c.unsent = ""
+	c.chat.messages = append(c.chat.messages, Message{Role: "assistant", Content: reply})
+	c.unsent = nil
 	if err != nil && c.cfg.Interactive {
 		err = fmt.Errorf("%w\nThe part of the reply is kept; /retry asks again.", err)
 	}

@@ -110,7 +110,9 @@ func TestRefusals(t *testing.T) {
 	for line, want := range map[string]string{
 		"/hlep":              "did you mean /help?",
 		"/etc/passwd is":     "write a text that begins with /",
-		"/image cat.png":     "images are not supported",
+		"/image":             "needs the name of a file",
+		"/image cat.png":     "cat.png: no such file or directory",
+		"/image " + file:     "kept: no image, its content is text/plain",
 		"/set temprature 1":  "did you mean temperature?",
 		"/set temperature 9": "a number from 0 to 2, not 9",
 		"/set top_p NaN":     "a number from 0 to 1",
@@ -120,6 +122,7 @@ func TestRefusals(t *testing.T) {
 		"/retry":             "there is no message",
 		"/model other":       "has no model other; it has tiny",
 		"/bye now":           "takes no words",
+		"/image .":           ".: is a directory",
 	} {
 		_, errs, err := typed(t, &fake{}, false, line+"\n")
 		if err == nil || !strings.HasPrefix(errs, "vapp: line 1: ") || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {

@@ -10,12 +10,6 @@ import (
 	"os"
 )
 
-// Message is a message of a chat.
-type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
 // conversation is what is sent with the next message.
 type conversation struct {
 	model    string
@@ -38,7 +32,7 @@ func (c *conversation) request() map[string]any {
 // all returns the messages with the system message.
 func (c *conversation) all() []Message {
 	if text, ok := c.values["system"].(string); ok && text != "" {
-		return append([]Message{{"system", text}}, c.messages...)
+		return append([]Message{{Role: "system", Content: text}}, c.messages...)
 	}
 	return append([]Message{}, c.messages...)
 }

@@ -18,6 +18,9 @@ func NewEditor(h *History) *Editor {
 	s := readline.NewShell()
 	s.Config.Set("cursor-position-probe", false) // a terminal that does not answer it would block
 	s.Config.Set("enable-bracketed-paste", true)
+	s.Completer = func(line []rune, cursor int) readline.Completions {
+		return readline.CompleteValues(complete(string(line[:cursor]))...).NoSpace('/')
+	}
 	s.History.Delete()
 	s.History.Add("chat", h)
 	return &Editor{s}

@@ -1,10 +1,10 @@
-// Drives a server with OpenAI's client for Node: node openai_client.mjs URL GUARDED MODEL.
+// Drives a server with OpenAI's client for Node: node openai_client.mjs URL GUARDED SIGHTED MODEL.
 // The arguments and the output are those of ../python/checks.py.
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 
-const [url, guarded, model] = process.argv.slice(2);
+const [url, guarded, sighted, model] = process.argv.slice(2);
 const client = new OpenAI({ baseURL: url + '/v1', apiKey: 'none', maxRetries: 0 });
 
 const paris = 'What is the capital of France?';
@@ -163,6 +163,23 @@ const checks = {
     const call = (await client.responses.create({ ...one, tools: [tool], tool_choice: 'required', max_output_tokens: 60 })).output[0];
     assert.equal(call.type, 'function_call');
     keeps(JSON.parse(call.arguments));
+  },
+  async images() {
+    const sees = new OpenAI({ baseURL: sighted + '/v1', apiKey: 'none', maxRetries: 0 });
+    const { RED, BLUE } = process.env;
+    const png = (data) => 'data:image/png;base64,' + data;
+    const look = (images, c = sees) => c.chat.completions.create({ model, max_tokens: 8, messages: [{ role: 'user', content: [
+      ...images.map((i) => ({ type: 'image_url', image_url: { url: png(i) } })), { type: 'text', text: 'what is this?' }] }] });
+    const [none, one, other] = [await look([]), await look([RED]), await look([BLUE])];
+    assert.ok(one.usage.prompt_tokens >= none.usage.prompt_tokens + 10);
+    assert.ok(one.choices[0].message.content);
+    assert.notEqual(one.choices[0].message.content, other.choices[0].message.content);
+    const r = await sees.responses.create({ model, max_output_tokens: 8, input: [{ role: 'user', content: [
+      { type: 'input_image', image_url: png(RED), detail: 'auto' }, { type: 'input_text', text: 'what is this?' }] }] });
+    assert.equal(r.output_text, one.choices[0].message.content);
+    for (const [images, c, why] of [[[RED], client, /is not a multimodal model/], [[RED, RED, BLUE], sees, /At most 2 image\(s\)/], [[RED.slice(0, 40)], sees, /Failed to load image/]]) {
+      assert.match((await raises(OpenAI.BadRequestError, () => look(images, c))).message, why);
+    }
   },
   async errors() {
     const e = await raises(OpenAI.NotFoundError, () => ask('x', { model: 'nobody' }));

@@ -122,6 +122,26 @@ def schema():
     assert isinstance(r.parsed_output, City) and r.stop_reason == "end_turn", r
 
 
+def images():
+    sees = client.with_options(base_url=SIGHTED)
+    shown = lambda data: {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    text = {"type": "text", "text": LOOK}
+    look = lambda *images, c=sees: c.messages.create(**params([{"role": "user", "content": [*map(shown, images), text]}], max_tokens=8))
+    none, one, other = look(), look(RED), look(BLUE)
+    tokens = one.usage.input_tokens - none.usage.input_tokens
+    assert tokens >= 10 and one.content[0].text and one.content[0].text != other.content[0].text, (none, one, other)
+    # An agent's tool returns a screenshot.
+    call = {"type": "tool_use", "id": "c", "name": "screenshot", "input": {}}
+    agent = lambda result: [{"role": "user", "content": LOOK}, {"role": "assistant", "content": [call]},
+                            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": result}]}]
+    used = lambda result, c=sees: c.messages.create(**params(agent(result), max_tokens=8)).usage.input_tokens
+    assert used([shown(RED)]) == used([]) + tokens, (used([shown(RED)]), used([]), tokens)
+    for c, given, why in ((client, [RED], NO_IMAGES), (sees, [RED, RED, BLUE], TOO_MANY), (sees, [RED[:40]], BROKEN)):
+        e = raises(anthropic.BadRequestError, lambda: look(*given, c=c))
+        assert why in e.body["error"]["message"] and e.body["error"]["type"] == "invalid_request_error", e
+    assert NO_IMAGES in raises(anthropic.BadRequestError, lambda: used([shown(RED)], client)).body["error"]["message"]
+
+
 def errors():
     e = raises(anthropic.NotFoundError, lambda: client.messages.create(**{**params("x"), "model": "nobody"}))
     assert e.body["type"] == "error" and e.body["error"]["type"] == "not_found_error" and e.request_id, (e.body, e.request_id)
@@ -162,4 +182,4 @@ def cancel():
     aborted(before + 1)
 
 
-run(chat, stream, turns, stop, models, token_counting, tools, tools_stream, forced, schema, errors, key, limits, cancel)
+run(chat, stream, turns, stop, models, token_counting, tools, tools_stream, forced, schema, images, errors, key, limits, cancel)

@@ -1,16 +1,23 @@
-"""What the Python clients share: python CLIENT.py URL GUARDED MODEL
+"""What the Python clients share: python CLIENT.py URL GUARDED SIGHTED MODEL
 
 URL is an open server, GUARDED one that wants a key and lets each key make twelve
-requests a minute. A client prints "ok FEATURE" or "FAIL FEATURE: why" a line.
+requests a minute, SIGHTED one whose model takes two images. The environment has two
+images, RED and BLUE, as PNG in base64. A client prints "ok FEATURE" or "FAIL FEATURE: why" a line.
 """
 
 import json
+import os
 import sys
 import time
 import traceback
 import urllib.request
 
-URL, GUARDED, MODEL = sys.argv[1:]
+URL, GUARDED, SIGHTED, MODEL = sys.argv[1:]
+RED, BLUE = os.environ["RED"], os.environ["BLUE"]
+LOOK = "what is this?"
+NO_IMAGES = "the served model is not a multimodal model and takes no "
+TOO_MANY = "At most 2 image(s) may be provided in one prompt."
+BROKEN = "Failed to load image"
 
 PARIS = "What is the capital of France?"
 MOON = "Tell me three facts about the moon."
@@ -56,6 +63,12 @@ def raises(kind, f):
     except kind as e:
         return e
     raise AssertionError(f"no {kind.__name__}")
+
+
+def openai_look(*images):
+    """The content of a message of OpenAI's API with images."""
+    parts = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + i}} for i in images]
+    return [{"role": "user", "content": [*parts, {"type": "text", "text": LOOK}]}]
 
 
 def limited(ask, kind):

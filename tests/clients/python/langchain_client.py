@@ -118,6 +118,13 @@ def responses():
     forecast(call["args"], more=True)
 
 
+def images():
+    r = model(SIGHTED).invoke([HumanMessage(openai_look(RED)[0]["content"])])
+    assert r.content and r.usage_metadata["input_tokens"] > len(LOOK) + 10, r
+    e = raises(openai.BadRequestError, lambda: model(SIGHTED).invoke([HumanMessage(openai_look(RED, RED, BLUE)[0]["content"])]))
+    assert TOO_MANY in e.message, e
+
+
 def errors():
     raises(openai.NotFoundError, lambda: model(model="nobody").invoke("x"))
     e = raises(openai.BadRequestError, lambda: llm.bind(top_p=2).invoke("x"))
@@ -145,4 +152,4 @@ def cancel():
     aborted(before)
 
 
-run(chat, stream, turns, logprobs, stop, tools, tools_stream, forced, schema, responses, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, tools, tools_stream, forced, schema, responses, images, errors, key, limits, cancel)

@@ -105,6 +105,13 @@ def schema():
     forecast(whole.choices[0].message.content)
 
 
+def images():
+    r = ask(openai_look(RED), url=SIGHTED)
+    assert r.choices[0].message.content and r.usage.prompt_tokens > len(LOOK) + 10, r
+    e = raises(litellm.BadRequestError, lambda: ask(openai_look(RED)))
+    assert NO_IMAGES in str(e), e
+
+
 def errors():
     raises(litellm.NotFoundError, lambda: ask("x", model="hosted_vllm/nobody"))
     e = raises(litellm.BadRequestError, lambda: ask("x", top_p=2))
@@ -134,4 +141,4 @@ def cancel():
     aborted(before)
 
 
-run(chat, stream, turns, logprobs, stop, seed_and_n, completions, tools, tools_stream, forced, schema, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, seed_and_n, completions, tools, tools_stream, forced, schema, images, errors, key, limits, cancel)

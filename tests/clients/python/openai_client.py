@@ -163,6 +163,26 @@ def responses():
     assert isinstance(r.output_parsed, Forecast), r
 
 
+def images():
+    sees = client.with_options(base_url=SIGHTED + "/v1")
+    look = lambda *images, c=sees: c.chat.completions.create(model=MODEL, messages=openai_look(*images), max_tokens=8)
+    none, one, other, both = look(), look(RED), look(BLUE), look(RED, BLUE)
+    tokens = one.usage.prompt_tokens - none.usage.prompt_tokens
+    assert tokens >= 10 and both.usage.prompt_tokens == none.usage.prompt_tokens + 2 * tokens, (none, one, both)
+    text = one.choices[0].message.content
+    assert text and text != other.choices[0].message.content, (one, other)
+    shown = {"type": "input_image", "image_url": "data:image/png;base64," + RED, "detail": "auto"}
+    said = [{"role": "user", "content": [shown, {"type": "input_text", "text": LOOK}]}]
+    r = sees.responses.create(model=MODEL, input=said, max_output_tokens=8)
+    assert r.output_text == text and r.usage.input_tokens == one.usage.prompt_tokens, (r, one)
+    call = {"type": "function_call", "call_id": "c", "name": "screenshot", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": [shown]}
+    assert sees.responses.create(model=MODEL, input=[*said, call, result], max_output_tokens=8).usage.input_tokens > r.usage.input_tokens + tokens - 1
+    for c, given, why in ((client, [RED], NO_IMAGES), (sees, [RED, RED, BLUE], TOO_MANY), (sees, [RED[:40]], BROKEN)):
+        e = raises(openai.BadRequestError, lambda: look(*given, c=c))
+        assert why in e.body["message"] and e.body["type"] == "BadRequestError" and "\n" not in e.body["message"], e
+
+
 def errors():
     e = raises(openai.NotFoundError, lambda: client.chat.completions.create(model="nobody", messages=[{"role": "user", "content": "x"}]))
     assert e.body["type"] == "NotFoundError" and e.body["param"] == "model", e.body
@@ -202,4 +222,4 @@ def cancel():
     aborted(before + 1)
 
 
-run(chat, stream, turns, logprobs, stop, seed_and_n, completions, models, tools, tools_stream, forced, schema, responses, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, seed_and_n, completions, models, tools, tools_stream, forced, schema, responses, images, errors, key, limits, cancel)
