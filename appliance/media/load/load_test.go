@@ -19,7 +19,7 @@ import (
 )
 
 // small returns a Loader of Gemma 4's rule with patches of 4 × 4 pixels; change sets its options.
-func small(t *testing.T, change func(*Config)) *Loader {
+func small(t testing.TB, change func(*Config)) *Loader {
 	t.Helper()
 	p, err := vision.Read(vision.Files{Image: []byte(`{"image_processor_type": "Gemma4ImageProcessor", "patch_size": 4, "pooling_kernel_size": 3, "max_soft_tokens": 70}`)})
 	if err != nil {
@@ -40,7 +40,7 @@ func small(t *testing.T, change func(*Config)) *Loader {
 }
 
 // grey returns a request for an image of one grey.
-func grey(t *testing.T, width, height int, c uint8) chat.MediaRequest {
+func grey(t testing.TB, width, height int, c uint8) chat.MediaRequest {
 	t.Helper()
 	m := image.NewGray(image.Rect(0, 0, width, height))
 	for i := range m.Pix {

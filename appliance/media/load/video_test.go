@@ -13,7 +13,7 @@ import (
 )
 
 // filming is small with Qwen's rule for videos: items of two frames, of patches of 4 × 4 pixels.
-func filming(t *testing.T, change func(*Config)) *Loader {
+func filming(t testing.TB, change func(*Config)) *Loader {
 	t.Helper()
 	return small(t, func(c *Config) {
 		p, err := vision.Read(vision.Files{
@@ -31,7 +31,7 @@ func filming(t *testing.T, change func(*Config)) *Loader {
 }
 
 // film returns a request for frames of these greys, of 48 × 32 pixels.
-func film(t *testing.T, greys ...uint8) chat.MediaRequest {
+func film(t testing.TB, greys ...uint8) chat.MediaRequest {
 	t.Helper()
 	var frames []string
 	for _, c := range greys {
@@ -147,4 +147,27 @@ func TestVideoRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
+}
+
+// FuzzVideoOptions reads options of requests for a video.
+func FuzzVideoOptions(f *testing.F) {
+	l, r := filming(f, nil), film(f, 9, 10, 11, 12)
+	for _, s := range [][2]string{
+		{`{"fps": 1, "do_sample_frames": true}`, `{"num_frames": 3}`}, {`{"videos_kwargs": {"num_frames": 2}}`, `{"fps": 1e5, "do_sample_frames": true}`},
+		{`{"max_pixels": 1}`, `{"frames_indices": [0, 3, 7, 9], "total_num_frames": 12, "duration": 0.5}`}, {`{}`, `{"frames_indices": null, "fps": null}`},
+	} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, kwargs, io string) {
+		r := r
+		r.ProcessorKwargs, r.MediaKwargs = nil, map[string]json.RawMessage{"video": json.RawMessage(io)}
+		if !json.Valid([]byte(io)) || json.Unmarshal([]byte(kwargs), &r.ProcessorKwargs) != nil {
+			return
+		}
+		m, err := l.Load(t.Context(), r)
+		var e *chat.Error
+		if err != nil && (!errors.As(err, &e) || e.Kind == chat.Internal || strings.Contains(e.Message, "\n")) || err == nil && len(m.Spans) == 0 {
+			t.Errorf("%d frames, %v", len(m.Spans), err)
+		}
+	})
 }
