@@ -17,7 +17,7 @@ const imageToken, videoToken = 122, 123
 var mediaSides = map[string]int{"tiny-gemma4-tower": 3, "tiny-gemma4-moe-tower": 3, "tiny-qwen35-tower": 2}
 
 // mediaCases are the prompts of each checkpoint → prompt tokens, images and frames.
-var mediaCases = map[string][2]int{"video": {28, 3}, "first": {41, 1}, "middle": {35, 1}, "several": {43, 3}, "adjacent": {47, 2}, "long": {128, 4}}
+var mediaCases = map[string][2]int{"video": {24, 3}, "first": {41, 1}, "middle": {35, 1}, "several": {43, 3}, "adjacent": {47, 2}, "long": {128, 4}}
 
 // recordedMedia reports whether the prompt is recorded of a checkpoint: videos are of two.
 func recordedMedia(name, kind string) bool { return kind != "video" || !strings.Contains(name, "moe") }

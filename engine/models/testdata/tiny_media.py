@@ -66,7 +66,7 @@ CHECKPOINTS = {
 }
 
 # Images: tokens across and down. The largest has more tokens than a window.
-IMAGES = {"A": (3, 2), "B": (4, 5), "C": (1, 1), "D": (2, 4), "F": (2, 2)}
+IMAGES = {"A": (3, 2), "B": (4, 5), "C": (1, 1), "D": (2, 4), "F": (2, 1)}
 
 # Prompts: a number is that many tokens of text, a letter an image between the tokens that begin and end one, a list a
 # video: its frames (Qwen: pairs of frames), each behind LABEL tokens of text.
@@ -82,7 +82,7 @@ CASES = {
 # Other seeds for prompts whose continuation would have a placeholder: transformers embeds it as padding.
 SEEDS = {
     ("tiny-gemma4-tower", "first"): 1, ("tiny-gemma4-moe-tower", "adjacent"): 1, ("tiny-qwen35-tower", "first"): 1,
-    ("tiny-qwen35-tower", "middle"): 2, ("tiny-qwen35-tower", "adjacent"): 4, ("tiny-qwen35-tower", "long"): 2,
+    ("tiny-qwen35-tower", "middle"): 2, ("tiny-qwen35-tower", "adjacent"): 4, ("tiny-qwen35-tower", "long"): 2, ("tiny-qwen35-tower", "video"): 1,
 }
 
 
