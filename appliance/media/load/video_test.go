@@ -112,6 +112,27 @@ func TestVideo(t *testing.T) {
 	}
 }
 
+// TestPicks samples animations of 100 frames, ten a second, by Qwen's rule.
+func TestPicks(t *testing.T) {
+	l := filming(t, nil)
+	for _, c := range []struct{ kwargs, io, want string }{
+		{`{}`, `{}`, "[0 25 50 74 99]"}, // two a second are 20, at most 5
+		{`{}`, `{"fps": 0.2}`, "[0 33 66 99]"},
+		{`{"num_frames": 3}`, `{}`, "[0 50 99]"},
+		{`{"do_sample_frames": false}`, `{"num_frames": 2}`, "[0 99]"},
+		{`{}`, `{"duration": 3}`, "duration describes the frames of data:video/jpeg"},
+	} {
+		o, _, err := l.videoOptions(with(chat.MediaRequest{}, c.kwargs, `{"video": `+c.io+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := o.picks(100, 10)
+		if text := fmt.Sprint(got, err); !strings.Contains(text, c.want) {
+			t.Errorf("%s, %s: %s, want %s", c.kwargs, c.io, text, c.want)
+		}
+	}
+}
+
 // TestVideoRefused: what is wrong is refused in one line.
 func TestVideoRefused(t *testing.T) {
 	l := filming(t, nil)
