@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"vapp.dev/appliance/metrics"
-	"vapp.dev/appliance/plan"
 	"vapp.dev/engine/sched"
 	"vapp.dev/schema"
 )
@@ -79,9 +78,6 @@ func (r *reloader) admit(running, newest *schema.Profile) error {
 // applyLive applies next completely or, if a field is rejected, not at all.
 func (r *reloader) applyLive(old *live, next, newest *schema.Profile) {
 	l, err := r.a.newLive(next, r.a.prepared().Model)
-	if err == nil {
-		err = plan.Refuse(next)
-	}
 	serving := r.a.serving()
 	changesAdapters := r.a.loaded() && serving.adapters != nil
 	if err == nil && changesAdapters {

@@ -90,7 +90,7 @@ func checkImages(p *schema.Profile, m *engine.Model) error {
 	if !hasProcessor(folder) {
 		return nil
 	}
-	_, err := checkedRule(p, m)
+	_, err := checkedProcessor(p, m)
 	return err
 }
 
@@ -104,16 +104,25 @@ func hasProcessor(folder string) bool {
 	return false
 }
 
-// checkedRule returns how a model prepares images. It refuses sizes that its processor does not have, and
-// a processor whose images are larger than the plan has them.
-func checkedRule(p *schema.Profile, m *engine.Model) (vision.Rule, error) {
+// checkedProcessor returns how a model prepares images and videos. It refuses sizes that its processor does
+// not have, and a processor whose images or frames are larger than the plan has them.
+func checkedProcessor(p *schema.Profile, m *engine.Model) (*vision.Processor, error) {
 	shape, most := plan.Images(p, m)
-	rule, err := imageRule(p, m.Checkpoint.Path())
+	rules, err := processor(p, m.Checkpoint.Path())
 	if err != nil {
 		return nil, err
 	}
-	if n := rule.Most(); n > most {
+	if n := rules.Image.Most(); p.Multimodal.Limits.Image > 0 && n > most {
 		return nil, p.Reject("multimodal.limits.image", "the model's processor makes images of up to %d tokens, and the plan has %d: set %s to at least that", n, most, sizeField(shape.Budgets))
 	}
-	return rule, nil
+	if p.Multimodal.Limits.Video == 0 {
+		return rules, nil
+	}
+	switch {
+	case rules.Video == nil:
+		return nil, p.Reject("multimodal.limits.video", "the model has no video_preprocessor_config.json, and no video_processor in processor_config.json; fetch it from where the model is published")
+	case rules.Video.Most() > most:
+		return nil, p.Reject("multimodal.limits.video", "the model's processor makes frames of up to %d tokens, and the plan has %d: set multimodal.video.maxPixels to at least that", rules.Video.Most(), most)
+	}
+	return rules, nil
 }

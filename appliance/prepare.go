@@ -185,9 +185,6 @@ func (p *Prepared) Close() error { return p.Model.Close() }
 
 // Refuse returns why the plan can be made but not run ("plan-only"); nil if it can run.
 func (p *Prepared) Refuse() error {
-	if err := plan.Refuse(p.Profile); err != nil {
-		return err
-	}
 	if err := p.Plan.Runs(); err != nil {
 		return p.Profile.Reject("model.source", "%v", err)
 	}

@@ -159,7 +159,9 @@ type MediaImage struct {
 
 // MediaVideo holds how much of a video the model sees.
 type MediaVideo struct {
-	Frames int `json:"frames"`
+	Frames    int `json:"frames"`
+	MinPixels int `json:"minPixels,omitempty"` // 0: the checkpoint's
+	MaxPixels int `json:"maxPixels,omitempty"`
 }
 
 // MediaTimeout holds the maximum times of a fetch.

@@ -80,7 +80,7 @@ func TestMedia(t *testing.T) {
 			t.Fatalf("%s: attached %v", c.body, v.Attached())
 		}
 		for _, item := range v.Attached()[0] {
-			if text, _ := m.Decode(ids[item.At-1:item.At+item.Len+1], true); text != "("+strings.Repeat("#", item.Len)+")" {
+			if text, _ := m.Decode(ids[item.At:item.At+len(item.Tokens)], true); text != "("+strings.Repeat("#", item.Spans[0].Len)+")" {
 				t.Errorf("%s: item at %q", c.body, text)
 			}
 		}
@@ -163,7 +163,7 @@ func TestMediaTokens(t *testing.T) {
 		t.Errorf("count_tokens: %s", w.Body)
 	}
 	w = post(testServer(&chattest.Model{}, set), "/v1/chat/completions/render", user(cat, `,"mm_processor_kwargs":{"max_soft_tokens":70}`))
-	if want := `"features":{"mm_hashes":{"image":["ba7816bf`; !strings.Contains(w.Body.String(), want) || !strings.Contains(w.Body.String(), `"mm_placeholders":{"image":[{"offset":7,"length":3}]}`) {
+	if want := `"features":{"mm_hashes":{"image":["ba7816bf`; !strings.Contains(w.Body.String(), want) || !strings.Contains(w.Body.String(), `"mm_placeholders":{"image":[{"offset":6,"length":5}]}`) {
 		t.Errorf("render: %s", w.Body)
 	}
 	loaded := v.Loaded()

@@ -25,6 +25,8 @@ type Media struct {
 type MediaRequest struct {
 	Media
 	ProcessorKwargs, MediaKwargs map[string]json.RawMessage
+	// Encode returns the tokens of a text that is put into the prompt.
+	Encode func(text string) ([]int32, error)
 }
 
 // MediaItem is a loaded item: the tokens that replace its placeholder in the prompt, and which
@@ -32,19 +34,20 @@ type MediaRequest struct {
 type MediaItem struct {
 	Tokens []int32
 	Spans  []MediaSpan
+	Hash   string // of the pixels and their processing; equal items have equal hashes
 }
 
 // MediaSpan is a run of tokens of one picture.
 type MediaSpan struct {
-	At, Len int    // in tokens
-	Hash    string // of the pixels and their processing; equal pictures have equal hashes
-	Value   any    // input of the encoder, for Attach
+	At, Len int // in the tokens of the item
+	Value   any // input of the encoder, for Attach
 }
 
-// PromptItem is a span at its place in a prompt: At counts from the prompt's first token.
+// PromptItem is an item at its place in a prompt.
 type PromptItem struct {
 	Kind string
-	MediaSpan
+	At   int // its first token
+	MediaItem
 }
 
 // Vision loads the media of a model that takes them. It may be used from any goroutine.

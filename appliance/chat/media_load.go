@@ -43,21 +43,18 @@ func (s *Service) withMedia(ctx context.Context, c *Conversation, set *Settings,
 	if err != nil {
 		return nil, nil, err
 	}
-	items, err := loadAll(ctx, c, set.Vision, media)
+	items, err := s.loadAll(ctx, c, set.Vision, media)
 	if err != nil {
 		return nil, nil, err
 	}
-	out, spans, at := []int32{}, []PromptItem{}, 0
+	out, placed, at := []int32{}, []PromptItem{}, 0
 	for _, p := range places {
 		out = append(out, ids[at:p.at]...)
 		item := items[p.media]
-		for _, span := range item.Spans {
-			span.At += len(out)
-			spans = append(spans, PromptItem{media[p.media].Kind, span})
-		}
+		placed = append(placed, PromptItem{media[p.media].Kind, len(out), item})
 		out, at = append(out, item.Tokens...), p.at+p.len
 	}
-	return append(out, ids[at:]...), spans, nil
+	return append(out, ids[at:]...), placed, nil
 }
 
 // place is a placeholder in a prompt, and the index of its media.
@@ -98,12 +95,16 @@ func findMedia(media []*Media, vision Vision, ids []int32) ([]place, error) {
 const maxLoading = 8
 
 // loadAll loads all media. The first error of an item ends the loading of the others.
-func loadAll(ctx context.Context, c *Conversation, vision Vision, media []*Media) ([]MediaItem, error) {
+func (s *Service) loadAll(ctx context.Context, c *Conversation, vision Vision, media []*Media) ([]MediaItem, error) {
 	stop := make(chan struct{})
 	items, errs := make([]MediaItem, len(media)), make([]error, len(media))
 	loading, cancel := context.WithCancel(ctx)
 	var once sync.Once
 	fail := func() { once.Do(func() { close(stop); cancel() }) }
+	encode := func(text string) ([]int32, error) {
+		ids, _, err := s.encodeText(loading, text, false, tokenLimit{most: len(text)})
+		return ids, err
+	}
 	slots := make(chan struct{}, maxLoading)
 	var wg sync.WaitGroup
 next:
@@ -118,7 +119,7 @@ next:
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if items[i], errs[i] = vision.Load(loading, MediaRequest{*m, c.ProcessorKwargs, c.MediaKwargs}); errs[i] != nil {
+			if items[i], errs[i] = vision.Load(loading, MediaRequest{*m, c.ProcessorKwargs, c.MediaKwargs, encode}); errs[i] != nil {
 				fail()
 			}
 		})

@@ -24,13 +24,13 @@ func (twoKinds) Placeholder(kind string) (string, []int32) {
 
 func (twoKinds) Load(_ context.Context, r MediaRequest) (MediaItem, error) {
 	if r.Kind == "video" {
-		return MediaItem{Tokens: []int32{1, 8, 1, 8}, Spans: []MediaSpan{{At: 1, Len: 1, Hash: r.URL}, {At: 3, Len: 1, Hash: r.URL}}}, nil
+		return MediaItem{Tokens: []int32{1, 8, 1, 8}, Hash: r.URL, Spans: []MediaSpan{{At: 1, Len: 1}, {At: 3, Len: 1}}}, nil
 	}
-	return MediaItem{Tokens: []int32{2, 7, 7, 3}, Spans: []MediaSpan{{At: 1, Len: 2, Hash: r.URL}}}, nil
+	return MediaItem{Tokens: []int32{2, 7, 7, 3}, Hash: r.URL, Spans: []MediaSpan{{At: 1, Len: 2}}}, nil
 }
 
 // Each kind's placeholders are replaced in the order of its own items; spans count from the
-// prompt's start.
+// item's start.
 func TestWithMedia(t *testing.T) {
 	chat := func(kinds ...string) *Conversation {
 		var parts []Part
@@ -56,7 +56,9 @@ func TestWithMedia(t *testing.T) {
 		got, items, err := (&Service{}).withMedia(t.Context(), c.chat, &Settings{Vision: twoKinds{}}, c.ids)
 		spans := []string{}
 		for _, i := range items {
-			spans = append(spans, fmt.Sprintf("%s %d+%d %s", i.Kind, i.At, i.Len, i.Hash))
+			for _, p := range i.Spans {
+				spans = append(spans, fmt.Sprintf("%s %d+%d %s", i.Kind, i.At+p.At, p.Len, i.Hash))
+			}
 		}
 		if !reflect.DeepEqual(got, c.want) || fmt.Sprint(spans) != c.spans || (err != nil) != (c.want == nil) {
 			t.Errorf("%v: %v %v %v, want %v %v", c.ids, got, spans, err, c.want, c.spans)

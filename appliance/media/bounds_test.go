@@ -86,9 +86,9 @@ func TestLimits(t *testing.T) {
 		t.Error(err)
 	}
 	gif := read(t, "frames-4-6.gif")
-	_, err = Frames(gif, Bounds{Animation: 8*12*10 - 1}, 2)
+	_, err = evenly(gif, Bounds{Animation: 8*12*10 - 1}, 2)
 	wantReason(t, "the last of 8 frames", err, TooLarge)
-	if f, err := Frames(gif, Bounds{Animation: 8 * 12 * 10}, 2); err != nil || len(f) != 2 || f[1].Start != 7*70*time.Millisecond {
+	if f, err := evenly(gif, Bounds{Animation: 8 * 12 * 10}, 2); err != nil || len(f) != 2 || f[1].Start != 7*70*time.Millisecond {
 		t.Errorf("got %d frames (%v), the second %v", len(f), err, f[1].Start)
 	}
 	if _, err = Decode(gif, Bounds{Animation: 1}); err != nil {
@@ -103,7 +103,7 @@ func TestManyFrames(t *testing.T) {
 	data := slices.Concat(gif[:13+48], bytes.Repeat(frame, maxFrames+1), []byte{';'})
 	_, err := Decode(data, Bounds{})
 	wantReason(t, "frames", err, TooLarge)
-	if f, err := Frames(slices.Concat(gif[:13+48], bytes.Repeat(frame, 1000), []byte{';'}), Bounds{}, 3); err != nil || len(f) != 3 {
+	if f, err := evenly(slices.Concat(gif[:13+48], bytes.Repeat(frame, 1000), []byte{';'}), Bounds{}, 3); err != nil || len(f) != 3 {
 		t.Errorf("1000 frames: %d, %v", len(f), err)
 	}
 }
@@ -209,7 +209,7 @@ func TestCut(t *testing.T) {
 	for _, g := range goldens(t) {
 		data := read(t, g.file)
 		for n := range 40 {
-			_, err := Frames(data[:len(data)*n/40], Bounds{}, 100)
+			_, err := evenly(data[:len(data)*n/40], Bounds{}, 100)
 			var e *Error
 			if err != nil && (!errors.As(err, &e) || e.Reason == Failed) {
 				t.Errorf("%s cut to %d/40: %v", g.file, n, err)
@@ -231,26 +231,11 @@ func TestDamaged(t *testing.T) {
 			}
 			changed := slices.Clone(data)
 			changed[i] ^= byte(1 + i*37)
-			_, err := Frames(changed, Bounds{Pixels: 1 << 20, Animation: 1 << 21}, 4)
+			_, err := evenly(changed, Bounds{Pixels: 1 << 20, Animation: 1 << 21}, 4)
 			var e *Error
 			if err != nil && (!errors.As(err, &e) || e.Reason == Failed) {
 				t.Errorf("%s with byte %d changed: %v", g.file, i, err)
 			}
-		}
-	}
-}
-
-// TestSpread has numpy.linspace(0, n-1, most, dtype=int).
-func TestSpread(t *testing.T) {
-	for _, c := range []struct {
-		n, most int
-		want    []int
-	}{
-		{1, 1, []int{0}}, {5, 1, []int{0}}, {3, 8, []int{0, 1, 2}}, {10, 4, []int{0, 3, 6, 9}},
-		{8, 5, []int{0, 1, 3, 5, 7}}, {100, 3, []int{0, 49, 99}}, {0, 0, []int{0}},
-	} {
-		if got := spread(c.n, c.most); !slices.Equal(got, c.want) {
-			t.Errorf("spread(%d, %d) = %v, want %v", c.n, c.most, got, c.want)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func fuzz(f *testing.F, formats ...Format) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		frames, err := Frames(data, fuzzBounds, 3)
+		frames, err := evenly(data, fuzzBounds, 3)
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) || e.Reason == Failed {

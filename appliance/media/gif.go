@@ -60,6 +60,7 @@ func readGIF(data []byte) (g gifFile, err error) {
 			if g.frames = append(g.frames, next); len(g.frames) > maxFrames {
 				return g, refuse(TooLarge, GIF, "it has more than %d frames", maxFrames)
 			}
+			g.Duration += shown(next.delay)
 			next = gifFrame{transparent: -1, disposal: next.disposal}
 		}
 	}

@@ -2,7 +2,6 @@ package media
 
 import (
 	"bytes"
-	"math"
 	"time"
 
 	"vapp.dev/engine/vision/rgb"
@@ -37,7 +36,25 @@ type Info struct {
 	Format        Format
 	Width, Height int // of the stored pixels
 	Frames        int // 1 for a still image
-	Orientation   rgb.Orientation
+	// Duration is that of an animation. As in FFmpeg, frames of less than 20 ms count as 100 ms.
+	Duration    time.Duration
+	Orientation rgb.Orientation
+}
+
+// Rate returns the frames a second of an animation, 0 for a still image.
+func (i Info) Rate() float64 {
+	if i.Frames < 2 || i.Duration <= 0 {
+		return 0
+	}
+	return float64(i.Frames) / i.Duration.Seconds()
+}
+
+// shown returns the time that a frame counts in Info.Duration.
+func shown(d time.Duration) time.Duration {
+	if d < 20*time.Millisecond {
+		return 100 * time.Millisecond
+	}
+	return d
 }
 
 // Size returns the size of the decoded image, which is turned upright.
@@ -104,6 +121,7 @@ var others = []struct {
 }{
 	{4, "ftypavif", "AVIF"}, {4, "ftypavis", "AVIF"}, {4, "ftyphei", "HEIC"}, {4, "ftypmif1", "HEIF"}, {4, "ftyp", "a video (MP4)"},
 	{4, "jP  \r\n", "JPEG 2000"}, {0, "\xff\x4f\xff\x51", "JPEG 2000"}, {0, "\xff\x0a", "JPEG XL"}, {4, "JXL \r\n", "JPEG XL"},
+	{8, "AVI ", "a video (AVI)"}, {0, "FLV\x01", "a video (FLV)"}, {0, "\x00\x00\x01\xba", "a video (MPEG)"}, {0, "OggS", "a video (Ogg)"},
 	{0, "\x00\x00\x01\x00", "an icon (ICO)"}, {0, "8BPS", "PSD"}, {0, "qoif", "QOI"}, {0, "\x1a\x45\xdf\xa3", "a video (Matroska or WebM)"},
 }
 
@@ -127,19 +145,36 @@ func Header(data []byte) (Info, error) {
 		t, err := readTIFF(data)
 		return t.Info, err
 	}
+	return Info{}, unread(data, "PNG, JPEG, WebP, GIF, BMP and TIFF")
+}
+
+// Animation is Header for a video: it refuses formats without frames.
+func Animation(data []byte) (Info, error) {
+	switch f := formatOf(data); f {
+	case GIF, WebP:
+		return Header(data)
+	case "":
+		return Info{}, unread(data, "GIF and WebP")
+	default:
+		return Info{}, refuse(Unsupported, "", "it is a %s image; GIF and WebP are read", f)
+	}
+}
+
+// unread refuses data of another format than those of the text read.
+func unread(data []byte, read string) *Error {
 	for _, o := range others {
 		if len(data) > o.at && bytes.HasPrefix(data[o.at:], []byte(o.magic)) {
-			return Info{}, refuse(Unsupported, "", "it is %s; PNG, JPEG, WebP, GIF, BMP and TIFF are read", o.name)
+			return refuse(Unsupported, "", "it is %s; %s are read", o.name, read)
 		}
 	}
 	kind := filekind.Of(data[:min(len(data), filekind.HeadBytes)])
-	return Info{}, refuse(NotImage, "", "the data %s; PNG, JPEG, WebP, GIF, BMP and TIFF are read", kind.Begins())
+	return refuse(NotImage, "", "the data %s; %s are read", kind.Begins(), read)
 }
 
 // Decode returns the image in data, the first frame of an animation, turned upright. Its errors are
 // of type *Error.
 func Decode(data []byte, b Bounds) (*rgb.Image, error) {
-	f, err := Frames(data, b, 1)
+	f, err := Frames(data, b, []int{0})
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +187,9 @@ type Frame struct {
 	Start time.Duration // from the start of the animation
 }
 
-// Frames returns at most that many frames of a GIF or of a WebP, evenly spread from the first to the
-// last, and the one frame of a still image. Its errors are of type *Error.
-func Frames(data []byte, b Bounds, most int) ([]Frame, error) {
+// Frames returns the frames of a GIF or of a WebP with those indexes, which rise from 0 on and are
+// below Info.Frames. A still image has one frame. Its errors are of type *Error.
+func Frames(data []byte, b Bounds, picks []int) ([]Frame, error) {
 	var frames []Frame
 	info, err := Header(data)
 	if err != nil {
@@ -166,7 +201,6 @@ func Frames(data []byte, b Bounds, most int) ([]Frame, error) {
 	if info.Frames > maxFrames {
 		return nil, refuse(TooLarge, info.Format, "it has more than %d frames", maxFrames)
 	}
-	picks := spread(info.Frames, most)
 	if n := int64(picks[len(picks)-1]) + 1; n > 1 && int64(info.Width)*int64(info.Height) > b.animation()/n {
 		return nil, refuse(TooLarge, info.Format, "%d frames of %d × %d pixels are more than the limit of %d pixels",
 			n, info.Width, info.Height, b.animation())
@@ -200,22 +234,4 @@ func decodeStill(data []byte, info Info) (*rgb.Image, error) {
 		return decodeBMP(data)
 	}
 	return decodeTIFF(data)
-}
-
-// spread returns the indexes of at most that many of n frames, as numpy.linspace(0, n-1, most,
-// dtype=int) does.
-func spread(n, most int) []int {
-	n, most = max(n, 1), max(most, 1)
-	out := make([]int, min(n, most))
-	step := 1.0
-	if most < n {
-		step = float64(n-1) / math.Max(float64(most-1), 1)
-	}
-	for i := range out {
-		out[i] = int(float64(i) * step)
-	}
-	if most > 1 {
-		out[len(out)-1] = n - 1
-	}
-	return out
 }

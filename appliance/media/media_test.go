@@ -58,7 +58,7 @@ func TestPillow(t *testing.T) {
 			continue // TestWithoutCgo has these
 		}
 		data := read(t, g.file)
-		frames, err := Frames(data, Bounds{}, g.frame+1000)
+		frames, err := evenly(data, Bounds{}, g.frame+1000)
 		if g.size == "refused" {
 			var e *Error
 			if !errors.As(err, &e) {
@@ -89,5 +89,44 @@ func TestPillow(t *testing.T) {
 	}
 	if len(files) < 60 {
 		t.Errorf("%d images, want at least 60", len(files))
+	}
+}
+
+// evenly returns at most that many frames, spread from the first to the last.
+func evenly(data []byte, b Bounds, most int) ([]Frame, error) {
+	info, err := Header(data)
+	if err != nil {
+		return nil, err
+	}
+	n := max(1, min(info.Frames, most))
+	picks := make([]int, n)
+	for i := 1; i < n; i++ {
+		picks[i] = i * (info.Frames - 1) / (n - 1)
+	}
+	return Frames(data, b, picks)
+}
+
+// TestAnimation reads the durations of animations and refuses other formats.
+func TestAnimation(t *testing.T) {
+	for file, want := range map[string]string{
+		"frames-4-6.gif": "8 frames, 14.29 a second", "rgb.gif": "1 frames, 0.00 a second",
+		"rgb.png": "image: it is a PNG image; GIF and WebP are read",
+	} {
+		i, err := Animation(read(t, file))
+		got := fmt.Sprintf("%d frames, %.2f a second", i.Frames, i.Rate())
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", file, got, want)
+		}
+	}
+	for magic, want := range map[string]string{
+		"\x00\x00\x00\x20ftypisom": "it is a video (MP4); GIF and WebP are read", "\x1a\x45\xdf\xa3": "it is a video (Matroska or WebM)",
+		"RIFF\x00\x00\x00\x00AVI LIST": "it is a video (AVI)", "": "GIF and WebP are read",
+	} {
+		if _, err := Animation([]byte(magic)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", magic, err, want)
+		}
 	}
 }

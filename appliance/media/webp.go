@@ -1,6 +1,9 @@
 package media
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // readWebP reads the chunks of a RIFF container: the size of the canvas, the number of frames,
 // metadata.
@@ -29,6 +32,9 @@ func readWebP(data []byte) (Info, error) {
 			}
 		case "ANMF":
 			info.Frames++
+			if len(body) >= 15 {
+				info.Duration += shown(time.Duration(le.Uint32(body[12:])&0xffffff) * time.Millisecond)
+			}
 		case "EXIF":
 			if meta.exif == nil {
 				meta.exif = body

@@ -107,53 +107,85 @@ func vision(p *schema.Profile) bool {
 	return p.Multimodal != nil && p.Multimodal.Limits.Image+p.Multimodal.Limits.Video > 0
 }
 
-// items returns the sizes of images that the profile asks for; zero: the model's.
+// items returns the patches of the largest image or frame of a video that the profile asks for; zero:
+// the model's.
 func items(p *schema.Profile, m *engine.Model) (o engine.ItemOptions) {
-	sees, has := m.Family.(models.Encoder)
-	if !has || !vision(p) || p.Multimodal.Image == nil {
-		return o
-	}
-	shape, image := sees.Images(), p.Multimodal.Image
-	switch {
-	case shape.Square == 0:
-	case image.Tokens > 0:
-		o.Patches = image.Tokens * shape.Square
-	case image.MaxPixels > 0:
-		o.Patches = max(1, image.MaxPixels/(shape.Side*shape.Side*shape.Square)) * shape.Square
+	if sees, has := m.Family.(models.Encoder); has && vision(p) && sees.Images().Square > 0 {
+		image, frame := imagePatches(p, sees), framePatches(p, sees)
+		o.Patches = max(image, frame)
 	}
 	return o
 }
 
-// Images returns how the images of requests become tokens, and the most tokens of an image; 0 if the
-// profile allows none.
-func Images(p *schema.Profile, m *engine.Model) (shape models.ImageShape, most int) {
-	sees, has := m.Family.(models.Encoder)
-	if !has || !vision(p) || sees.Patches() == 0 {
-		return shape, 0
+// imagePatches returns the patches of the largest image, 0 if the profile allows none.
+func imagePatches(p *schema.Profile, sees models.Encoder) int {
+	shape, image := sees.Images(), p.Multimodal.Image
+	switch {
+	case p.Multimodal.Limits.Image == 0:
+		return 0
+	case image != nil && image.Tokens > 0:
+		return image.Tokens * shape.Square
+	case image != nil && image.MaxPixels > 0:
+		return patchesOf(shape, image.MaxPixels)
 	}
-	n := items(p, m).Patches
-	if n == 0 {
-		n = sees.Patches()
-	}
-	return sees.Images(), n / sees.Images().Square
+	return sees.Patches()
 }
 
-// checkImages refuses sizes of images that the model does not have.
+// framePatches returns the patches of the largest part of a video that is encoded alone, 0 if the
+// profile allows none.
+func framePatches(p *schema.Profile, sees models.Encoder) int {
+	shape, video := sees.Images(), p.Multimodal.Video
+	switch {
+	case p.Multimodal.Limits.Video == 0:
+		return 0
+	case video != nil && video.MaxPixels > 0:
+		return patchesOf(shape, video.MaxPixels/shape.Frames)
+	}
+	return shape.Frame
+}
+
+func patchesOf(s models.ImageShape, pixels int) int {
+	return max(1, pixels/(s.Side*s.Side*s.Square)) * s.Square
+}
+
+// Images returns how the images and videos of requests become tokens, and the most tokens of an image
+// or a frame that the plan has memory for; 0 if the profile allows none.
+func Images(p *schema.Profile, m *engine.Model) (shape models.ImageShape, most int) {
+	n := items(p, m).Patches
+	if n == 0 {
+		return shape, 0
+	}
+	shape = m.Family.(models.Encoder).Images()
+	return shape, n / shape.Square
+}
+
+// checkImages refuses sizes of images and videos that the model does not have.
 func checkImages(p *schema.Profile, m *engine.Model) error {
 	sees, has := m.Family.(models.Encoder)
-	if !has || !vision(p) || p.Multimodal.Image == nil || sees.Images().Square == 0 {
+	if !has || !vision(p) || sees.Images().Square == 0 {
 		return nil
 	}
-	image, budgets := p.Multimodal.Image, sees.Images().Budgets
-	switch {
+	image, video, budgets := schema.MediaImage{}, schema.MediaVideo{}, sees.Images().Budgets
+	if p.Multimodal.Image != nil {
+		image = *p.Multimodal.Image
+	}
+	if p.Multimodal.Video != nil {
+		video = *p.Multimodal.Video
+	}
+	const frame = "%s has 70 tokens for a frame of a video; leave it out"
+	switch name := m.Source.Name; {
 	case image.Tokens > 0 && !budgets:
-		return p.Reject("multimodal.image.tokens", "%s bounds an image by its pixels; set multimodal.image.maxPixels", m.Source.Name)
+		return p.Reject("multimodal.image.tokens", "%s bounds an image by its pixels; set multimodal.image.maxPixels", name)
 	case image.MaxPixels > 0 && budgets:
-		return p.Reject("multimodal.image.maxPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", m.Source.Name)
+		return p.Reject("multimodal.image.maxPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", name)
 	case image.MinPixels > 0 && image.MaxPixels > 0 && image.MinPixels > image.MaxPixels:
 		return p.Reject("multimodal.image.minPixels", "%d pixels are more than maxPixels, %d; allowed: at most that", image.MinPixels, image.MaxPixels)
 	case image.MinPixels > 0 && budgets:
-		return p.Reject("multimodal.image.minPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", m.Source.Name)
+		return p.Reject("multimodal.image.minPixels", "%s has a budget of tokens for an image; set multimodal.image.tokens", name)
+	case video.MaxPixels > 0 && budgets:
+		return p.Reject("multimodal.video.maxPixels", frame, name)
+	case video.MinPixels > 0 && budgets:
+		return p.Reject("multimodal.video.minPixels", frame, name)
 	}
 	return nil
 }

@@ -53,9 +53,6 @@ func golden(t *testing.T, file string) {
 	if got["text"] = says(t, i); err != nil {
 		got["text"] = err.Error() + "\n"
 	}
-	if err := plan.Refuse(i.Profile); err != nil {
-		got["refuse"] = err.Error() + "\n"
-	}
 	for n, line := range strings.Split(got["text"], "\n") {
 		if w := utf8.RuneCountInString(line); w > plan.TextWidth && !strings.Contains(line, ".cue:") {
 			t.Errorf("line %d has %d columns", n+1, w)

@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"vapp.dev/engine"
@@ -12,21 +11,6 @@ import (
 	"vapp.dev/engine/models"
 	"vapp.dev/schema"
 )
-
-// Refuse returns one error for all fields that this release plans but cannot run, each with the
-// word "plan-only". `vapp up` calls it; a plan prints the fields (Plan.PlanOnly).
-func Refuse(p *schema.Profile) error {
-	var all schema.Error
-	for _, r := range planOnlyFields(p) {
-		if r.asks {
-			all.List = append(all.List, p.Reject(r.path, "plan-only: %s: this release plans it and does not run it; leave the field out", r.what).List...)
-		}
-	}
-	if len(all.List) == 0 {
-		return nil
-	}
-	return &all
-}
 
 // Runs returns an error if the device, or an op of the model on it, is plan-only. It is nil if
 // the planned engine would run.
@@ -43,11 +27,6 @@ func (w resolved) planOnly(a *engine.Account) []string {
 	if a.PlanOnly != nil {
 		out = append(out, because(a.PlanOnly))
 	}
-	for _, r := range planOnlyFields(w.in.Profile) {
-		if r.asks {
-			out = append(out, r.path+": "+r.what)
-		}
-	}
 	return out
 }
 
@@ -62,25 +41,6 @@ func checkLimits(p *schema.Profile) error {
 		return p.Reject("serve.limits.maxLogprobs", "%d alternatives a token are more than the step buffers hold; allowed: 0 to %d", n, engine.MaxLogprobs)
 	}
 	return nil
-}
-
-// planOnlyField is a profile field whose feature is planned but cannot run.
-type planOnlyField struct {
-	path string
-	asks bool
-	what string
-}
-
-func planOnlyFields(p *schema.Profile) []planOnlyField {
-	return []planOnlyField{
-		{"multimodal.limits.video", p.Multimodal != nil && p.Multimodal.Limits.Video > 0, "video"},
-	}
-}
-
-// isPlanOnly reports whether vapp up would refuse a profile that has another value of the field than
-// the default.
-func isPlanOnly(path string) bool {
-	return slices.ContainsFunc(planOnlyFields(&schema.Profile{}), func(f planOnlyField) bool { return f.path == path })
 }
 
 // numberOf formats a count with its noun.

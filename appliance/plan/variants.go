@@ -28,7 +28,7 @@ func byVariant(w resolved, _ *shortError) []Change {
 		}
 		if !seen[key] && v.resolved.fits() {
 			seen[key] = true
-			if key == "parallel" && v.resolved.isRefused(v.Path) {
+			if key == "parallel" && v.resolved.isRefused() {
 				v.Cost += planOnlyCost
 			}
 			out = append(out, v.Change)
@@ -37,11 +37,10 @@ func byVariant(w resolved, _ *shortError) []Change {
 	return out
 }
 
-// isRefused reports whether vapp up refuses w, which differs from a profile that it does not refuse in
-// the field of path: the release does not run the field, or the device does not run the model so.
-func (w resolved) isRefused(path string) bool {
+// isRefused reports whether vapp up refuses w: the device does not run the model so.
+func (w resolved) isRefused() bool {
 	s, err := w.solve()
-	return isPlanOnly(path) || err != nil || s.account.PlanOnly != nil
+	return err != nil || s.account.PlanOnly != nil
 }
 
 // variants returns the variants that may free memory: K and V in fewer bytes, weights quantized

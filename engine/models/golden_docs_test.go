@@ -47,8 +47,8 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
 
 `
 	goldenHead = "| architecture | checkpoint | weights | backend | K/V | max | rms | top-1 agrees | flips | at gaps | bound |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
-	mediaText  = "\n## Prompts with images\n\nPrompts of 35 to 128 tokens with images of 1 to 20 tokens, and 16 cached steps, as in the table above: an image first, one in the middle, three with text\n" +
-		"between, two that are adjacent, and four in a prompt that is longer than a chunk. Chunks, whose borders are around each image, change no bit. **tower**: |Δ| of the\n" +
+	mediaText  = "\n## Prompts with images\n\nPrompts of 24 to 128 tokens with images of 1 to 20 tokens, and 16 cached steps, as in the table above: an image first, one in the middle, three with text\n" +
+		"between, two that are adjacent, four in a prompt that is longer than a chunk, and a video of two frames before an image. Chunks, whose borders are around each image, change no bit. **tower**: |Δ| of the\n" +
 		"encoded rows of the prompt's images, in units of their root mean square. A window of Gemma 4's layers is shorter than the largest image.\n\n"
 	mediaHead  = "| architecture | checkpoint | images | backend | K/V | max | rms | top-1 agrees | flips | at gaps | bound | tower max | tower rms |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
 	formatText = "\n## Errors of Linear and Experts by weight format\n\nCompared with sums in float64 over the weights' float32 values, in units of the results' root mean square. The bound of rms\n" +

@@ -75,6 +75,8 @@ type ImageShape struct {
 	Side    int  // of a patch, in pixels
 	Square  int  // patches of a token
 	Budgets bool // an image has a budget of tokens (Gemma 4); false: its pixels are bounded (Qwen3.5)
+	Frames  int  // frames of a video that are encoded together
+	Frame   int  // maximum patches of these at the published video processor's size
 }
 
 // family is one row of the table of architectures.

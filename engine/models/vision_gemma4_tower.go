@@ -84,7 +84,9 @@ func (m *gemma) Images() ImageShape {
 	if m.vision == nil {
 		return ImageShape{}
 	}
-	return ImageShape{Side: m.vision.patch, Square: m.vision.pool * m.vision.pool, Budgets: true}
+	const frame = 70 // tokens (Gemma4VideoProcessor, max_soft_tokens)
+	square := m.vision.pool * m.vision.pool
+	return ImageShape{Side: m.vision.patch, Square: square, Budgets: true, Frames: 1, Frame: frame * square}
 }
 
 // RecordEncoder records the tower's pass over one item. Patches are projected, get position

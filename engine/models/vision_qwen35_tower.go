@@ -13,6 +13,9 @@ import (
 // (preprocessor_config.json, size.longest_edge).
 const maxPixels = 1 << 24
 
+// maxVideoPixels is that of all frames of a video (video_preprocessor_config.json).
+const maxVideoPixels = 25165824
+
 // qwen35Tower is the vision tower (transformers: Qwen3_5VisionModel): bidirectional attention
 // blocks over the patches of an image, or of a pair of video frames; items do not attend to each
 // other. Patches are ordered in squares of merge × merge; the merger turns each square into one
@@ -121,8 +124,13 @@ func (m *qwen35) Patches() int {
 	if m.tower == nil {
 		return 0
 	}
-	n := m.tower.merge * m.tower.merge
-	return max(n, maxPixels/(m.tower.patch*m.tower.patch)/n*n)
+	return m.tower.most(maxPixels)
+}
+
+// most returns the patches of that many pixels: whole tokens, at least one.
+func (t *qwen35Tower) most(pixels int) int {
+	n := t.merge * t.merge
+	return max(n, pixels/(t.patch*t.patch)/n*n)
 }
 
 // Images implements Encoder.
@@ -130,7 +138,8 @@ func (m *qwen35) Images() ImageShape {
 	if m.tower == nil {
 		return ImageShape{}
 	}
-	return ImageShape{Side: m.tower.patch, Square: m.tower.merge * m.tower.merge}
+	t := m.tower
+	return ImageShape{Side: t.patch, Square: t.merge * t.merge, Frames: t.frames, Frame: t.most(maxVideoPixels / t.frames)}
 }
 
 // RecordEncoder records the tower's pass over the patches of one item.

@@ -194,5 +194,6 @@ func (v *gemmaVideo) With(kwargs map[string]json.RawMessage) (VideoRule, error) 
 	if err != nil {
 		return nil, err
 	}
+	out.tokens = v.tokens // max_soft_tokens is of images: as in vLLM, frames keep their number
 	return out, out.same(&v.gemma, f)
 }

@@ -248,6 +248,9 @@ func TestSizes(t *testing.T) {
 		}
 		got, err := rule.Size(r[0], r[1], r[2])
 		check("video", r, got, err)
+		if got.Merge > 0 && got.Tokens() > rule.Most() {
+			t.Errorf("%v: %d tokens, at most %d", r, got.Tokens(), rule.Most())
+		}
 	}
 	if refused < 10 {
 		t.Errorf("%d sizes were refused, want some of each kind", refused)

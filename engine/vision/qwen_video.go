@@ -84,6 +84,16 @@ func (v *qwenVideo) Size(n, width, height int) (Grid, error) {
 	return v.fit(n, whole, width, height, most), nil
 }
 
+// Most is that of an image with the pixels of a frame of the shortest video.
+func (v *qwenVideo) Most() int {
+	q := v.qwen
+	q.most, q.least = v.most/v.layout.Frames, v.least/v.layout.Frames
+	if v.capped {
+		q.most = max(min(v.frameTokens*v.unit()*v.unit(), q.most), int(float64(v.least)*1.05))
+	}
+	return q.Most()
+}
+
 func (v *qwenVideo) Patches(dst *Patches, frames []*rgb.Image, g Grid) {
 	v.layout.write(dst, frames, g, torchvision, v.colours)
 }

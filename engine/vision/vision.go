@@ -52,6 +52,8 @@ type VideoRule interface {
 	Patches(dst *Patches, frames []*rgb.Image, g Grid)
 	// Labels returns, for each item of the sampled frames, the text before its begin-of-image token.
 	Labels(frames []int, fps float64) []string
+	// Most returns the maximum number of tokens of an item.
+	Most() int
 	// Layout returns the form of a patch.
 	Layout() Layout
 	// With returns the rule with the options of mm_processor_kwargs. Errors are *ConfigError.

@@ -12,7 +12,7 @@ const mediaKinds = "image video audio"
 // Reasons of keys of media options without counterpart.
 const (
 	noImageKey = no + "multimodal.image has tokens, minPixels and maxPixels"
-	noVideoKey = no + "multimodal.video has frames alone"
+	noVideoKey = no + "multimodal.video has frames, minPixels and maxPixels"
 	noSizeKey  = no + "multimodal.limits has numbers of items alone"
 )
 
@@ -69,27 +69,37 @@ func processorKwargs(d *draft, s setting) {
 	}
 }
 
-// imageSizes converts keys of an image processor; prefix is their place in the value of s.
+// imageSizes converts keys of an image or video processor; prefix is their place in the value of s. Keys
+// outside of images_kwargs and videos_kwargs are of both.
 func (d *draft) imageSizes(s setting, prefix string, keys map[string]any) {
+	ofImages, ofVideos := strings.HasPrefix(prefix, "images_kwargs."), strings.HasPrefix(prefix, "videos_kwargs.")
+	bound := func(name string, one setting) {
+		if !ofVideos {
+			d.pixels("multimodal.image."+name, one)
+		}
+		if !ofImages {
+			d.pixels("multimodal.video."+name, one)
+		}
+	}
 	for _, key := range sortedKeys(keys) {
 		v := keys[key]
 		one := s.entry(prefix+key, compact(v))
 		inner, object := v.(map[string]any)
 		switch name := prefix + key; {
 		case v == nil:
-		case object && (name == "images_kwargs" || name == "size" || name == "images_kwargs.size"):
+		case object && (name == "images_kwargs" || name == "videos_kwargs" || key == "size"):
 			d.imageSizes(s, name+".", inner)
-		case key == "max_soft_tokens":
+		case key == "max_soft_tokens" && !ofVideos:
 			if budgets := []string{"70", "140", "280", "560", "1120"}; slices.Contains(budgets, one.value()) {
 				d.set("multimodal.image.tokens", one.value(), one)
 			} else {
 				d.invalid(one, strings.Join(budgets, ", "))
 			}
 		case key == "min_pixels" || strings.HasSuffix(name, "size.shortest_edge"):
-			d.pixels("multimodal.image.minPixels", one)
+			bound("minPixels", one)
 		case key == "max_pixels" || strings.HasSuffix(name, "size.longest_edge"):
-			d.pixels("multimodal.image.maxPixels", one)
-		case name == "videos_kwargs":
+			bound("maxPixels", one)
+		case ofVideos:
 			d.note(d.sourceText(one), noVideoKey)
 		default:
 			d.note(d.sourceText(one), noImageKey)
@@ -188,11 +198,13 @@ func (d *draft) settleMedia() {
 	_, off := d.fields["?languageOnly"]
 	delete(d.fields, "?languageOnly")
 	given, limited, let := false, false, false
+	videos, limitsVideos := d.fields["multimodal.limits.video"]
+	noVideos := !limitsVideos || videos.cue == "0"
 	for path, f := range d.fields {
 		if !strings.HasPrefix(path, "multimodal.") {
 			continue
 		}
-		if off {
+		if off || noVideos && strings.HasPrefix(path, "multimodal.video.m") { // sizes, also those of images
 			delete(d.fields, path)
 			continue
 		}

@@ -24,7 +24,8 @@ type generateBody struct {
 	KVTransferParams *struct{}              `json:"kv_transfer_params"`
 }
 
-// features names the pictures of a prompt by kind; the tokens of each one follow its offset.
+// features names the images and videos of a prompt by kind; the tokens of each one, with those around
+// its pictures, follow its offset.
 // kwargs_data, the pictures themselves in vLLM's own encoding, is left out.
 type features struct {
 	Hashes       map[string][]string      `json:"mm_hashes"`
@@ -36,7 +37,7 @@ type placeholder struct {
 	Length int `json:"length"`
 }
 
-// featuresOf returns the features of a prompt, nil for one without pictures.
+// featuresOf returns the features of a prompt, nil for one without media.
 func featuresOf(items []chat.PromptItem) *features {
 	if len(items) == 0 {
 		return nil
@@ -44,7 +45,7 @@ func featuresOf(items []chat.PromptItem) *features {
 	f := &features{map[string][]string{}, map[string][]placeholder{}}
 	for _, i := range items {
 		f.Hashes[i.Kind] = append(f.Hashes[i.Kind], i.Hash)
-		f.Placeholders[i.Kind] = append(f.Placeholders[i.Kind], placeholder{i.At, i.Len})
+		f.Placeholders[i.Kind] = append(f.Placeholders[i.Kind], placeholder{i.At, len(i.Tokens)})
 	}
 	return f
 }

@@ -70,7 +70,19 @@ func (r *ResponsesRequest) Resolve(before []json.RawMessage, find func(id string
 	if len(c.Messages) == 0 {
 		return malformed("input", "`input` holds nothing that a model could answer.")
 	}
+	refuseVideos(c)
 	return nil
+}
+
+// refuseVideos makes videos, which the API has not, a Fault of their parts.
+func refuseVideos(c *chat.Conversation) {
+	for _, m := range c.Messages {
+		for _, p := range m.Parts {
+			if p.Media != nil && p.Media.Kind == "video" {
+				p.Media.Fault = chat.Errorf(chat.Invalid, "messages", "`%s`: responses have no videos. Send it to /v1/chat/completions.", p.Media.At)
+			}
+		}
+	}
 }
 
 // referenceID returns the id in an item_reference, "" for other items.

@@ -56,8 +56,8 @@ type (
 
 	videoPartBody struct {
 		Type     string        `json:"type" required:"true" enum:"video_url"`
-		VideoURL *mediaURLBody `json:"video_url" description:"The URL of a video, or an object with it; refused by models that take no video."`
-		UUID     *string       `json:"uuid" description:"The client's name of the video."`
+		VideoURL *mediaURLBody `json:"video_url" description:"The URL of a video, or an object with it: frames as data:video/jpeg;base64,F1,F2 or a GIF or WebP, from the sources of images. null: the video that an earlier request named uuid."`
+		UUID     *string       `json:"uuid" description:"The client's name of the video; later requests may give it in place of the URL."`
 	}
 
 	urlBody struct {

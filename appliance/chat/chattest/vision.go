@@ -53,7 +53,7 @@ func (v *Vision) Load(ctx context.Context, r chat.MediaRequest) (chat.MediaItem,
 	}
 	ids[0], ids[len(ids)-1] = '(', ')'
 	sum := sha256.Sum256([]byte(data))
-	return chat.MediaItem{Tokens: ids, Spans: []chat.MediaSpan{{At: 1, Len: len(data), Hash: hex.EncodeToString(sum[:]), Value: data}}}, nil
+	return chat.MediaItem{Tokens: ids, Hash: hex.EncodeToString(sum[:]), Spans: []chat.MediaSpan{{At: 1, Len: len(data), Value: data}}}, nil
 }
 
 // Attach records the items.

@@ -55,6 +55,30 @@ func Base64(text string, reserve Reserve) ([]byte, error) {
 	return data, nil
 }
 
+// List returns the items of a data: URL whose base64 texts are joined by commas, the first most of
+// them: vLLM's data:video/jpeg. Errors are as those of Get.
+func (f *Fetcher) List(url string, most int, reserve Reserve) ([][]byte, error) {
+	_, text, err := SplitData(url)
+	if err != nil {
+		return nil, err
+	}
+	texts := strings.SplitN(text, ",", most+1)
+	texts = texts[:min(len(texts), most)]
+	out, n := make([][]byte, len(texts)), int64(0)
+	for _, t := range texts {
+		n += int64(base64.StdEncoding.DecodedLen(len(t)))
+	}
+	if f.over(n) {
+		return nil, f.tooLarge(n)
+	}
+	for i, t := range texts {
+		if out[i], err = Base64(t, reserve); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // data returns the item of a data: URL.
 func (f *Fetcher) data(url string, reserve Reserve) (Item, error) {
 	mediaType, text, err := SplitData(url)

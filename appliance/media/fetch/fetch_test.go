@@ -67,6 +67,26 @@ func TestData(t *testing.T) {
 	}
 }
 
+// The items of a list end at the given number: what is behind it is not read.
+func TestList(t *testing.T) {
+	f, err := New(Policy{MaxBytes: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := func(int64) error { return nil }
+	for url, want := range map[string]string{
+		"data:video/jpeg;base64,YWI=,YWJj,Yg==": "[ab abc b]", "data:video/jpeg;base64,YWI=,YWJj,Yg==,?": "[ab abc b]", "data:video/jpeg;base64,": "[]",
+	} {
+		if got, err := f.List(url, 3, none); err != nil || fmt.Sprintf("%s", got) != want {
+			t.Errorf("%s: %s, %v; want %s", url, got, err, want)
+		}
+	}
+	_, err = f.List("data:video/jpeg;base64,YWI=,?", 3, none)
+	expect(t, "a bad frame", err, Refused, "Non-base64 digit found")
+	_, err = f.List("data:video/jpeg;base64,"+strings.Repeat(base64.StdEncoding.EncodeToString(make([]byte, 33))+",", 2), 3, none)
+	expect(t, "too many bytes", err, Unprocessable, "received at least 66 bytes")
+}
+
 // Memory is reserved before it is taken.
 func TestReserve(t *testing.T) {
 	full := errors.New("no memory")

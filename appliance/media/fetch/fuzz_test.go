@@ -13,7 +13,7 @@ import (
 // FuzzURL holds two properties: errors are known and of one line, and a fetch that is allowed to
 // reach nothing reaches nothing.
 func FuzzURL(f *testing.F) {
-	for _, s := range []string{"data:image/png;base64,YWI=", "http://good.test/a", "http://127.0.0.1:1/", "file:///a/b", "http://[::1]/", "http://0x7f.1/", "https://u:p@good.test/#x"} {
+	for _, s := range []string{"data:image/png;base64,YWI=", "data:video/jpeg;base64,YWI=,YWI=", "http://good.test/a", "http://127.0.0.1:1/", "file:///a/b", "http://[::1]/", "http://0x7f.1/", "https://u:p@good.test/#x"} {
 		f.Add(s)
 	}
 	fetcher, err := New(Policy{AllowedDomains: []string{"127.0.0.1", "::1"}, AllowedPath: f.TempDir(), Redirects: true, MaxBytes: 1 << 16})
@@ -22,6 +22,13 @@ func FuzzURL(f *testing.F) {
 	}
 	fetcher.blocked = func(netip.AddrPort) bool { return true }
 	f.Fuzz(func(t *testing.T, s string) {
+		if IsData(s) {
+			var known *Error
+			list, err := fetcher.List(s, 3, func(int64) error { return nil })
+			if err == nil && (len(list) < 1 || len(list) > 3) || err != nil && !errors.As(err, &known) {
+				t.Errorf("%q: %d items, %v", s, len(list), err)
+			}
+		}
 		item, err := fetcher.Get(context.Background(), s, nil)
 		var known *Error
 		switch {

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/engine/vision"
 )
 
-// cache keeps pictures by the data and options that they were made from, and by the clients'
+// cache keeps items by the data and options that they were made from, and by the clients'
 // names. The least recently used leave first.
 type cache struct {
 	most int64
@@ -23,7 +23,7 @@ type cache struct {
 }
 
 type kept struct {
-	*picture
+	*item
 	names []string
 }
 
@@ -31,12 +31,13 @@ func newCache(most int64) *cache {
 	return &cache{most: most, order: list.New(), byKey: map[[32]byte]*list.Element{}, names: map[string]*list.Element{}}
 }
 
-// keyOf returns the key of an image's data under the options of its request.
-func keyOf(data []byte, options string) [32]byte {
+// keyOf returns the key of an item's data, of one or several files, under the options of its request.
+func keyOf(options string, data ...[]byte) [32]byte {
 	h := sha256.New()
-	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(options))))
-	h.Write([]byte(options))
-	h.Write(data)
+	for _, d := range append([][]byte{[]byte(options)}, data...) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(d))))
+		h.Write(d)
+	}
 	return [32]byte(h.Sum(nil))
 }
 
@@ -60,15 +61,15 @@ func hashOf(p *vision.Patches) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// data returns the picture with a key, nil if it is not kept.
-func (c *cache) data(key [32]byte) *picture {
+// data returns the item with a key, nil if it is not kept.
+func (c *cache) data(key [32]byte) *item {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.use(c.byKey[key])
 }
 
-// named returns the picture that a client named, nil if it is not kept.
-func (c *cache) named(name, options string) *picture {
+// named returns the item that a client named, nil if it is not kept.
+func (c *cache) named(name, options string) *item {
 	if name == "" {
 		return nil
 	}
@@ -77,23 +78,23 @@ func (c *cache) named(name, options string) *picture {
 	return c.use(c.names[options+"\x00"+name])
 }
 
-func (c *cache) use(e *list.Element) *picture {
+func (c *cache) use(e *list.Element) *item {
 	if e == nil {
 		return nil
 	}
 	c.order.MoveToFront(e)
-	return e.Value.(*kept).picture
+	return e.Value.(*kept).item
 }
 
-// add keeps a picture.
-func (c *cache) add(p *picture) {
+// add keeps an item.
+func (c *cache) add(p *item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byKey[p.key] != nil || p.bytes() > c.most {
 		return
 	}
 	c.bytes += p.bytes()
-	c.byKey[p.key] = c.order.PushFront(&kept{picture: p})
+	c.byKey[p.key] = c.order.PushFront(&kept{item: p})
 	for c.bytes > c.most {
 		last := c.order.Back()
 		k := last.Value.(*kept)
@@ -108,11 +109,11 @@ func (c *cache) add(p *picture) {
 	}
 }
 
-// maxNames bounds the names of one picture.
+// maxNames bounds the names of one item.
 const maxNames = 16
 
-// name gives a kept picture a client's name.
-func (c *cache) name(name, options string, p *picture) {
+// name gives a kept item a client's name.
+func (c *cache) name(name, options string, p *item) {
 	if name == "" {
 		return
 	}

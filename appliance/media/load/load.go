@@ -1,8 +1,8 @@
-// Package load makes images of requests ready for a model: it fetches, decodes and resizes them, and
-// writes the tokens that stand for them in a prompt.
+// Package load makes images and videos of requests ready for a model: it fetches, decodes and resizes
+// them, and writes the tokens that stand for them in a prompt.
 //
 // Clients choose what is loaded, so memory is reserved before it is taken, and an image is refused
-// by its header if it is too large. Loaded images are kept by content and by the client's uuid. It
+// by its header if it is too large. Loaded items are kept by content and by the client's uuid. It
 // must not know of routes, and it does not decode or fetch anything itself: appliance/media,
 // appliance/media/fetch and engine/vision do. Start reading at Loader.Load.
 package load
@@ -24,14 +24,20 @@ import (
 type Config struct {
 	Rule   vision.Rule
 	Tokens Tokens
+	// Video and VideoTokens are those of videos; nil: the model takes none.
+	Video       vision.VideoRule
+	VideoTokens Tokens
+	// Frames is the maximum number of frames of a video.
+	Frames int
 	// Limits are the maximum numbers of items of one prompt, by kind.
 	Limits map[string]int
-	// MaxTokens is the maximum number of tokens of an image; the plan has memory for it.
+	// MaxTokens is the maximum number of tokens of an image or a frame; the plan has memory for it.
 	MaxTokens int
 	// Policy says where images come from.
 	Policy fetch.Policy
-	// Timeout is the maximum time to fetch an image, and to wait for memory.
-	Timeout time.Duration
+	// Timeout and VideoTimeout are the maximum time to fetch an image or a video, and to wait for
+	// memory.
+	Timeout, VideoTimeout time.Duration
 	// Pixels is the maximum width × height of an image before it is resized.
 	Pixels int64
 	// Memory is the maximum of bytes that loading takes, for all requests together.
@@ -42,13 +48,13 @@ type Config struct {
 	TrustKwargs bool
 }
 
-// Tokens are what stands for an image in a prompt.
+// Tokens are what stands for an image or a video in a prompt.
 type Tokens struct {
 	// Text is put before the texts of a message if the template takes strings.
 	Text string
-	// Image is the token of one encoded row. A rendered prompt has one for each image.
-	Image int32
-	// Before and After are put around the tokens of an image; nil: the template has them.
+	// Row is the token of one encoded row. A rendered prompt has one for each image or video.
+	Row int32
+	// Before and After are put around the tokens of an image or a frame; nil: the template has them.
 	Before, After []int32
 }
 
@@ -71,7 +77,7 @@ func New(c Config) (*Loader, error) {
 
 // Limit implements chat.Vision.
 func (l *Loader) Limit(kind string) (most, supported int) {
-	if kind != "image" {
+	if kind != "image" && (kind != "video" || l.c.Video == nil) {
 		return 0, 0
 	}
 	return l.c.Limits[kind], maxItems
@@ -81,24 +87,52 @@ func (l *Loader) Limit(kind string) (most, supported int) {
 const maxItems = 1024
 
 // Placeholder implements chat.Vision.
-func (l *Loader) Placeholder(string) (text string, tokens []int32) {
-	return l.c.Tokens.Text, []int32{l.c.Tokens.Image}
+func (l *Loader) Placeholder(kind string) (text string, tokens []int32) {
+	t := l.c.Tokens
+	if kind == "video" {
+		t = l.c.VideoTokens
+	}
+	return t.Text, []int32{t.Row}
 }
 
-// picture is an image that is ready for the encoder. It is never changed.
+// item is an image or a video that is ready for the encoder. It is never changed.
+type item struct {
+	key      [32]byte // of its data and options, in the cache
+	hash     [32]byte // of its pictures
+	tokens   []int32  // in a prompt
+	pictures []*picture
+}
+
+// picture is an image, or a frame of a video.
 type picture struct {
-	key     [32]byte // of its data and options, in the cache
 	hash    [32]byte // of the patches and their places
 	patches vision.Patches
+	at      int // its first token in those of the item
 	tokens  int
 }
 
-// bytes returns the memory that p takes.
-func (p *picture) bytes() int64 {
-	return 4 * int64(len(p.patches.Pixels)+len(p.patches.Across)+len(p.patches.Down))
+// bytes returns the memory that i takes.
+func (i *item) bytes() int64 {
+	n := len(i.tokens)
+	for _, p := range i.pictures {
+		n += len(p.patches.Pixels) + len(p.patches.Across) + len(p.patches.Down)
+	}
+	return 4 * int64(n)
 }
 
-// attached is a picture of a request, with the client's name for it.
+// add appends a picture with the tokens around it, behind those of a label.
+func (i *item) add(p *picture, t Tokens, label []int32) {
+	p.hash = hashOf(&p.patches)
+	i.tokens = append(append(i.tokens, label...), t.Before...)
+	p.at = len(i.tokens)
+	for range p.tokens {
+		i.tokens = append(i.tokens, t.Row)
+	}
+	i.tokens = append(i.tokens, t.After...)
+	i.pictures = append(i.pictures, p)
+}
+
+// attached is a picture of a request, with the name of its item for other programs.
 type attached struct {
 	*picture
 	name string
@@ -106,96 +140,132 @@ type attached struct {
 
 // Load implements chat.Vision.
 func (l *Loader) Load(ctx context.Context, r chat.MediaRequest) (chat.MediaItem, error) {
-	if r.Kind != "image" {
+	timeout, from := l.c.Timeout, l.image
+	switch {
+	case r.Kind == "video" && l.c.Video != nil:
+		timeout, from = l.c.VideoTimeout, l.video
+	case r.Kind != "image":
 		return chat.MediaItem{}, chat.Errorf(chat.Invalid, "messages", "%s: the served model takes no %s.", r.At, r.What)
 	}
-	rule, options, err := l.rule(r)
-	if err != nil {
+	if err := l.trusted(r); err != nil {
 		return chat.MediaItem{}, err
 	}
-	loading, cancel := context.WithTimeout(ctx, l.c.Timeout)
+	loading, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	held := l.memory.open(ctx, loading)
 	defer held.close()
-	var p *picture
+	i, options, err := from(loading, held, r)
+	if err != nil {
+		return chat.MediaItem{}, failure(err, r.Media)
+	}
+	held.keep(i.bytes()) // also of a kept item, which may leave the cache before the request ends
+	l.cache.name(r.UUID, options, i)
+	name := r.UUID
+	if name == "" && r.Kind == "video" {
+		name = hex.EncodeToString(i.hash[:]) // a frame is known by its video
+	}
+	out := chat.MediaItem{Tokens: i.tokens, Hash: hex.EncodeToString(i.hash[:])}
+	for _, p := range i.pictures {
+		out.Spans = append(out.Spans, chat.MediaSpan{At: p.at, Len: p.tokens, Value: attached{p, name}})
+	}
+	return out, nil
+}
+
+// named returns the kept item of the request's uuid.
+func (l *Loader) named(held *holding, r chat.MediaRequest, options string) (*item, error) {
+	i := l.cache.named(r.UUID, options)
+	if i == nil {
+		return nil, chat.Errorf(chat.Invalid, "messages", "%s: no %s with the uuid %q is kept; send it with its data.", r.At, r.Kind, short(r.UUID))
+	}
+	return i, held.reserve(i.bytes())
+}
+
+// image fetches, decodes and resizes an image, unless one of equal data and options is kept.
+func (l *Loader) image(ctx context.Context, held *holding, r chat.MediaRequest) (*item, string, error) {
+	rule, options, err := l.rule(r)
+	if err != nil {
+		return nil, "", err
+	}
 	if r.URL == "" {
-		p, err = l.named(held, r, options)
-	} else {
-		p, err = l.picture(loading, held, r, rule, options)
+		i, err := l.named(held, r, options)
+		return i, options, err
 	}
+	got, err := l.fetch.Get(ctx, r.URL, held.reserve)
 	if err != nil {
-		return chat.MediaItem{}, failure(err, r.At)
+		return nil, "", err
 	}
-	held.keep(p.bytes()) // also of a kept picture, which may leave the cache before the request ends
-	l.cache.name(r.UUID, options, p)
-	t := l.c.Tokens
-	ids := make([]int32, 0, len(t.Before)+p.tokens+len(t.After))
-	ids = append(ids, t.Before...)
-	for range p.tokens {
-		ids = append(ids, t.Image)
+	key := keyOf(options, got.Data)
+	if i := l.cache.data(key); i != nil {
+		return i, options, held.reserve(i.bytes())
 	}
-	span := chat.MediaSpan{At: len(t.Before), Len: p.tokens, Hash: hex.EncodeToString(p.hash[:]), Value: attached{p, r.UUID}}
-	return chat.MediaItem{Tokens: append(ids, t.After...), Spans: []chat.MediaSpan{span}}, nil
-}
-
-// named returns the kept image of the request's uuid.
-func (l *Loader) named(held *holding, r chat.MediaRequest, options string) (*picture, error) {
-	p := l.cache.named(r.UUID, options)
-	if p == nil {
-		return nil, chat.Errorf(chat.Invalid, "messages", "%s: no image with the uuid %q is kept; send it with its data.", r.At, short(r.UUID))
-	}
-	return p, held.reserve(p.bytes())
-}
-
-// picture fetches, decodes and resizes an image, unless one of equal data and options is kept.
-func (l *Loader) picture(ctx context.Context, held *holding, r chat.MediaRequest, rule vision.Rule, options string) (*picture, error) {
-	item, err := l.fetch.Get(ctx, r.URL, held.reserve)
+	info, err := media.Header(got.Data)
 	if err != nil {
-		return nil, err
-	}
-	key := keyOf(item.Data, options)
-	if p := l.cache.data(key); p != nil {
-		return p, held.reserve(p.bytes())
-	}
-	info, err := media.Header(item.Data)
-	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	w, h := info.Size()
-	if int64(w) > l.c.Pixels/int64(max(h, 1)) {
-		return nil, &media.Error{Reason: media.TooLarge, Format: info.Format, Msg: fmt.Sprintf("%d × %d pixels are more than multimodal.maxSourcePixels, %d", w, h, l.c.Pixels)}
+	if err := l.small(info); err != nil {
+		return nil, "", err
 	}
 	grid, err := rule.Size(w, h, 0)
+	if err == nil {
+		err = l.fits(grid, r)
+	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if n := grid.Tokens(); n > l.c.MaxTokens {
-		return nil, chat.Errorf(chat.Invalid, "messages", "%s: the image has %d tokens, and the server is planned for at most %d an image.", r.At, n, l.c.MaxTokens)
-	}
-	patches := int64(grid.Across) * int64(grid.Down)
 	// Twice the pixels: a decoder may have an image in another form beside them.
-	if err := held.reserve(2*3*int64(w)*int64(h) + patches*(4*int64(rule.Layout().Cols())+8)); err != nil {
-		return nil, err
+	if err := held.reserve(2*3*int64(w)*int64(h) + patchBytes(grid, rule.Layout())); err != nil {
+		return nil, "", err
 	}
-	img, err := media.Decode(item.Data, media.Bounds{Pixels: l.c.Pixels})
+	img, err := media.Decode(got.Data, media.Bounds{Pixels: l.c.Pixels})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	p := &picture{key: key, tokens: grid.Tokens()}
+	p := &picture{tokens: grid.Tokens()}
 	rule.Patches(&p.patches, img, grid)
-	p.hash = hashOf(&p.patches)
-	l.cache.add(p)
-	return p, nil
+	i := &item{key: key}
+	i.add(p, l.c.Tokens, nil)
+	i.hash = p.hash
+	l.cache.add(i)
+	return i, options, nil
+}
+
+// small refuses an image of more pixels than the profile allows.
+func (l *Loader) small(info media.Info) error {
+	w, h := info.Size()
+	if int64(w) > l.c.Pixels/int64(max(h, 1)) {
+		return &media.Error{Reason: media.TooLarge, Format: info.Format, Msg: fmt.Sprintf("%d × %d pixels are more than multimodal.maxSourcePixels, %d", w, h, l.c.Pixels)}
+	}
+	return nil
+}
+
+// fits refuses a picture of more tokens than the plan has.
+func (l *Loader) fits(g vision.Grid, r chat.MediaRequest) error {
+	what := r.Kind
+	if what == "video" {
+		what = "frame"
+	}
+	if n := g.Tokens(); n > l.c.MaxTokens {
+		return chat.Errorf(chat.Invalid, "messages", "%s: the %s has %d tokens, and the server is planned for at most %d an image.", r.At, what, n, l.c.MaxTokens)
+	}
+	return nil
+}
+
+// patchBytes returns the memory of the patches of a grid.
+func patchBytes(g vision.Grid, l vision.Layout) int64 {
+	return int64(g.Across) * int64(g.Down) * (4*int64(l.Cols()) + 8)
 }
 
 // Attach implements chat.Vision.
 func (l *Loader) Attach(r *engine.Request, items []chat.PromptItem) {
-	for _, m := range items {
-		p := m.Value.(attached)
-		r.Items = append(r.Items, engine.Item{
-			Hash: p.hash, Name: p.name, At: m.At, Tokens: m.Len,
-			Pixels: p.patches.Pixels, Across: p.patches.Across, Down: p.patches.Down,
-		})
+	for _, i := range items {
+		for _, m := range i.Spans {
+			p := m.Value.(attached)
+			r.Items = append(r.Items, engine.Item{
+				Hash: p.hash, Name: p.name, At: i.At + m.At, Tokens: m.Len,
+				Pixels: p.patches.Pixels, Across: p.patches.Across, Down: p.patches.Down,
+			})
+		}
 	}
 }
 

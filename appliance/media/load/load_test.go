@@ -19,14 +19,14 @@ import (
 )
 
 // small returns a Loader of Gemma 4's rule with patches of 4 × 4 pixels; change sets its options.
-func small(t *testing.T, change func(*Config)) *Loader {
+func small(t testing.TB, change func(*Config)) *Loader {
 	t.Helper()
 	p, err := vision.Read(vision.Files{Image: []byte(`{"image_processor_type": "Gemma4ImageProcessor", "patch_size": 4, "pooling_kernel_size": 3, "max_soft_tokens": 70}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := Config{
-		Rule: p.Image, Tokens: Tokens{Text: "<image>", Image: 7, Before: []int32{5}, After: []int32{6}}, Limits: map[string]int{"image": 4}, MaxTokens: 70,
+		Rule: p.Image, Tokens: Tokens{Text: "<image>", Row: 7, Before: []int32{5}, After: []int32{6}}, Limits: map[string]int{"image": 4}, MaxTokens: 70,
 		Timeout: time.Minute, Pixels: 1 << 20, Memory: 16 << 20, Cache: 1 << 20,
 	}
 	if change != nil {
@@ -40,7 +40,7 @@ func small(t *testing.T, change func(*Config)) *Loader {
 }
 
 // grey returns a request for an image of one grey.
-func grey(t *testing.T, width, height int, c uint8) chat.MediaRequest {
+func grey(t testing.TB, width, height int, c uint8) chat.MediaRequest {
 	t.Helper()
 	m := image.NewGray(image.Rect(0, 0, width, height))
 	for i := range m.Pix {
@@ -75,13 +75,13 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("tokens %v, spans %v", m.Tokens, m.Spans)
 	}
 	var q engine.Request
-	l.Attach(&q, []chat.PromptItem{{Kind: "image", MediaSpan: chat.MediaSpan{At: 11, Len: n - 2, Value: m.Spans[0].Value}}})
+	l.Attach(&q, []chat.PromptItem{{Kind: "image", At: 10, MediaItem: m}})
 	i := q.Items[0]
 	if i.At != 11 || i.Tokens != n-2 || i.Hash != p.hash || i.Name != "mine" || len(i.Pixels) != 48*len(i.Across) || len(i.Across) != 9*i.Tokens || len(i.Down) != len(i.Across) {
 		t.Errorf("item at %d with %d tokens, %d numbers, %d patches", i.At, i.Tokens, len(i.Pixels), len(i.Across))
 	}
 	other, _ := load(t, l, grey(t, 90, 60, 10))
-	if other.Spans[0].Hash == m.Spans[0].Hash {
+	if other.Hash == m.Hash {
 		t.Error("another image has the same hash")
 	}
 }

@@ -66,20 +66,23 @@ CHECKPOINTS = {
 }
 
 # Images: tokens across and down. The largest has more tokens than a window.
-IMAGES = {"A": (3, 2), "B": (4, 5), "C": (1, 1), "D": (2, 4)}
+IMAGES = {"A": (3, 2), "B": (4, 5), "C": (1, 1), "D": (2, 4), "F": (2, 1)}
 
-# Prompts: a number is that many tokens of text, a letter an image between the tokens that begin and end one.
+# Prompts: a number is that many tokens of text, a letter an image between the tokens that begin and end one, a list a
+# video: its frames (Qwen: pairs of frames), each behind LABEL tokens of text.
+LABEL = 2
 CASES = {
     "first": ["B", 19],
     "middle": [14, "A", 13],
     "several": [6, "A", 4, "C", 3, "D", 9],
     "adjacent": [7, "D", "B", 8],
     "long": [17, "B", 9, "A", 21, "D", 14, "B", 5],
+    "video": [4, ["F", "F"], 2, "C", 3],
 }
 # Other seeds for prompts whose continuation would have a placeholder: transformers embeds it as padding.
 SEEDS = {
     ("tiny-gemma4-tower", "first"): 1, ("tiny-gemma4-moe-tower", "adjacent"): 1, ("tiny-qwen35-tower", "first"): 1,
-    ("tiny-qwen35-tower", "middle"): 2, ("tiny-qwen35-tower", "adjacent"): 4, ("tiny-qwen35-tower", "long"): 2,
+    ("tiny-qwen35-tower", "middle"): 2, ("tiny-qwen35-tower", "adjacent"): 4, ("tiny-qwen35-tower", "long"): 2, ("tiny-qwen35-tower", "video"): 1,
 }
 
 
@@ -145,17 +148,26 @@ def write(root, name):
     return fill(model, stored), [path]
 
 
+def cases(name):
+    """The prompts that are recorded of a checkpoint."""
+    return [c for c in CASES if c != "video" or "moe" not in name]
+
+
 def prompt(name, case):
     """The token ids of a prompt, and its items: position of the first token, tokens, patches across and down, seed."""
     spec, number = CHECKPOINTS[name], list(CASES).index(case)
     generator = torch.Generator().manual_seed(SEEDS.get((name, case), 1000 * spec["seed"] + number))
     ids, items = [], []
+    text = lambda n: torch.randint(*TEXT_IDS, (n,), generator=generator).tolist()
     for part in CASES[case]:
         if isinstance(part, int):
-            ids += torch.randint(*TEXT_IDS, (part,), generator=generator).tolist()
+            ids += text(part)
             continue
-        across, down = IMAGES[part]
-        ids.append(BEGIN)
-        items.append((len(ids), across * down, across * spec["side"], down * spec["side"], 100 * number + len(items)))
-        ids += [IMAGE] * (across * down) + [END]
+        for image in part:
+            if isinstance(part, list):
+                ids += text(LABEL)
+            across, down = IMAGES[image]
+            ids.append(BEGIN)
+            items.append((len(ids), across * down, across * spec["side"], down * spec["side"], 100 * number + len(items)))
+            ids += [VIDEO if isinstance(part, list) else IMAGE] * (across * down) + [END]
     return torch.tensor(ids), items
