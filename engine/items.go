@@ -72,7 +72,10 @@ func (a *Account) encoder() *backend.Program {
 // addEncoder reserves what the vision tower needs, and refuses what it cannot run with. The error is an
 // *ImagesError.
 func (a *Account) addEncoder(o Options, m *Model) error {
-	p := a.encoder()
+	p, b := a.encoder(), m.Source.Build
+	if b.Vision && b.Pipe.World > 1 && b.Draft > 0 && m.Draft == nil {
+		a.PlanOnly = &ImagesError{"in pipeline stages, a model whose own head proposes tokens takes none: the head is in the last stage and the images are in the first; set parallel.pipeline to 1, set speculative.method to ngram, or leave out multimodal"}
+	}
 	if p == nil {
 		return nil
 	}
@@ -83,14 +86,11 @@ func (a *Account) addEncoder(o Options, m *Model) error {
 		return &ImagesError{fmt.Sprintf("the largest image has %d tokens and the encoder cache %d rows; raise the rows, or lower multimodal.image.tokens", tokens, a.Items.Rows)}
 	case a.Items.Budget < 1:
 		return &ImagesError{fmt.Sprintf("a step encodes %d patches; want at least 1", a.Items.Budget)}
-	case a.wholeItems() && tokens > batched:
+	case a.wholeItems && tokens > batched:
 		return &ImagesError{fmt.Sprintf("the largest image has %d tokens, which this model computes in one step, and a step has %d; raise scheduler.maxNumBatchedTokens to at least %d, or lower multimodal.image.tokens", tokens, batched, tokens)}
 	}
 	a.Reservation.AddEncoder(a.Layout, backend.ShapeOf(p, a.Items.Rows))
-	b := m.Source.Build
 	switch {
-	case b.Shard.World > 1 || b.Pipe.World > 1:
-		a.PlanOnly = &ImagesError{"a model on several ranks takes no images in this release; set parallel to one rank, or leave out multimodal"}
 	case drafts(a.Reservation.Programs[0]):
 		a.PlanOnly = &ImagesError{"a model whose own head proposes tokens takes no images in this release; set speculative.method to ngram, or leave out one of both"}
 	case a.Reservation.Step.OutputCols > 0:
@@ -109,10 +109,9 @@ func drafts(p *backend.Program) bool {
 	return false
 }
 
-// wholeItems reports whether the tokens of an item see later ones, so that a step computes all of
-// them.
-func (a *Account) wholeItems() bool {
-	for _, op := range a.Reservation.Programs[0].Ops {
+// seesItems reports whether p has attention in which the tokens of an item see later ones.
+func seesItems(p *backend.Program) bool {
+	for _, op := range p.Ops {
 		if o, ok := op.(backend.Attention); ok && o.Items {
 			return true
 		}

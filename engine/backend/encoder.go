@@ -43,6 +43,14 @@ type EncodeBinding struct {
 	At            int32
 }
 
+// Most returns the patches of the largest item that fits; 0 for nil.
+func (in *ItemInput) Most() int {
+	if in == nil {
+		return 0
+	}
+	return len(in.Across)
+}
+
 // ItemBytes returns the size of the Item arena.
 func (e EncoderShape) ItemBytes() int64 {
 	return align64(4*int64(e.Patches)*int64(e.Cols)) + 3*align64(4*int64(e.Patches)) + 2*align64(8)*int64(min(e.Patches, 1))

@@ -22,12 +22,14 @@ type Shape struct {
 	// buffers, −1 where its stage lacks the class.
 	Classes int
 	Own     []int
+	// Encoder is the shape of the rank's encoder; zero in stages without: their tokens have no encoded rows.
+	Encoder backend.EncoderShape
 }
 
 // ShapeOf returns the shape of a rank's buffers. The pipeline has this number of classes, and classOf has the index among them of each
 // class of the rank.
-func ShapeOf(step backend.StepShape, classOf []int, classes int) Shape {
-	s := Shape{Step: step, Classes: classes, Own: make([]int, classes)}
+func ShapeOf(step backend.StepShape, classOf []int, classes int, encoder backend.EncoderShape) Shape {
+	s := Shape{Step: step, Classes: classes, Own: make([]int, classes), Encoder: encoder}
 	for i := range s.Own {
 		s.Own[i] = slices.Index(classOf, i)
 	}
@@ -81,6 +83,9 @@ func appendBlock(out []byte, number uint64, s *backend.Step, b backend.Binding) 
 	if s.Adapters != nil {
 		out = appendRaw(out, s.Adapters[:t])
 	}
+	if s.Encoded != nil {
+		out = appendRaw(appendRaw(out, s.Encoded[:t]), s.ItemEnd[:t])
+	}
 	return out
 }
 
@@ -133,6 +138,13 @@ func (s Shape) read(r block, to *backend.Step, b backend.Binding) error {
 	}
 	if to.Adapters != nil {
 		take(&r, to.Adapters[:t])
+	}
+	if to.Encoded != nil {
+		take(&r, to.Encoded[:t])
+		take(&r, to.ItemEnd[:t])
+		for i := 0; s.Encoder.Rows == 0 && i < t; i++ {
+			to.Encoded[i] = -1
+		}
 	}
 	if r.err == nil && len(r.b) > 0 {
 		r.err = &FrameError{fmt.Sprintf("%d bytes follow a step", len(r.b))}

@@ -70,7 +70,7 @@ func TestBlock(t *testing.T) {
 			}
 		}
 		payload := appendBlock(nil, 77, from, b)
-		s := ShapeOf(stepShape, []int{0, 1}, 2)
+		s := ShapeOf(stepShape, []int{0, 1}, 2, backend.EncoderShape{Rows: 5})
 		number, got, rest, err := s.readHeader(payload)
 		if err != nil || number != 77 || got != b {
 			t.Fatalf("%d, %+v, %v", number, got, err)
@@ -84,7 +84,7 @@ func TestBlock(t *testing.T) {
 		part := stepShape
 		part.MaxPages = []int{3}
 		stage := newStep(part)
-		s = ShapeOf(part, []int{1}, 2)
+		s = ShapeOf(part, []int{1}, 2, backend.EncoderShape{})
 		if _, got, rest, err = s.readHeader(payload); err != nil {
 			t.Fatal(err)
 		}
