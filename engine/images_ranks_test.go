@@ -14,8 +14,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// rankAxes are the ways of imageAxes that ranks run. Pages of a pipeline are those of the real family, so its blocks are large
-// instead, and pages run out.
+// rankAxes are the ways of imageAxes that ranks run.
 var rankAxes = []string{"plain, alone", "overlapped, chunks of 16", "prefixes, chunks of 16, alone, twice", "preempted, overlapped", "swapped"}
 
 // TestImagesRanks runs requests with images on two tensor parallel ranks, in two stages, and both. Each way gives the
@@ -48,9 +47,6 @@ func imagesOnRanks(t *testing.T, on backend.Opener, s backend.Settings, all bool
 						}
 						if a.change != nil {
 							a.change(&y)
-						}
-						if y.fat && p.Pipeline > 1 {
-							y.fat, y.opts.BlockSize = false, 4096
 						}
 						r := f.run(t, &y, a.alone, a.rounds)
 						if a.took != nil && !a.took(r) {
