@@ -187,15 +187,18 @@ type imageRun struct {
 	stats                      engine.Stats
 }
 
-// imageAxes are the ways to run the requests that must not change any token. The first is the reference.
-var imageAxes = []struct {
+// imageAxis is one way to run the requests.
+type imageAxis struct {
 	name       string
 	everywhere bool // runs for slow families on ref too
 	change     func(*toy)
 	alone      bool
 	rounds     int
 	took       func(*imageRun) bool // what the way tests has happened; nil: no check
-}{
+}
+
+// imageAxes are the ways to run the requests that must not change any token. The first is the reference.
+var imageAxes = []imageAxis{
 	{name: "plain, alone", everywhere: true, alone: true},
 	{name: "in a batch", everywhere: true},
 	{name: "overlapped, chunks of 16", change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
