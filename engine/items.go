@@ -90,23 +90,10 @@ func (a *Account) addEncoder(o Options, m *Model) error {
 		return &ImagesError{fmt.Sprintf("the largest image has %d tokens, which this model computes in one step, and a step has %d; raise scheduler.maxNumBatchedTokens to at least %d, or lower multimodal.image.tokens", tokens, batched, tokens)}
 	}
 	a.Reservation.AddEncoder(a.Layout, backend.ShapeOf(p, a.Items.Rows))
-	switch {
-	case drafts(a.Reservation.Programs[0]):
-		a.PlanOnly = &ImagesError{"a model whose own head proposes tokens takes no images in this release; set speculative.method to ngram, or leave out one of both"}
-	case a.Reservation.Step.OutputCols > 0:
+	if a.Reservation.Step.OutputCols > 0 {
 		a.PlanOnly = &ImagesError{"a pooling model takes no images in this release; leave out multimodal"}
 	}
 	return nil
-}
-
-// drafts reports whether the model's own head reads encoded rows to propose tokens.
-func drafts(p *backend.Program) bool {
-	for _, op := range p.Ops {
-		if o, ok := op.(backend.Merge); ok && o.Next {
-			return true
-		}
-	}
-	return false
 }
 
 // seesItems reports whether p has attention in which the tokens of an item see later ones.

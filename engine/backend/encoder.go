@@ -167,6 +167,9 @@ func (s *Step) CheckItems(b Binding, e EncoderShape) error {
 			if row := s.Encoded[t]; row < -1 || int(row) >= e.Rows {
 				return &StepError{"Encoded", fmt.Sprintf("row %d is encoded row %d of %d", t, row, e.Rows)}
 			}
+			if s.EncodedNext != nil && (s.EncodedNext[t] < -1 || int(s.EncodedNext[t]) >= e.Rows) {
+				return &StepError{"EncodedNext", fmt.Sprintf("the token after row %d is encoded row %d of %d", t, s.EncodedNext[t], e.Rows)}
+			}
 			if end := s.ItemEnd[t]; end <= s.Positions[t] || end > last+1 {
 				return &StepError{"ItemEnd", fmt.Sprintf("row %d at %d: its item ends at %d, its sequence at %d", t, s.Positions[t], end, last+1)}
 			} else if end < before {

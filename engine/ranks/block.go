@@ -86,6 +86,9 @@ func appendBlock(out []byte, number uint64, s *backend.Step, b backend.Binding) 
 	if s.Encoded != nil {
 		out = appendRaw(appendRaw(out, s.Encoded[:t]), s.ItemEnd[:t])
 	}
+	if s.EncodedNext != nil {
+		out = appendRaw(out, s.EncodedNext[:t])
+	}
 	return out
 }
 
@@ -142,14 +145,25 @@ func (s Shape) read(r block, to *backend.Step, b backend.Binding) error {
 	if to.Encoded != nil {
 		take(&r, to.Encoded[:t])
 		take(&r, to.ItemEnd[:t])
-		for i := 0; s.Encoder.Rows == 0 && i < t; i++ {
-			to.Encoded[i] = -1
-		}
+	}
+	if to.EncodedNext != nil {
+		take(&r, to.EncodedNext[:t])
+	}
+	if s.Encoder.Rows == 0 {
+		none(to.Encoded, t)
+		none(to.EncodedNext, t)
 	}
 	if r.err == nil && len(r.b) > 0 {
 		r.err = &FrameError{fmt.Sprintf("%d bytes follow a step", len(r.b))}
 	}
 	return r.err
+}
+
+// none says of t tokens that they have no encoded row; rows may be nil.
+func none(rows []int32, t int) {
+	for i := range min(t, len(rows)) {
+		rows[i] = -1
+	}
 }
 
 func (s Shape) width(table []int32) int { return len(table) / s.Step.Seqs }
