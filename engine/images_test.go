@@ -33,6 +33,9 @@ type seeing struct {
 	cols   int  // numbers of a patch
 	seed   uint64
 	slow   bool // on ref
+	vocab  int  // ids of prompts are less; 0: they are
+	// become makes a checkpoint of a text model one with a tower; nil: it is.
+	become func(t testing.TB, config []byte, list []enginetest.Tensor) ([]byte, []enginetest.Tensor)
 }
 
 var seeingFamilies = []seeing{
@@ -53,7 +56,18 @@ func (f seeing) write(t testing.TB, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := models.Tensors(c.Config())
+	config, err := os.ReadFile(filepath.Join(from, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := c.Config()
+	if f.become != nil {
+		config, list = f.become(t, config, list)
+		if parsed, err = checkpoint.ParseConfig("config.json", config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := models.Tensors(parsed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +78,7 @@ func (f seeing) write(t testing.TB, dir string) {
 		}
 		list = append(list, drawnTensor(t, rng, info))
 	}
-	config, err := os.ReadFile(filepath.Join(from, "config.json"))
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err == nil {
+	if err = os.MkdirAll(dir, 0o755); err == nil {
 		err = enginetest.WriteTensors(dir, config, list)
 	}
 	if err != nil {
@@ -170,6 +180,11 @@ func (f seeing) requests() []engine.Request {
 		}
 		r := engine.Request{ID: fmt.Sprint("r", i), Params: p, N: 1}
 		r.Prompt, r.Items = prompt(seed, parts...)
+		for k := range r.Prompt {
+			if f.vocab > 0 {
+				r.Prompt[k] %= int32(f.vocab)
+			}
+		}
 		if i >= 10 { // few tokens, repeated
 			r.Params.AllowedTokenIDs = []int32{11, 12, 13}
 		}
