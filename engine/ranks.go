@@ -18,6 +18,9 @@ type Ranks struct {
 	Close  func() error // closes what connects the ranks, when the engine is closed; nil: nothing
 }
 
+// ItemFrames is what a rank that rank 0 sends items takes of Go's heap for them.
+const ItemFrames = ranks.ItemFrame * ranks.ItemBuffers
+
 // lead returns the device that runs each step on all ranks: dev itself if there is one rank. It waits until the others have loaded their
 // weights.
 func (c Config) lead(ctx context.Context, dev backend.Device) (backend.Device, error) {
