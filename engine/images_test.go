@@ -164,14 +164,14 @@ func (f seeing) requests() []engine.Request {
 	a, b, c, d := f.image(1, 2, 2), f.image(2, 4, 3), f.image(3, 3, 4), f.image(4, 4, 4)
 	var out []engine.Request
 	for i, parts := range [][]any{
-		{5, b, 9}, {5, c, 9}, {5, b, 9, a, 4}, {20, d, 1}, {3, a, 40, b, 2, c, 5}, {31, a}, {2, a, a, 6, d, 9}, {60, c, 20}, {a, 3}, {7, a}, {2, a, 1, a}, {12},
+		{5, b, 9}, {5, c, 9}, {5, b, 9, a, 4}, {20, d, 1}, {3, a, 40, b, 2, c, 5}, {31, a}, {2, a, a, 6, d, 9}, {60, c, 20}, {a, 3}, {7, a}, {2, a, 1, a}, {12}, {4, d, 3}, {b, 6},
 	} {
 		p := sample.Default()
 		p.Temperature, p.MaxTokens, p.IgnoreEOS = 0, 8+i%5, true
 		if i%4 >= 2 {
 			p.Seed, p.HasSeed, p.Temperature, p.TopP, p.Repetition = uint64(i), true, 0.9, 0.95, 1.1
 		}
-		if i >= 8 { // short prompts whose pages run out
+		if i >= 8 { // short prompts whose pages run out, the last ones first
 			p.MaxTokens = 40
 		}
 		seed := i
@@ -185,7 +185,7 @@ func (f seeing) requests() []engine.Request {
 				r.Prompt[k] %= int32(f.vocab)
 			}
 		}
-		if i >= 10 { // few tokens, repeated
+		if i == 10 || i == 11 { // few tokens, repeated
 			r.Params.AllowedTokenIDs = []int32{11, 12, 13}
 		}
 		out = append(out, r)

@@ -90,9 +90,6 @@ func (a *Account) addEncoder(o Options, m *Model) error {
 		return &ImagesError{fmt.Sprintf("the largest image has %d tokens, which this model computes in one step, and a step has %d; raise scheduler.maxNumBatchedTokens to at least %d, or lower multimodal.image.tokens", tokens, batched, tokens)}
 	}
 	a.Reservation.AddEncoder(a.Layout, backend.ShapeOf(p, a.Items.Rows))
-	if a.Reservation.Step.OutputCols > 0 {
-		a.PlanOnly = &ImagesError{"a pooling model takes no images in this release; leave out multimodal"}
-	}
 	return nil
 }
 
@@ -129,10 +126,13 @@ func (e *Engine) schedItems(r *Request) ([]sched.Item, error) {
 			out[i].Columns = columns(m)
 		}
 	}
+	targets := r.Params.PromptLogprobs >= 0
 	if r.Pooling != NoPooling {
-		return nil, &ItemError{Why: "a pooling model takes no images in this release; send text"}
+		if targets = r.Pooling != PoolingLast; targets && e.schedule.Encoder.Whole {
+			return nil, &ItemError{Why: "this model's outputs of all tokens are not computed for prompts with images; ask for an embedding of the last token (pooling.type LAST), or send text"}
+		}
 	}
-	return out, e.schedule.CheckItems(len(r.Prompt), out, r.Params.PromptLogprobs >= 0)
+	return out, e.schedule.CheckItems(len(r.Prompt), out, targets)
 }
 
 // columns returns how many encoded rows of an item stand beside each other: a row has as many patches
