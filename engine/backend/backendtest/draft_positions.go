@@ -16,7 +16,7 @@ func (s *subject) draftPositions(t *testing.T) {
 	for _, c := range []passCase{
 		{format: kernels.BF16, heads: 4, kv: 1, dim: 96, latent: 32, block: 16, long: 70},
 		{format: kernels.F32, heads: 4, kv: 2, dim: 64, block: 16, long: 70},
-		{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, long: 20, sections: [3]int{1, 1, 0}},
+		{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, long: 70, sections: [3]int{1, 1, 0}},
 		{format: kernels.F16, heads: 9, kv: 3, dim: 32, block: 32, long: 130},
 		{format: kernels.BF16, heads: 8, kv: 1, dim: 96, block: 16, long: 300},
 		{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, long: 70, window: 20},
