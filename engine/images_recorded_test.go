@@ -25,6 +25,9 @@ func TestImagesRecorded(t *testing.T) {
 
 func imagesRecorded(t *testing.T, on backend.Opener, s backend.Settings, limit func(string, kernels.Format) enginetest.GoldenBound, world ranks.Places) {
 	for _, name := range []string{"tiny-gemma4-tower", "tiny-gemma4-moe-tower", "tiny-qwen35-tower"} {
+		if world.Pipeline > 1 && name == "tiny-qwen35-tower" {
+			continue // its last layers are no attention, so that it has no stages
+		}
 		files, err := filepath.Glob("models/testdata/media/" + name + ".*.safetensors")
 		if err != nil || len(files) == 0 {
 			t.Fatalf("golden files: %v, %v", files, err)
