@@ -33,6 +33,9 @@ type Account struct {
 	PlanOnly error
 
 	allStages *Model // the model with the layers of all stages
+	// wholeItems means that in a layer of some stage the tokens of an item see later ones, so that a step computes all
+	// of them.
+	wholeItems bool
 }
 
 // Slabs returns how many slabs this rank's arena of that many bytes has, at most as many as page
@@ -91,7 +94,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err != nil {
 		return nil, err
 	}
-	a := &Account{Layout: l, Reservation: r, allStages: whole}
+	a := &Account{Layout: l, Reservation: r, allStages: whole, wholeItems: seesItems(first)}
 	a.set(at, step)
 	a.Reservation.Arenas[backend.Swap] = l.Round(int64(a.Slabs(o.SwapBytes)) * a.KV.SlabBytes)
 	if err := a.addEncoder(o, m); err != nil {

@@ -8,6 +8,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/ranks"
 )
 
 // TestImagesRecordedCPU is TestImagesRecorded on every kernel variant of this machine.
@@ -17,6 +18,8 @@ func TestImagesRecordedCPU(t *testing.T) {
 		if roundsToBF16(v) {
 			limit = enginetest.BoundBF16
 		}
-		t.Run(v, func(t *testing.T) { imagesRecorded(t, cpu.Opener{}, backend.Settings{Variant: v}, limit) })
+		t.Run(v, func(t *testing.T) {
+			imagesRecorded(t, cpu.Opener{}, backend.Settings{Variant: v}, limit, ranks.Places{})
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/models"
+	"vapp.dev/engine/ranks"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels"
 )
@@ -19,11 +20,14 @@ import (
 // TestImagesRecorded sends the recorded prompts with images through the whole engine, in large steps and in
 // steps no larger than the largest image. Replies are transformers' greedy continuations.
 func TestImagesRecorded(t *testing.T) {
-	imagesRecorded(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat)
+	imagesRecorded(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat, ranks.Places{})
 }
 
-func imagesRecorded(t *testing.T, on backend.Opener, s backend.Settings, limit func(string, kernels.Format) enginetest.GoldenBound) {
+func imagesRecorded(t *testing.T, on backend.Opener, s backend.Settings, limit func(string, kernels.Format) enginetest.GoldenBound, world ranks.Places) {
 	for _, name := range []string{"tiny-gemma4-tower", "tiny-gemma4-moe-tower", "tiny-qwen35-tower"} {
+		if world.Pipeline > 1 && name == "tiny-qwen35-tower" {
+			continue // its last layers are no attention, so that it has no stages
+		}
 		files, err := filepath.Glob("models/testdata/media/" + name + ".*.safetensors")
 		if err != nil || len(files) == 0 {
 			t.Fatalf("golden files: %v, %v", files, err)
@@ -38,7 +42,7 @@ func imagesRecorded(t *testing.T, on backend.Opener, s backend.Settings, limit f
 		}
 		for what, tokens := range map[string]int{"large steps": 512, "small steps": 20} {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				y := &toy{dir: filepath.Join("models/testdata", name), on: on, slabs: 64, build: models.Build{Vision: true}, opts: engine.Options{
+				y := &toy{dir: filepath.Join("models/testdata", name), on: on, slabs: 64, world: world, build: models.Build{Vision: true}, opts: engine.Options{
 					MaxModelLen: 160, MaxNumSeqs: 8, MaxNumBatchedTokens: tokens, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, PrefixCaching: true,
 					Overlap: true, Backend: s, Items: engine.ItemOptions{Patches: 180},
 				}}

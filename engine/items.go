@@ -72,7 +72,10 @@ func (a *Account) encoder() *backend.Program {
 // addEncoder reserves what the vision tower needs, and refuses what it cannot run with. The error is an
 // *ImagesError.
 func (a *Account) addEncoder(o Options, m *Model) error {
-	p := a.encoder()
+	p, b := a.encoder(), m.Source.Build
+	if b.Vision && b.Pipe.World > 1 && b.Draft > 0 && m.Draft == nil {
+		a.PlanOnly = &ImagesError{"in pipeline stages, a model whose own head proposes tokens takes none: the head is in the last stage and the images are in the first; set parallel.pipeline to 1, set speculative.method to ngram, or leave out multimodal"}
+	}
 	if p == nil {
 		return nil
 	}
@@ -83,36 +86,16 @@ func (a *Account) addEncoder(o Options, m *Model) error {
 		return &ImagesError{fmt.Sprintf("the largest image has %d tokens and the encoder cache %d rows; raise the rows, or lower multimodal.image.tokens", tokens, a.Items.Rows)}
 	case a.Items.Budget < 1:
 		return &ImagesError{fmt.Sprintf("a step encodes %d patches; want at least 1", a.Items.Budget)}
-	case a.wholeItems() && tokens > batched:
+	case a.wholeItems && tokens > batched:
 		return &ImagesError{fmt.Sprintf("the largest image has %d tokens, which this model computes in one step, and a step has %d; raise scheduler.maxNumBatchedTokens to at least %d, or lower multimodal.image.tokens", tokens, batched, tokens)}
 	}
 	a.Reservation.AddEncoder(a.Layout, backend.ShapeOf(p, a.Items.Rows))
-	b := m.Source.Build
-	switch {
-	case b.Shard.World > 1 || b.Pipe.World > 1:
-		a.PlanOnly = &ImagesError{"a model on several ranks takes no images in this release; set parallel to one rank, or leave out multimodal"}
-	case drafts(a.Reservation.Programs[0]):
-		a.PlanOnly = &ImagesError{"a model whose own head proposes tokens takes no images in this release; set speculative.method to ngram, or leave out one of both"}
-	case a.Reservation.Step.OutputCols > 0:
-		a.PlanOnly = &ImagesError{"a pooling model takes no images in this release; leave out multimodal"}
-	}
 	return nil
 }
 
-// drafts reports whether the model's own head reads encoded rows to propose tokens.
-func drafts(p *backend.Program) bool {
+// seesItems reports whether p has attention in which the tokens of an item see later ones.
+func seesItems(p *backend.Program) bool {
 	for _, op := range p.Ops {
-		if o, ok := op.(backend.Merge); ok && o.Next {
-			return true
-		}
-	}
-	return false
-}
-
-// wholeItems reports whether the tokens of an item see later ones, so that a step computes all of
-// them.
-func (a *Account) wholeItems() bool {
-	for _, op := range a.Reservation.Programs[0].Ops {
 		if o, ok := op.(backend.Attention); ok && o.Items {
 			return true
 		}
@@ -143,10 +126,13 @@ func (e *Engine) schedItems(r *Request) ([]sched.Item, error) {
 			out[i].Columns = columns(m)
 		}
 	}
+	targets := r.Params.PromptLogprobs >= 0
 	if r.Pooling != NoPooling {
-		return nil, &ItemError{Why: "a pooling model takes no images in this release; send text"}
+		if targets = r.Pooling != PoolingLast; targets && e.schedule.Encoder.Whole {
+			return nil, &ItemError{Why: "this model's outputs of all tokens are not computed for prompts with images; ask for an embedding of the last token (pooling.type LAST), or send text"}
+		}
 	}
-	return out, e.schedule.CheckItems(len(r.Prompt), out, r.Params.PromptLogprobs >= 0)
+	return out, e.schedule.CheckItems(len(r.Prompt), out, targets)
 }
 
 // columns returns how many encoded rows of an item stand beside each other: a row has as many patches

@@ -63,6 +63,6 @@ func schedOptions(o Options, a *Account) sched.Options {
 		MaxModelLen: o.MaxModelLen, MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens,
 		MaxSamples: o.rows(), Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,
 		Verify: o.Drafts, Lookup: o.Lookup, Drafts: a.Reservation.Step.Drafts,
-		Encoder: sched.Encoder{Rows: a.Items.Rows, Budget: a.Items.Budget, Whole: a.Items.Rows > 0 && a.wholeItems()},
+		Encoder: sched.Encoder{Rows: a.Items.Rows, Budget: a.Items.Budget, Whole: a.Items.Rows > 0 && a.wholeItems},
 	}
 }

@@ -18,6 +18,9 @@ type Ranks struct {
 	Close  func() error // closes what connects the ranks, when the engine is closed; nil: nothing
 }
 
+// ItemFrames is what a rank that rank 0 sends items takes of Go's heap for them.
+const ItemFrames = ranks.ItemFrame * ranks.ItemBuffers
+
 // lead returns the device that runs each step on all ranks: dev itself if there is one rank. It waits until the others have loaded their
 // weights.
 func (c Config) lead(ctx context.Context, dev backend.Device) (backend.Device, error) {
@@ -53,7 +56,7 @@ func (c Config) slabs() (pages, swap int) {
 
 // shape returns the shape of this rank's step buffers.
 func (a *Account) shape() ranks.Shape {
-	return ranks.ShapeOf(a.Reservation.Step, a.ClassOf, len(a.Whole))
+	return ranks.ShapeOf(a.Reservation.Step, a.ClassOf, len(a.Whole), a.Reservation.Encoder)
 }
 
 // watchRanks ends the loop when the group of ranks fails, also while it has nothing to run.
@@ -87,6 +90,16 @@ func Follow(ctx context.Context, c Config, f *ranks.Follower, p ranks.Places, re
 		return err
 	}
 	w := ranks.Work{Device: dev, Exe: exe, Group: c.Options.Backend.Group, Places: p, Shape: c.Account.shape()}
+	if p := c.Account.encoder(); p != nil {
+		enc, ok := dev.(backend.Encoder)
+		if !ok {
+			return backend.Unsupported(c.Opener.Name(), "program "+p.Name, "the device runs steps only")
+		}
+		if w.Tower, err = dev.Compile(p); err != nil {
+			return err
+		}
+		w.Encoder = enc
+	}
 	e := &Engine{opts: c.Options, dev: dev, done: make(chan struct{})}
 	if e.adapters.open(c.Model); e.adapters.family != nil {
 		e.follow(&w)

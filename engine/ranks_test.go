@@ -15,6 +15,7 @@ import (
 	"vapp.dev/engine/backend/local"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/kv"
 	"vapp.dev/engine/ranks"
 )
 
@@ -70,8 +71,17 @@ func (y *toy) rank(t testing.TB, rank int, g backend.Group) engine.Config {
 	z := *y
 	z.build.Shard, z.build.Pipe = g.Tensor(), g.Pipe()
 	z.opts.Backend.Group = g
+	few := z.fat && g.Pipe().World > 1
+	z.fat = z.fat && !few
 	m := z.inspect(t)
-	layout := z.account(t, m)
+	account := func() *engine.Account {
+		a := z.account(t, m)
+		if few {
+			fewPages(a)
+		}
+		return a
+	}
+	layout := account()
 	if y.slabs == least {
 		y.slabs = layout.Pool.SequenceSlabs(y.opts.MaxModelLen)
 	}
@@ -82,7 +92,21 @@ func (y *toy) rank(t testing.TB, rank int, g backend.Group) engine.Config {
 	if rank == 0 {
 		y.model = m
 	}
-	return engine.Config{Options: z.opts, Model: m, Opener: z.opener(), Facts: z.facts(t), Account: z.account(t, m)}
+	return engine.Config{Options: z.opts, Model: m, Opener: z.opener(), Facts: z.facts(t), Account: account()}
+}
+
+// fewPages makes a slab have few pages, as those of a fat family: the stages of a pipeline make their family anew.
+func fewPages(a *engine.Account) {
+	for _, l := range []kv.Layout{a.KV, a.Pool} {
+		for i := range l.PagesPerSlab {
+			l.PagesPerSlab[i] = min(6, l.PagesPerSlab[i])
+		}
+	}
+	for _, classes := range [][]backend.KVClass{a.Whole, a.Reservation.Classes, a.Reservation.Programs[0].Classes} {
+		for i := range classes {
+			classes[i].PagesPerSlab = min(6, classes[i].PagesPerSlab)
+		}
+	}
 }
 
 // follow is the life of a rank other than 0.

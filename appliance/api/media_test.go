@@ -28,6 +28,28 @@ func user(parts, more string) string {
 
 const cat = `{"type":"image_url","image_url":{"url":"data:image/png;base64,abc","detail":"low"}}`
 
+// TestMediaPooling: images of messages reach the engine of a model that pools, with their items, and a prompt with one
+// is not cut. A list of texts has none.
+func TestMediaPooling(t *testing.T) {
+	v, set := seeing()
+	m := &chattest.Model{Pooling: chattest.Embeds()}
+	s := testServer(m, set)
+	if w := post(s, "/v1/embeddings", user(cat+`,{"type":"text","text":"b"}`, "")); w.Code != 200 || !strings.Contains(w.Body.String(), `"prompt_tokens":13`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	ids := m.Requests()[0].Prompt
+	text, _ := m.Decode(ids, true)
+	if items := v.Attached(); len(items) != 1 || len(items[0]) != 1 || items[0][0].Len != 3 || ids[items[0][0].At] != '#' {
+		t.Errorf("prompt %q with %+v", text, items)
+	}
+	if w := post(s, "/v1/embeddings", user(cat, `,"truncate_prompt_tokens":4`)); w.Code != 400 || !strings.Contains(w.Body.String(), "cannot cut a prompt with images") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := post(s, "/v1/embeddings", `{"input":["a"]}`); w.Code != 200 || len(v.Attached()) != 1 || len(v.Loaded()) != 1 {
+		t.Errorf("%d %s: %d loads", w.Code, w.Body, len(v.Loaded()))
+	}
+}
+
 // Every form of an image reaches the engine as tokens in its place, and the loader as a URL.
 func TestMedia(t *testing.T) {
 	for _, c := range []struct {

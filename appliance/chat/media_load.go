@@ -25,16 +25,16 @@ func (s *Service) loadMedia(ctx context.Context, r *Request, run *Run) error {
 		}
 	}
 	var err error
-	if p.Tokens, p.Items, err = s.withMedia(ctx, a.Chat, r.settings, p.Tokens); err != nil {
+	if p.Tokens, p.Items, err = s.WithMedia(ctx, a.Chat, r.settings, p.Tokens); err != nil {
 		return err
 	}
 	p.output, err = s.replyLimit(r, len(p.Tokens), a.MaxTokens)
 	return err
 }
 
-// withMedia returns the tokens of a prompt with the media of its conversation in place of
+// WithMedia returns the tokens of a prompt with the media of its conversation in place of
 // their placeholders. What it loads is held until ctx ends.
-func (s *Service) withMedia(ctx context.Context, c *Conversation, set *Settings, ids []int32) ([]int32, []PromptItem, error) {
+func (s *Service) WithMedia(ctx context.Context, c *Conversation, set *Settings, ids []int32) ([]int32, []PromptItem, error) {
 	media := c.media()
 	if len(media) == 0 {
 		return ids, nil, nil
@@ -55,6 +55,14 @@ func (s *Service) withMedia(ctx context.Context, c *Conversation, set *Settings,
 		out, at = append(out, item.Tokens...), p.at+p.len
 	}
 	return append(out, ids[at:]...), placed, nil
+}
+
+// CheckMedia refuses the truncation of a prompt with the media of a conversation. c may be nil.
+func CheckMedia(c *Conversation, truncates bool) error {
+	if truncates && c != nil && len(c.media()) > 0 {
+		return invalid("truncate_prompt_tokens", "truncate_prompt_tokens cannot cut a prompt with images or videos: leave it out.")
+	}
+	return nil
 }
 
 // place is a placeholder in a prompt, and the index of its media.

@@ -53,7 +53,7 @@ func TestWithMedia(t *testing.T) {
 		{chat("image"), []int32{5}, nil, "[]"},
 		{chat(), []int32{90}, []int32{90}, "[]"}, // without items it is a token like others
 	} {
-		got, items, err := (&Service{}).withMedia(t.Context(), c.chat, &Settings{Vision: twoKinds{}}, c.ids)
+		got, items, err := (&Service{}).WithMedia(t.Context(), c.chat, &Settings{Vision: twoKinds{}}, c.ids)
 		spans := []string{}
 		for _, i := range items {
 			for _, p := range i.Spans {

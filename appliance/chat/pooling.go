@@ -66,9 +66,6 @@ func (s *Service) UnsupportedTask(task string) error {
 
 // RenderText returns the prompt text of a conversation that CheckConversation accepted.
 func (s *Service) RenderText(ctx context.Context, c *Conversation, set *Settings) (string, error) {
-	if list := c.media(); len(list) > 0 {
-		return "", invalid("messages", "%s: pooling takes text alone.", list[0].At)
-	}
 	return s.render(ctx, c, set)
 }
 

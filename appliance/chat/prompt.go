@@ -48,8 +48,8 @@ func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
 	if err != nil {
 		return err
 	}
-	if keep.last && a.Chat != nil && len(a.Chat.media()) > 0 {
-		return invalid("truncate_prompt_tokens", "truncate_prompt_tokens cannot cut a prompt with images or videos: leave it out.")
+	if err := CheckMedia(a.Chat, keep.last); err != nil {
+		return err
 	}
 	for _, p := range list { // check all before encoding the first
 		if err := s.preCheck(p.Text, requested, keep.last); err != nil {

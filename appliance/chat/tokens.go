@@ -58,7 +58,7 @@ func (s *Service) Tokenize(ctx context.Context, a TokenizeParams, set *Settings)
 			if out.Count > s.cfg.ModelLen { // out.Tokens may be cut
 				return Tokenized{}, Errorf(TooLong, "input_tokens", "The text has %d tokens without its images, more than the model's maximum context length of %d tokens. Please shorten it.", out.Count, s.cfg.ModelLen)
 			}
-			if out.Tokens, _, err = s.withMedia(ctx, a.Chat, set, out.Tokens); err != nil {
+			if out.Tokens, _, err = s.WithMedia(ctx, a.Chat, set, out.Tokens); err != nil {
 				return Tokenized{}, AsError(err)
 			}
 			out.Count = len(out.Tokens)
@@ -144,7 +144,7 @@ func (s *Service) Render(ctx context.Context, c *Conversation, set *Settings) (R
 	if err != nil {
 		return Rendered{}, AsError(err)
 	}
-	if ids, _, err = s.withMedia(ctx, c, set, ids); err != nil {
+	if ids, _, err = s.WithMedia(ctx, c, set, ids); err != nil {
 		return Rendered{}, AsError(err)
 	}
 	return Rendered{text, ids}, nil

@@ -59,7 +59,7 @@ func (w resolved) collectives(a *engine.Account) []Item {
 
 // control returns the Go heap of the control channel. With a pipeline rank 0 fills buffers for the
 // classes of all stages. It keeps the encoded step, and the other ranks keep the frame that they
-// receive.
+// receive. Items travel in frames of their own, to the ranks of the first stage.
 func (w resolved) control(a *engine.Account) Item {
 	b := w.in.Model.Source.Build
 	set := a.WholeStep.SetBytes()
@@ -68,6 +68,10 @@ func (w resolved) control(a *engine.Account) Item {
 		sets := a.WholeStep.NumSets()
 		it.Bytes = mul(set, int64(sets+1))
 		it.Rule += fmt.Sprintf(", and step buffers for all stages, %d × %s", sets, Size(set))
+	}
+	if a.Reservation.Encoder.Rows > 0 && rankOf(w.in.Model) > 0 {
+		it.Bytes += engine.ItemFrames
+		it.Rule += fmt.Sprintf(", and %s of images that arrive", Size(engine.ItemFrames))
 	}
 	return it
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vapp.dev/appliance/plan"
+	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/kernels"
@@ -52,6 +53,8 @@ var worlds = []struct{ model, fields string }{
 	{"openai/gpt-oss-20b", `parallel: {tensor: 2, pipeline: 3}`},
 	{"google/gemma-4-31B-it", `parallel: pipeline: 4`},
 	{"Qwen/Qwen3.5-27B-FP8", `parallel: {tensor: 2, pipeline: 2}, speculative: {method: "mtp", numTokens: 2}`},
+	{"google/gemma-4-31B-it", `parallel: {tensor: 2, pipeline: 2}, multimodal: limits: image: 2`},
+	{"Qwen/Qwen3.5-27B-FP8", `parallel: tensor: 2, speculative: {method: "mtp", numTokens: 2}, multimodal: limits: image: 2`},
 	{"Qwen/Qwen3.5-27B-FP8", `parallel: pipeline: 32, memory: swapSpace: "4GiB"`},
 }
 
@@ -323,6 +326,43 @@ func TestCollectives(t *testing.T) {
 		if text := r.Ledger.Bytes("text"); (n == 0) != (text > 0) {
 			t.Errorf("rank %d has %d bytes of text", n, text)
 		}
+	}
+}
+
+// TestImagesOfRanks: each rank of the first stage has the tower and the encoder cache, the others have none.
+// A head that proposes tokens is in the last stage, without the images.
+func TestImagesOfRanks(t *testing.T) {
+	p := made(t, ranked(t, "google/gemma-4-31B-it", 96<<30, `maxModelLen: 4096, parallel: {tensor: 2, pipeline: 2}, multimodal: limits: image: 2`))
+	if len(p.PlanOnly) > 0 {
+		t.Errorf("plan-only: %v", p.PlanOnly)
+	}
+	set := p.Account.WholeStep.SetBytes()
+	for n, want := range []struct{ first, receives bool }{{true, false}, {true, true}, {false, false}, {false, false}} {
+		r, err := p.RankPlan(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		control := set
+		switch {
+		case n == 0:
+			control *= 3
+		case want.receives:
+			control += engine.ItemFrames
+		}
+		for _, it := range r.Ledger {
+			for _, part := range it.Parts {
+				if it.Name == "collectives" && part.Name == "control" && part.Bytes != control {
+					t.Errorf("rank %d: control channel of %d bytes, want %d", n, part.Bytes, control)
+				}
+			}
+		}
+		if has := r.Ledger.Bytes("encoded") > 0 && r.Ledger.Bytes("item") > 0; has != want.first {
+			t.Errorf("rank %d: %d bytes of encoded rows, %d of an item", n, r.Ledger.Bytes("encoded"), r.Ledger.Bytes("item"))
+		}
+	}
+	p = made(t, ranked(t, "Qwen/Qwen3.5-27B-FP8", 96<<30, `maxModelLen: 4096, parallel: pipeline: 2, speculative: {method: "mtp", numTokens: 2}, multimodal: limits: image: 2`))
+	if len(p.PlanOnly) != 1 || !strings.Contains(p.PlanOnly[0], "the head is in the last stage") {
+		t.Errorf("plan-only: %v", p.PlanOnly)
 	}
 }
 

@@ -31,6 +31,8 @@ func (p *Program) Fits(s StepShape) error {
 		case Merge:
 			if !s.Items {
 				why = "Step.Encoded, which it reads, is not in steps of this shape"
+			} else if o.Next && s.inNext() == 0 {
+				why = "Step.EncodedNext, which it reads, is not in steps of this shape"
 			}
 		case Attention:
 			if o.Items && !s.Items {

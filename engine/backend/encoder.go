@@ -43,6 +43,14 @@ type EncodeBinding struct {
 	At            int32
 }
 
+// Most returns the patches of the largest item that fits; 0 for nil.
+func (in *ItemInput) Most() int {
+	if in == nil {
+		return 0
+	}
+	return len(in.Across)
+}
+
 // ItemBytes returns the size of the Item arena.
 func (e EncoderShape) ItemBytes() int64 {
 	return align64(4*int64(e.Patches)*int64(e.Cols)) + 3*align64(4*int64(e.Patches)) + 2*align64(8)*int64(min(e.Patches, 1))
@@ -158,6 +166,9 @@ func (s *Step) CheckItems(b Binding, e EncoderShape) error {
 			last := s.Positions[s.First[seq+1]-1]
 			if row := s.Encoded[t]; row < -1 || int(row) >= e.Rows {
 				return &StepError{"Encoded", fmt.Sprintf("row %d is encoded row %d of %d", t, row, e.Rows)}
+			}
+			if s.EncodedNext != nil && (s.EncodedNext[t] < -1 || int(s.EncodedNext[t]) >= e.Rows) {
+				return &StepError{"EncodedNext", fmt.Sprintf("the token after row %d is encoded row %d of %d", t, s.EncodedNext[t], e.Rows)}
 			}
 			if end := s.ItemEnd[t]; end <= s.Positions[t] || end > last+1 {
 				return &StepError{"ItemEnd", fmt.Sprintf("row %d at %d: its item ends at %d, its sequence at %d", t, s.Positions[t], end, last+1)}

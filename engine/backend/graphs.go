@@ -218,6 +218,9 @@ func (s *Step) Pad(b Binding) {
 		if s.Encoded != nil {
 			s.Encoded[t], s.ItemEnd[t] = -1, 1
 		}
+		if s.EncodedNext != nil {
+			s.EncodedNext[t] = -1
+		}
 	}
 	if n := len(s.MRopePositions); n > 0 {
 		axes := n / len(s.Tokens)

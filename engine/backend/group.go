@@ -32,6 +32,18 @@ type Interrupter interface {
 	Interrupt(err error)
 }
 
+// replicated reports whether p is an encoder that each rank runs whole, without the others.
+func (p *Program) replicated() bool {
+	exchanges := slices.ContainsFunc(p.Ops, func(op Op) bool {
+		switch op.(type) {
+		case AllReduce, AllGather:
+			return true
+		}
+		return false
+	})
+	return p.Encodes() && p.Shard.World == 1 && !exchanges
+}
+
 // CheckGroup returns nil if a device with the group, nil for a single device, can run the ops of p between ranks.
 // Otherwise it returns ErrUnsupported with the name of the backend.
 func CheckGroup(backend string, p *Program, g Group) error {
@@ -43,7 +55,7 @@ func CheckGroup(backend string, p *Program, g Group) error {
 		return false
 	})
 	switch {
-	case g != nil && g.Tensor() != p.Shard:
+	case g != nil && g.Tensor() != p.Shard && !p.replicated():
 		return Unsupported(backend, fmt.Sprintf("rank %d of %d", p.Shard.Rank, p.Shard.World), fmt.Sprintf("the group has made this rank %d of %d", g.Tensor().Rank, g.Tensor().World))
 	case g == nil && p.Shard.World > 1:
 		return Unsupported(backend, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")

@@ -39,7 +39,7 @@ type EncoderOutput struct{ X Value }
 
 // Merge replaces the rows of X [T,cols] at an item's placeholder tokens with the item's
 // encoded rows, as they are: the scale of embeddings (Gemma's √hidden) does not apply to them.
-// Next means that a row belongs to its token's successor (DraftInput).
+// Next means that a row belongs to its token's successor (DraftInput): Step.EncodedNext.
 type Merge struct {
 	X    Value
 	Next bool

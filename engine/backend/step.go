@@ -41,6 +41,7 @@ type Step struct {
 	Adapters       []int32     // [T] the slot of the token's adapter, −1: none; if AdapterSlots > 0
 	Encoded        []int32     // [T] the row of the Encoded arena that Merge puts in place of the token's embedding, −1: none; if Items
 	ItemEnd        []int32     // [T] the position behind the last token of the token's item; for tokens of no item their position + 1; if Items
+	EncodedNext    []int32     // [T] Encoded of the token's successor (Merge.Next), −1 also where that row is not encoded yet; if Items and Drafts > 0
 	// Outputs.
 	Sampled  []int32   // [L] the token; −1 if Status is RowNaN
 	Status   []int32   // [L] RowOK, RowNaN
@@ -128,6 +129,7 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.adapted(), 4)
 	f(s.inItems(), 4)
 	f(s.inItems(), 4)
+	f(s.inNext(), 4)
 }
 
 // drawn returns how many rows are sampled.
@@ -152,6 +154,14 @@ func (s StepShape) inItems() int {
 		return 0
 	}
 	return s.Tokens
+}
+
+// inNext returns the length of Step.EncodedNext.
+func (s StepShape) inNext() int {
+	if s.Drafts == 0 {
+		return 0
+	}
+	return s.inItems()
 }
 
 // accepted returns the length of Step.Accepted.
@@ -215,6 +225,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.Outputs = carve[float32](mem, &off, s.Samples*s.OutputCols)
 	st.Adapters = i32(s.adapted())
 	st.Encoded, st.ItemEnd = i32(s.inItems()), i32(s.inItems())
+	st.EncodedNext = i32(s.inNext())
 	return st
 }
 

@@ -173,8 +173,6 @@ func (b Build) checkPooling(c checkpoint.Config) error {
 	switch {
 	case b.Draft > 0 || b.Verify > 0:
 		return &UnsupportedError{"proposed tokens of " + what, "it samples no tokens"}
-	case b.Vision:
-		return &UnsupportedError{"images for " + what, "it reads text"}
 	case b.Pooling.Head > TokenClassifier:
 		return &UnsupportedError{fmt.Sprintf("head %d", b.Pooling.Head), "there are four"}
 	case b.Pooling.Head == TokenClassifier && (b.Pooling.Count < 1 || b.Pooling.Count > MaxClassifierTokens):

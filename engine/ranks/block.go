@@ -22,12 +22,14 @@ type Shape struct {
 	// buffers, −1 where its stage lacks the class.
 	Classes int
 	Own     []int
+	// Encoder is the shape of the rank's encoder; zero in stages without: their tokens have no encoded rows.
+	Encoder backend.EncoderShape
 }
 
 // ShapeOf returns the shape of a rank's buffers. The pipeline has this number of classes, and classOf has the index among them of each
 // class of the rank.
-func ShapeOf(step backend.StepShape, classOf []int, classes int) Shape {
-	s := Shape{Step: step, Classes: classes, Own: make([]int, classes)}
+func ShapeOf(step backend.StepShape, classOf []int, classes int, encoder backend.EncoderShape) Shape {
+	s := Shape{Step: step, Classes: classes, Own: make([]int, classes), Encoder: encoder}
 	for i := range s.Own {
 		s.Own[i] = slices.Index(classOf, i)
 	}
@@ -80,6 +82,12 @@ func appendBlock(out []byte, number uint64, s *backend.Step, b backend.Binding) 
 	}
 	if s.Adapters != nil {
 		out = appendRaw(out, s.Adapters[:t])
+	}
+	if s.Encoded != nil {
+		out = appendRaw(appendRaw(out, s.Encoded[:t]), s.ItemEnd[:t])
+	}
+	if s.EncodedNext != nil {
+		out = appendRaw(out, s.EncodedNext[:t])
 	}
 	return out
 }
@@ -134,10 +142,28 @@ func (s Shape) read(r block, to *backend.Step, b backend.Binding) error {
 	if to.Adapters != nil {
 		take(&r, to.Adapters[:t])
 	}
+	if to.Encoded != nil {
+		take(&r, to.Encoded[:t])
+		take(&r, to.ItemEnd[:t])
+	}
+	if to.EncodedNext != nil {
+		take(&r, to.EncodedNext[:t])
+	}
+	if s.Encoder.Rows == 0 {
+		none(to.Encoded, t)
+		none(to.EncodedNext, t)
+	}
 	if r.err == nil && len(r.b) > 0 {
 		r.err = &FrameError{fmt.Sprintf("%d bytes follow a step", len(r.b))}
 	}
 	return r.err
+}
+
+// none says of t tokens that they have no encoded row; rows may be nil.
+func none(rows []int32, t int) {
+	for i := range min(t, len(rows)) {
+		rows[i] = -1
+	}
 }
 
 func (s Shape) width(table []int32) int { return len(table) / s.Step.Seqs }

@@ -11,7 +11,7 @@ import (
 )
 
 // stepShape has every kind of buffer but Outputs.
-var stepShape = backend.StepShape{Tokens: 12, Seqs: 4, Samples: 6, Vocab: 70, MaxPages: []int{5, 3}, Bias: 3, Logprobs: 2, Axes: 3, Drafts: 2, AdapterSlots: 1, Verify: 2}
+var stepShape = backend.StepShape{Tokens: 12, Seqs: 4, Samples: 6, Vocab: 70, MaxPages: []int{5, 3}, Bias: 3, Logprobs: 2, Axes: 3, Drafts: 2, AdapterSlots: 1, Verify: 2, Items: true}
 
 func newStep(s backend.StepShape) *backend.Step { return s.Carve(make([]byte, s.SetBytes())) }
 
@@ -23,7 +23,7 @@ func fill(r *rand.Rand, s *backend.Step, b backend.Binding) {
 			v[i] = r.Int32N(1000) - 3
 		}
 	}
-	for _, v := range [][]int32{s.Tokens[:t], s.Positions[:t], s.Seq[:t], s.First[:q+1], s.Rows[:l], s.MRopePositions[:3*t], s.Adapters[:t]} {
+	for _, v := range [][]int32{s.Tokens[:t], s.Positions[:t], s.Seq[:t], s.First[:q+1], s.Rows[:l], s.MRopePositions[:3*t], s.Adapters[:t], s.Encoded[:t], s.ItemEnd[:t], s.EncodedNext[:t]} {
 		ints(v)
 	}
 	for _, table := range s.Pages {
@@ -70,7 +70,7 @@ func TestBlock(t *testing.T) {
 			}
 		}
 		payload := appendBlock(nil, 77, from, b)
-		s := ShapeOf(stepShape, []int{0, 1}, 2)
+		s := ShapeOf(stepShape, []int{0, 1}, 2, backend.EncoderShape{Rows: 5})
 		number, got, rest, err := s.readHeader(payload)
 		if err != nil || number != 77 || got != b {
 			t.Fatalf("%d, %+v, %v", number, got, err)
@@ -84,7 +84,7 @@ func TestBlock(t *testing.T) {
 		part := stepShape
 		part.MaxPages = []int{3}
 		stage := newStep(part)
-		s = ShapeOf(part, []int{1}, 2)
+		s = ShapeOf(part, []int{1}, 2, backend.EncoderShape{})
 		if _, got, rest, err = s.readHeader(payload); err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +94,12 @@ func TestBlock(t *testing.T) {
 		_, q, _ := counts(b)
 		if !slices.Equal(stage.Pages[0][:3*q], from.Pages[1][:3*q]) || !slices.Equal(stage.Adapters, from.Adapters) {
 			t.Fatal("a stage without a class reads other pages")
+		}
+		tokens, _, _ := counts(b)
+		for i := range tokens {
+			if stage.Encoded[i] != -1 || stage.EncodedNext[i] != -1 || stage.ItemEnd[i] != from.ItemEnd[i] {
+				t.Fatalf("a stage without an encoder reads encoded rows %d and %d, and the item's end %d as %d", stage.Encoded[i], stage.EncodedNext[i], from.ItemEnd[i], stage.ItemEnd[i])
+			}
 		}
 	}
 }

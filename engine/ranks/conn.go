@@ -13,7 +13,7 @@ import (
 )
 
 // protocol is the version of the frames. Ranks with another one are refused.
-const protocol = 1
+const protocol = 2
 
 // kind says what a frame's payload is.
 type kind uint8
@@ -29,6 +29,8 @@ const (
 	loaded                    // follower: it has its weights
 	launch                    // leader: the inputs of a step, which starts
 	move                      // leader: pages to swap
+	item                      // leader to the first stage: the size of an item to encode, whose bytes follow
+	pixels                    // leader to the first stage: bytes of the item; behind the last ones it is encoded
 	capture                   // leader: a graph to capture
 	readAdapter
 	putAdapter

@@ -37,7 +37,7 @@ func BenchmarkControl(b *testing.B) {
 		}
 		if err == nil {
 			d := device()
-			err = f.Run(context.Background(), Work{Device: d, Group: d, Places: Places{2, 1}, Shape: ShapeOf(shape, []int{0}, 1)})
+			err = f.Run(context.Background(), Work{Device: d, Group: d, Places: Places{2, 1}, Shape: ShapeOf(shape, []int{0}, 1, backend.EncoderShape{})})
 		}
 		ended <- err
 	}()
@@ -45,7 +45,7 @@ func BenchmarkControl(b *testing.B) {
 		b.Fatal(err)
 	}
 	mine := device()
-	d := l.Drive(mine, Places{2, 1}, ShapeOf(shape, []int{0}, 1), shape)
+	d := l.Drive(mine, Places{2, 1}, ShapeOf(shape, []int{0}, 1, backend.EncoderShape{}), shape)
 	for _, s := range mine.steps {
 		for i := range 64 {
 			s.First[i+1], s.Seq[i], s.Positions[i] = int32(i+1), int32(i), 3999

@@ -27,6 +27,9 @@ type Follower struct {
 	onLost []func(error)
 }
 
+// queued is how many frames wait for Follower.Run.
+const queued = 4
+
 // Join connects to rank 0 and returns what it has decided. It tries until Options.Wait has passed. The error says for whom
 // it waited, or why rank 0 refused this rank.
 func Join(ctx context.Context, address string, o Options, self Member) (*Follower, Decided, error) {
@@ -39,7 +42,7 @@ func Join(ctx context.Context, address string, o Options, self Member) (*Followe
 	if err != nil {
 		return nil, Decided{}, err
 	}
-	f := &Follower{c: newConn(c, max(o.Silence, o.Wait)), self: self, stop: make(chan struct{}), frames: make(chan frame, 4), free: make(chan []byte, 6)}
+	f := &Follower{c: newConn(c, max(o.Silence, o.Wait)), self: self, stop: make(chan struct{}), frames: make(chan frame, queued), free: make(chan []byte, queued+2)}
 	leave := context.AfterFunc(wait, func() { _ = c.Close() })
 	d, err := f.join(o.Key)
 	if !leave() && err == nil {
@@ -163,6 +166,9 @@ type Work struct {
 	Group  backend.Group
 	Places Places
 	Shape  Shape
+	// Encoder encodes items by Tower. nil in stages without.
+	Encoder backend.Encoder
+	Tower   backend.Executable
 	// ReadAdapter reads an adapter's files, beside steps; PutAdapter writes what it has read to a slot. nil without
 	// slots.
 	ReadAdapter func(files []byte) error
@@ -239,10 +245,11 @@ func (f *Follower) read() {
 type run struct {
 	*Follower
 	Work
-	flight []flight // by set
-	order  []int    // sets in flight, oldest first
-	moves  []backend.PageMove
-	buf    []byte
+	flight    []flight // by set
+	order     []int    // sets in flight, oldest first
+	moves     []backend.PageMove
+	buf       []byte
+	receiving receiving
 }
 
 // afterLaunch is how long a rank gives rank 0 to send the next step, so that its device has one behind the running one, before it waits for
@@ -305,7 +312,14 @@ func (r *run) next(frames <-chan frame) (f frame, ok bool) {
 func (r *run) prompt() bool { return r.Places.Pipeline > 1 && r.self.Rank == r.Places.last() }
 
 func (r *run) handle(f frame) (err error) {
+	if len(r.receiving.rest) > 0 && f.kind != pixels {
+		return &FrameError{fmt.Sprintf("frame of kind %d in the middle of an item", f.kind)}
+	}
 	switch f.kind {
+	case item:
+		return r.item(f.b)
+	case pixels:
+		return r.pixels(f.b)
 	case launch:
 		return r.launch(f.b)
 	case move:
@@ -371,6 +385,9 @@ func (r *run) launch(b []byte) error {
 	}
 	fl := &r.flight[bound.Set]
 	fl.number, fl.binding, fl.running = number, bound, true
+	if r.receiving.busy && r.receiving.set < 0 {
+		r.receiving.set = bound.Set
+	}
 	r.order = append(r.order, bound.Set)
 	return nil
 }
@@ -379,6 +396,11 @@ func (r *run) launch(b []byte) error {
 func (r *run) wait(set int) error {
 	if err := r.Device.Wait(set); err != nil {
 		return err
+	}
+	if r.receiving.set == set {
+		if err := r.waitItem(); err != nil {
+			return err
+		}
 	}
 	fl := &r.flight[set]
 	fl.running = false
@@ -407,5 +429,5 @@ func (r *run) settle() error {
 			return err
 		}
 	}
-	return nil
+	return r.waitItem()
 }

@@ -331,8 +331,11 @@ func (l *Leader) drain(who string) {
 }
 
 // toAll sends a frame to all ranks.
-func (l *Leader) toAll(k kind, payload []byte) error {
-	for _, p := range l.peers[1:] {
+func (l *Leader) toAll(k kind, payload []byte) error { return l.send(l.peers[1:], k, payload) }
+
+// send sends a frame to some ranks.
+func (l *Leader) send(to []*peer, k kind, payload []byte) error {
+	for _, p := range to {
 		if err := p.send(k, payload); err != nil {
 			err = &RankError{p.name, err.Error()}
 			l.Fail(err)

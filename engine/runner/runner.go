@@ -97,6 +97,10 @@ func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
 	if b.Encoded != nil {
 		row.Seq.Encoded(row.From, row.Count, b.Encoded[t:], b.ItemEnd[t:])
 	}
+	if b.EncodedNext != nil {
+		copy(b.EncodedNext[t:], b.Encoded[t+1:t+row.Count])
+		b.EncodedNext[t+row.Count-1] = row.NextEncoded
+	}
 	if b.MRopePositions != nil {
 		row.Seq.Positions(row.From, row.Count, b.MRopePositions[r.shape.Axes*t:])
 	}

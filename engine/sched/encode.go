@@ -184,6 +184,19 @@ func (s *Scheduler) dropEncodes() {
 	}
 }
 
+// encodedAt returns the encoded row of q's token at a position, for the step that is prepared; −1 if it
+// has none or is not encoded.
+func (s *Scheduler) encodedAt(q *Seq, p int) int32 {
+	for i := range q.places {
+		if m := &q.places[i]; m.At <= p && p < m.End() {
+			if run := s.encoded.Use(q.items[i].key); run != nil {
+				return int32(run.At + q.items[i].offset + p - m.At)
+			}
+		}
+	}
+	return -1
+}
+
 // countItems counts the items that begin among count positions of q from from on.
 func (s *Scheduler) countItems(q *Seq, from, count int) {
 	for i := range q.places {

@@ -67,6 +67,21 @@ func (d *device) items(row *Row) error {
 			return fmt.Errorf("%s: position %d of item %d sees up to %d, the row ends at %d", q.ID(), p, i, ends[k], row.From+row.Count)
 		}
 	}
+	return d.nextItem(row)
+}
+
+// nextItem checks the encoded row that the model's own head reads for the token after a row's last one.
+func (d *device) nextItem(row *Row) error {
+	q, p := row.Seq, row.From+row.Count
+	i := slices.IndexFunc(q.spec.Items, func(m Item) bool { return p >= m.At && p < m.At+m.Tokens })
+	switch n := row.NextEncoded; {
+	case n < 0 && i >= 0 && d.drafts > 0 && p > q.spec.Items[i].At:
+		return fmt.Errorf("%s: position %d of item %d, behind the row, has no encoded row", q.ID(), p, i)
+	case n >= 0 && (i < 0 || d.drafts == 0 || d.encoded[n] != encodedRow(&q.spec.Items[i], p-q.spec.Items[i].At)):
+		return fmt.Errorf("%s: row %d does not hold position %d, which is behind the row", q.ID(), n, p)
+	case n >= 0:
+		d.nexts++
+	}
 	return nil
 }
 
@@ -124,7 +139,7 @@ func (w *workload) picture(sp *Spec) {
 // each is encoded before its tokens, and equal ones are encoded once while they stay in the cache.
 func TestRandomItems(t *testing.T) {
 	var total Stats
-	var paced, split int
+	var paced, split, nexts int
 	for seed := range uint64(400) {
 		w := newWorkload(t, seed)
 		w.items = true
@@ -151,10 +166,11 @@ func TestRandomItems(t *testing.T) {
 		total.CacheHits += g.total.CacheHits
 		total.SwappedIn += g.total.SwappedIn
 		split += g.steps
+		nexts += g.dev.nexts
 	}
-	t.Logf("%d steps, %+v, %d chunks cut", split, total, paced)
-	if total.Encoded < 1000 || total.Items < total.Encoded || total.Preempted < 100 || total.CacheHits < 1000 || total.SwappedIn < 100 || paced < 1000 {
-		t.Errorf("%+v, %d chunks cut: the workloads test too little", total, paced)
+	t.Logf("%d steps, %+v, %d chunks cut, %d before an encoded row", split, total, paced, nexts)
+	if total.Encoded < 1000 || total.Items < total.Encoded || total.Preempted < 100 || total.CacheHits < 1000 || total.SwappedIn < 100 || paced < 1000 || nexts < 100 {
+		t.Errorf("%+v, %d chunks cut, %d before an encoded row: the workloads test too little", total, paced, nexts)
 	}
 }
 

@@ -191,7 +191,7 @@ func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.proposalT
 
 // add appends a row to the step and plans the state snapshots that it stores.
 func (s *Scheduler) add(q *Seq, p part) {
-	r := Row{Seq: q, From: q.scheduled, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
+	r := Row{Seq: q, From: q.scheduled, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, NextEncoded: -1, epoch: q.epoch}
 	if p.targets > 0 {
 		r.TargetPos = p.from
 		q.target = p.from + p.targets
@@ -214,6 +214,9 @@ func (s *Scheduler) add(q *Seq, p part) {
 	if q.held != nil || r.From < q.itemsEnd {
 		s.countItems(q, r.From, p.count)
 		s.hold(q)
+	}
+	if s.opts.Drafts > 0 && q.scheduled < q.itemsEnd {
+		r.NextEncoded = s.encodedAt(q, q.scheduled)
 	}
 	q.inStep = true
 	s.step.Tokens += p.count

@@ -28,6 +28,7 @@ type device struct {
 	guessed uint64            // hash of the tokens up to the newest proposal
 	encoder Encoder
 	encoded []uint64 // encoded rows
+	nexts   int      // rows whose next token has an encoded row
 }
 
 type slot struct {

@@ -74,9 +74,13 @@ type Row struct {
 	Proposed int
 	// Next is the known token after the last position if that position is sampled all the
 	// same, in row DrawRow with Next as the target; −1: it is not.
-	Next   int32
-	Sample int // first sampled row of the sequence
-	epoch  int // Seq.epoch when the row was made
+	Next int32
+	// NextEncoded is the encoded row of the token after the last position, for the model's own head;
+	// −1: it has none, or is not encoded yet. The head then reads the embedding of the token itself,
+	// which may lose a proposal, never a token.
+	NextEncoded int32
+	Sample      int // first sampled row of the sequence
+	epoch       int // Seq.epoch when the row was made
 }
 
 // DrawRow returns the sampled row of the first sampled token. It is valid with Draw or Next.

@@ -11,8 +11,8 @@ import (
 type inputs struct {
 	n int
 	// tokens returns the tokens of input i, truncated as requested and not longer
-	// than the model's context.
-	tokens func(ctx context.Context, i int) ([]int32, error)
+	// than the model's context, and its images.
+	tokens func(ctx context.Context, i int) ([]int32, []chat.PromptItem, error)
 }
 
 // inputs returns the inputs of a request. It makes all checks that need no encoding.
@@ -32,17 +32,21 @@ func (s *Service) inputs(ctx context.Context, a *Params, set *chat.Settings) (*i
 	if err != nil {
 		return nil, err
 	}
+	if err := chat.CheckMedia(a.Chat, keep > 0); err != nil {
+		return nil, err
+	}
 	if a.pair != nil {
-		return &inputs{a.pairs, func(ctx context.Context, i int) ([]int32, error) {
+		return &inputs{a.pairs, func(ctx context.Context, i int) ([]int32, []chat.PromptItem, error) {
 			text, err := a.pair(ctx, i)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			p := chat.Prompt{Text: text}
 			if err := s.checkInput(p, a, keep); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			return s.input(ctx, p, a, keep)
+			ids, err := s.input(ctx, p, a, keep)
+			return ids, nil, err
 		}}, nil
 	}
 	for _, p := range list {
@@ -50,7 +54,17 @@ func (s *Service) inputs(ctx context.Context, a *Params, set *chat.Settings) (*i
 			return nil, err
 		}
 	}
-	return &inputs{len(list), func(ctx context.Context, i int) ([]int32, error) { return s.input(ctx, list[i], a, keep) }}, nil
+	return &inputs{len(list), func(ctx context.Context, i int) ([]int32, []chat.PromptItem, error) {
+		ids, err := s.input(ctx, list[i], a, keep)
+		if err != nil || a.Chat == nil {
+			return ids, nil, err
+		}
+		ids, items, err := s.text.WithMedia(ctx, a.Chat, set, ids)
+		if err != nil {
+			return nil, nil, err
+		}
+		return ids, items, s.fits(len(ids))
+	}}, nil
 }
 
 // truncation returns to how many tokens an input is truncated; 0: not at all.
@@ -85,11 +99,16 @@ func (s *Service) input(ctx context.Context, p chat.Prompt, a *Params, keep int)
 	if keep > 0 && n > keep {
 		return s.truncate(ctx, p, ids, keep, a)
 	}
+	return ids, s.fits(n)
+}
+
+// fits refuses an input of more tokens than the model's context.
+func (s *Service) fits(n int) error {
 	if most := s.text.ModelLen(); n > most {
-		return nil, chat.Errorf(chat.TooLong, "input_tokens", "This model's maximum context length is %d tokens. However, you requested 0 output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+		return chat.Errorf(chat.TooLong, "input_tokens", "This model's maximum context length is %d tokens. However, you requested 0 output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
 			most, n, n)
 	}
-	return ids, nil
+	return nil
 }
 
 // truncate returns keep of the ids. As in the tokenizer's own truncation, the special tokens

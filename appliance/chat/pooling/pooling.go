@@ -170,12 +170,15 @@ func (s *Service) vectors(ctx context.Context, a *Params, set *chat.Settings, in
 	}()
 	for i := range inputs.n {
 		for len(streams) < min(inputs.n, i+atOnce) {
-			ids, err := inputs.tokens(ctx, len(streams))
+			ids, items, err := inputs.tokens(ctx, len(streams))
 			if err != nil {
 				return nil, u, err
 			}
 			r := s.text.EngineRequest(a.ID, a.Priority, a.CacheSalt, set)
 			r.Prompt, r.Pooling = ids, mode
+			if len(items) > 0 {
+				set.Vision.Attach(&r, items)
+			}
 			st, err := s.text.Submit(ctx, r)
 			if err != nil {
 				return nil, u, err

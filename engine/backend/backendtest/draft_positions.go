@@ -16,6 +16,7 @@ func (s *subject) draftPositions(t *testing.T) {
 	for _, c := range []passCase{
 		{format: kernels.BF16, heads: 4, kv: 1, dim: 96, latent: 32, block: 16, long: 70},
 		{format: kernels.F32, heads: 4, kv: 2, dim: 64, block: 16, long: 70},
+		{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, long: 70, sections: [3]int{1, 1, 0}},
 		{format: kernels.F16, heads: 9, kv: 3, dim: 32, block: 32, long: 130},
 		{format: kernels.BF16, heads: 8, kv: 1, dim: 96, block: 16, long: 300},
 		{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, long: 70, window: 20},
@@ -30,7 +31,8 @@ type passCase struct {
 	format                        kernels.Format
 	heads, kv, dim, block, window int
 	long                          int
-	latent                        int // 0: attention is not latent, else the rotated numbers of a head
+	latent                        int    // 0: attention is not latent, else the rotated numbers of a head
+	sections                      [3]int // not zero: tokens have three positions
 
 	table, logits, still, turning backend.WeightID
 	down, norm, key               backend.WeightID // of latent attention
@@ -120,11 +122,14 @@ func (r *passRun) open(t *testing.T, s *subject, most int) {
 	c.logits = m.table("logits", make([]float32, vocab*vocab), vocab)
 	c.still, c.turning = m.literal("still", make([]float32, c.rotary()/2)), m.literal("turning", []float32{1, 0.01})
 	pl := plan{tensors: m, vocab: vocab, bucket: backend.Bucket{Tokens: most * n, Seqs: n, Samples: most}, pages: n * r.width, drafts: draftPasses}
+	if c.sections != [3]int{} {
+		pl.axes = 3
+	}
 	pl.classes = []backend.KVClass{c.class(r.width)}
 	pl.record = func(rec *backend.Recorder) {
 		r.plain = c.pass(rec, inputIDs(rec), 0, nil, true)
 		r.turned = rec.New("turned", kernels.F32, backend.PerToken, 4)
-		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: r.turned})
+		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: r.turned, Sections: c.sections})
 	}
 	r.one = s.rig(t, pl)
 	pl.classes = []backend.KVClass{c.class(r.narrow)}
@@ -263,7 +268,7 @@ func (c *passCase) record(rec *backend.Recorder, ids backend.Value) (out passVal
 	for n := range draftPasses {
 		a := &backend.DraftPosition{AcceptedRow: kept, By: n + 1}
 		out.angles[n] = rec.New("turned", kernels.F32, backend.PerSeq, 4)
-		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: out.angles[n], Draft: a})
+		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: out.angles[n], Draft: a, Sections: c.sections})
 		out.y[n] = c.pass(rec, id, -(n+1)*passTokens, a, n < draftPasses-1)
 	}
 	return out

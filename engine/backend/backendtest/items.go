@@ -24,11 +24,13 @@ func (s *subject) encodedRows(t *testing.T) {
 	joined := rec.New("joined", kernels.F32, backend.PerSample, width)
 	rec.Do(backend.Join{X: px, Y: joined})
 	rec.Do(backend.EncoderOutput{X: joined})
-	var x backend.Value
-	r := s.rig(t, plan{tensors: m, vocab: most, items: true, tower: tower, cache: cache, bucket: backend.Bucket{Tokens: most, Seqs: 2, Samples: 1},
+	var x, next backend.Value
+	r := s.rig(t, plan{tensors: m, vocab: most, items: true, drafts: 1, tower: tower, cache: cache, bucket: backend.Bucket{Tokens: most, Seqs: 2, Samples: 1},
 		record: func(rec *backend.Recorder) {
 			x = input(rec, table, width)
 			rec.Do(backend.Merge{X: x})
+			next = input(rec, table, width)
+			rec.Do(backend.Merge{X: next, Next: true})
 		}})
 	exe, err := r.dev.Compile(tower)
 	check(t, err)
@@ -53,15 +55,24 @@ func (s *subject) encodedRows(t *testing.T) {
 	}
 	merged := func(encoded ...int32) {
 		t.Helper()
-		r.run(feed{tokens: upTo(2), encoded: encoded[:2]}, feed{tokens: upTo(most)[2:], encoded: encoded[2:]})
-		got := r.floats(x, most)
-		for i, e := range encoded {
-			want := plain[i*width : (i+1)*width]
-			if e >= 0 {
-				want = rows[e]
-			}
-			if k := bits(got[i*width:(i+1)*width], want); k >= 0 {
-				t.Fatalf("token %d of encoded row %d: number %d is %v, not %v", i, e, k, got[i*width+k], want[k])
+		after := append(slices.Clone(encoded[1:]), 1) // the successor of the last token is not in the step
+		if rows[1] == nil {
+			after[most-1] = -1
+		}
+		r.run(feed{tokens: upTo(2), encoded: encoded[:2], next: after[:2]}, feed{tokens: upTo(most)[2:], encoded: encoded[2:], next: after[2:]})
+		for what, at := range map[string]struct {
+			value backend.Value
+			rows  []int32
+		}{"its own": {x, encoded}, "its successor's": {next, after}} {
+			got := r.floats(at.value, most)
+			for i, e := range at.rows {
+				want := plain[i*width : (i+1)*width]
+				if e >= 0 {
+					want = rows[e]
+				}
+				if k := bits(got[i*width:(i+1)*width], want); k >= 0 {
+					t.Fatalf("token %d of encoded row %d, %s: number %d is %v, not %v", i, e, what, k, got[i*width+k], want[k])
+				}
 			}
 		}
 	}
@@ -74,6 +85,9 @@ func (s *subject) encodedRows(t *testing.T) {
 	for _, bad := range []int32{-2, cache} {
 		if err := r.dev.Launch(r.exe, r.fill(0, []feed{{tokens: upTo(1), encoded: []int32{bad}}})); err == nil {
 			t.Errorf("encoded row %d of %d: no error", bad, cache)
+		}
+		if err := r.dev.Launch(r.exe, r.fill(0, []feed{{tokens: upTo(1), next: []int32{bad}}})); err == nil {
+			t.Errorf("encoded row %d of %d after a token: no error", bad, cache)
 		}
 	}
 }

@@ -32,6 +32,7 @@ type plan struct {
 	outputCols int              // StepShape.OutputCols
 	slots      int              // of adapters
 	items      bool             // StepShape.Items
+	axes       int              // positions of a token; 0: one
 	tower      *backend.Program // an encoder program, compiled beside the step's
 	cache      int              // its EncoderShape.Rows
 	record     func(*backend.Recorder)
@@ -51,7 +52,7 @@ func class(f kernels.Format, block, layers, heads, dim, maxPages int) backend.KV
 // reserve returns a reservation for the plan on a layout, as the planner does.
 func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	t.Helper()
-	p := &backend.Program{Name: t.Name(), Bucket: pl.bucket, Weights: pl.tensors.specs, Classes: pl.classes, Vocab: pl.vocab, AdapterSlots: pl.slots}
+	p := &backend.Program{Name: t.Name(), Bucket: pl.bucket, Weights: pl.tensors.specs, Classes: pl.classes, Vocab: pl.vocab, AdapterSlots: pl.slots, Axes: pl.axes}
 	rec := backend.Record(p)
 	pl.record(rec)
 	p.Shard = backend.Whole
@@ -66,7 +67,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots, Items: pl.items,
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots, Items: pl.items, Axes: pl.axes,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)
@@ -129,6 +130,7 @@ type feed struct {
 	row       backend.SampleRow
 	items     [][2]int // positions [from, to) of items
 	encoded   []int32  // of each token: its encoded row, −1: none; nil: all −1
+	next      []int32  // of each token: its successor's; nil: all −1
 }
 
 // fill writes a step.
@@ -163,6 +165,15 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 						s.ItemEnd[b.Tokens] = int32(k[1])
 					}
 				}
+			}
+			if s.EncodedNext != nil {
+				s.EncodedNext[b.Tokens] = -1
+				if f.next != nil {
+					s.EncodedNext[b.Tokens] = f.next[i]
+				}
+			}
+			for axis := range r.p.Axes {
+				s.MRopePositions[r.p.Axes*b.Tokens+axis] = int32(f.at + i + 5*axis)
 			}
 			b.Tokens++
 		}

@@ -35,6 +35,9 @@ func (c *compiler) vision(op backend.Op) error {
 	case backend.EncoderOutput:
 		return c.encoded(o.X, kcpu.Encoded{At: address(c.d.encoder.in.At)})
 	case backend.Merge:
+		if o.Next {
+			return c.encoded(o.X, kcpu.Encoded{Rows: address(c.s.EncodedNext)})
+		}
 		return c.encoded(o.X, kcpu.Encoded{Rows: address(c.s.Encoded)})
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")

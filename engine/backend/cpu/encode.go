@@ -43,23 +43,26 @@ func (d *device) Encode(e backend.Executable, b backend.EncodeBinding) error {
 	if st.running {
 		return &backend.StepError{Field: "Encode", Why: "the item before is still running: WaitItem first"}
 	}
-	if d.ranks != nil {
-		return backend.Unsupported(name, "images on several ranks", "an encoder runs on one rank")
-	}
 	if err := in.Check(x.p, d.r.Encoder, b); err != nil {
 		return err
 	}
 	in.First[0], in.First[1], in.At[0] = 0, int32(b.Patches), b.At
 	st.running = true
-	st.number = d.launch(x, x.lists[0], backend.Binding{Tokens: b.Patches, Seqs: 1, Samples: b.Rows})
+	bound := backend.Binding{Tokens: b.Patches, Seqs: 1, Samples: b.Rows}
+	if d.ranks != nil {
+		st.run = run{x, &x.lists[0], bound, st.run.done}
+		d.ranks <- &st.run
+		return nil
+	}
+	st.number = d.launch(x, x.lists[0], bound)
 	return nil
 }
 
-// WaitItem blocks until the last Encode has finished.
+// WaitItem blocks until the last Encode has finished. Its error is that of a group.
 func (d *device) WaitItem() error {
 	if d.pool == nil {
 		return errClosed
 	}
 	d.finish(&d.encoder.set)
-	return nil
+	return d.encoder.set.err
 }

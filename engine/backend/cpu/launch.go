@@ -126,8 +126,9 @@ func (d *device) finish(st *set) {
 	st.running = false
 }
 
-// drain waits for the launches of all sets. A later Wait still works.
+// drain waits for the launches of all sets and of the encoder. A later Wait still works.
 func (d *device) drain() {
+	d.finish(&d.encoder.set)
 	for i := range d.sets {
 		d.finish(&d.sets[i])
 	}

@@ -177,8 +177,6 @@ func TestRunsRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, p := range map[string]*backend.Program{
-		"op merge of successors":                  {Ops: []backend.Op{backend.Merge{Next: true}}},
-		"op angles with three positions of":       {Ops: []backend.Op{backend.Angles{Sections: [3]int{1, 1, 1}, Draft: &backend.DraftPosition{}}}},
 		"KV class old: a convolution's inputs in": {Classes: []backend.KVClass{{Name: "old", State: &backend.StateShape{ConvFormat: kernels.F8E4M3}}}},
 	} {
 		if err := l.Runs(nil, p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {

@@ -27,10 +27,11 @@ type run struct {
 
 // startRanks starts the goroutine. It ends when the queue is closed.
 func (d *device) startRanks() {
-	d.ranks = make(chan *run, len(d.sets))
+	d.ranks = make(chan *run, len(d.sets)+1) // of all sets, and an item's
 	for i := range d.sets {
 		d.sets[i].run.done = make(chan error, 1)
 	}
+	d.encoder.set.run.done = make(chan error, 1)
 	go func(queue <-chan *run) {
 		for r := range queue {
 			r.done <- d.run(r)

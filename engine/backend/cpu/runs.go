@@ -33,13 +33,8 @@ func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Reorder, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.DeltaNet,
 		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows, backend.Adapt, backend.LatentRope, backend.HeadLinear, backend.Send, backend.Receive,
-		backend.Patches, backend.AvgPool, backend.Standardize, backend.Resample, backend.Join, backend.EncoderOutput:
+		backend.Patches, backend.AvgPool, backend.Standardize, backend.Resample, backend.Join, backend.EncoderOutput, backend.Merge:
 		return ""
-	case backend.Merge:
-		if !o.Next {
-			return ""
-		}
-		return "merge of successors (a draft head on images)"
 	case backend.Conv:
 		if !o.Biased {
 			return ""
@@ -54,9 +49,6 @@ func missing(op backend.Op) string {
 		o.Norm, o.Gated, o.Shared, o.Rotary, o.Interleaved, o.Tempered, o.KVHeads, o.Grid = nil, false, false, o.HeadDim, false, false, 1, false
 		return backend.RequiredFeature(o)
 	case backend.Angles:
-		if o.Draft != nil && o.Sections != [3]int{} {
-			return "angles with three positions of drafts"
-		}
 		o.Draft, o.Temperature, o.Grid, o.Sections = nil, backend.Temperature{}, false, [3]int{}
 		return backend.RequiredFeature(o)
 	case backend.StoreKV:

@@ -185,6 +185,21 @@ func (l *launch) position(row int, a *backend.DraftPosition) int {
 	return int(l.s.Positions[t]) + a.By
 }
 
+// positions returns the positions of a row whose tokens have several; zeros for a draft row of no sequence.
+func (l *launch) positions(row int, a *backend.DraftPosition) []int32 {
+	axes := l.e.p.Axes
+	if a == nil {
+		return rowOf(l.s.MRopePositions, row, axes)
+	}
+	out := make([]int32, axes)
+	if t := l.ints(a.AcceptedRow)[row]; t >= 0 {
+		for i, p := range rowOf(l.s.MRopePositions, int(t), axes) {
+			out[i] = p + int32(a.By)
+		}
+	}
+	return out
+}
+
 // state returns a layer's recurrent state of a sequence in its page: the inputs of the
 // convolution, then the copies of the matrices. Before position 0 all are zero.
 func (l *launch) state(class, layer, seq int) (c backend.KVClass, conv []byte, matrices []float32) {

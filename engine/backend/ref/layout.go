@@ -115,26 +115,8 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		if !known(op) {
 			return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel yet")
 		}
-		if what := missing(op); what != "" {
-			return backend.Unsupported(name, "op "+backend.OpName(op)+" "+what, "it has no kernel yet")
-		}
 	}
 	return nil
-}
-
-// missing returns a feature of an op that has no kernel; "" if there is none.
-func missing(op backend.Op) string {
-	switch o := op.(type) {
-	case backend.Merge:
-		if o.Next {
-			return "of successors (a draft head on images)"
-		}
-	case backend.Angles:
-		if o.Draft != nil && o.Sections != [3]int{} {
-			return "of draft positions with three positions"
-		}
-	}
-	return ""
 }
 
 func (l layout) Round(n int64) int64 { return (n + page - 1) / page * page }

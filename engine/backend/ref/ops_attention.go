@@ -14,7 +14,7 @@ func (o angles) run(l *launch, _, t int) error {
 		return nil
 	}
 	if o.Sections != [3]int{} {
-		ref.AnglesOfSections(rowOf(l.s.MRopePositions, t, l.e.p.Axes), o.Sections, l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
+		ref.AnglesOfSections(l.positions(t, o.Draft), o.Sections, l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
 		return nil
 	}
 	at, scale := int32(max(0, l.position(t, o.Draft))), o.Scale

@@ -96,7 +96,11 @@ type merge struct{ backend.Merge }
 
 func (o merge) units(l *launch) int { return l.b.Tokens }
 func (o merge) run(l *launch, _, t int) error {
-	if row := l.s.Encoded[t]; row >= 0 {
+	rows := l.s.Encoded
+	if o.Next {
+		rows = l.s.EncodedNext
+	}
+	if row := rows[t]; row >= 0 {
 		n := l.cols(o.X)
 		copy(rowOf(l.floats(o.X), t, n), l.d.encoded(int(row), n))
 	}

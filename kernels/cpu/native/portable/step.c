@@ -124,7 +124,9 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 	for (int64_t t = from; a->axes && t < to; t++)
 		for (int32_t i = 0; i < a->half; i++) {
 			int32_t axis = i < 3 * a->sections[i % 3] ? i % 3 : 0;
-			float x = (float)a->axes[3 * t + axis] * a->freq[i];
+			int64_t row = a->accepted_row ? a->accepted_row[t] : t;
+			int32_t at = row < 0 ? 0 : a->axes[3 * row + axis] + (a->accepted_row ? a->by : 0);
+			float x = (float)at * a->freq[i];
 			a->y[t * 2 * a->half + i] = (float)cos((double)x) * a->scale;
 			a->y[t * 2 * a->half + a->half + i] = (float)sin((double)x) * a->scale;
 		}

@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/models"
+	"vapp.dev/engine/ranks"
+	"vapp.dev/kernels"
+)
+
+// rankAxes are the ways of imageAxes that ranks run; but for the first two, only make soak runs them.
+var rankAxes = []string{"in a batch", "preempted, overlapped", "swapped", "overlapped, chunks of 16", "prefixes, chunks of 16, alone, twice", "n-grams proposed, prefixes, chunks of 16, twice"}
+
+// TestImagesRanks runs requests with images on two tensor parallel ranks, in two stages, and both. Each way gives the
+// tokens of the plain one on the same ranks, and stages give those of one rank.
+func TestImagesRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
+	imagesOnRanks(t, ref.Opener{}, backend.Settings{})
+}
+
+func imagesOnRanks(t *testing.T, on backend.Opener, s backend.Settings) {
+	names := rankAxes
+	if !longSoak {
+		names = names[:2]
+	}
+	for _, f := range seeingFamilies {
+		if f.slow && on.Name() == "ref" && !longSoak {
+			continue
+		}
+		dir := filepath.Join(t.TempDir(), f.name)
+		f.write(t, dir)
+		for _, p := range []ranks.Places{{Tensor: 2, Pipeline: 1}, {Tensor: 1, Pipeline: 2}, {Tensor: 2, Pipeline: 2}} {
+			t.Run(fmt.Sprintf("%s %d×%d", f.name, p.Tensor, p.Pipeline), func(t *testing.T) {
+				var plain [][]int32
+				for _, name := range names {
+					a := imageAxes[slices.IndexFunc(imageAxes, func(a imageAxis) bool { return a.name == name })]
+					t.Run(a.name, func(t *testing.T) {
+						y := toy{dir: dir, on: on, slabs: 16, build: models.Build{Vision: true}, opts: engine.Options{
+							MaxModelLen: 160, MaxNumSeqs: 16, MaxNumBatchedTokens: 2048, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true,
+							Backend: s, Items: engine.ItemOptions{Patches: 16 * f.side * f.side},
+						}}
+						if plain != nil || p.Tensor > 1 {
+							y.world = p
+						}
+						if a.change != nil {
+							a.change(&y)
+						}
+						r := f.run(t, &y, a.alone, a.rounds)
+						if a.took != nil && !a.took(r) {
+							t.Errorf("%+v: this tests too little", *r)
+						}
+						if plain == nil {
+							plain = r.tokens
+						}
+						for i := range plain {
+							if !slices.Equal(r.tokens[i], plain[i]) {
+								t.Errorf("request %d: %v, plain %v", i, r.tokens[i], plain[i])
+							}
+						}
+					})
+				}
+			})
+		}
+	}
+}
