@@ -57,7 +57,7 @@ func (n *native) mix(out []byte, i int, f *filter, in pixels.Lines) { n.Mix(out,
 
 func (n *native) rows(out pixels.Lines, to int, in pixels.Lines, from, last, width int, f *filter) {
 	if n.tile == nil {
-		n.tile = make([]byte, pixels.Room(f.most))
+		n.tile = make([]byte, pixels.TileBytes(f.most))
 	}
 	n.Rows(out, to, in, from, last, width, &f.Weights, n.tile)
 }

@@ -179,7 +179,7 @@ static void join(const uint8_t *columns, int64_t n, uint8_t *const rows[16], int
 }
 
 void NAME(rows)(uint8_t *const out[16], const uint8_t *const in[16], int64_t n, const int32_t *first, const int32_t *end, const int32_t *w, int bits,
-	uint8_t *tile, int64_t room)
+	uint8_t *tile, int64_t pixels)
 {
 	const sums half = of(1 << (bits - 1));
 	uint8_t columns[16 * 16] __attribute__((aligned(64)));
@@ -189,7 +189,7 @@ void NAME(rows)(uint8_t *const out[16], const uint8_t *const in[16], int64_t n, 
 		int64_t to = from, last = x;
 		for (; last < n; last++) { /* the pixels that read only this tile */
 			const int64_t until = first[last] + end[last] - (last ? end[last - 1] : 0);
-			if (until - from > room)
+			if (until - from > pixels)
 				break;
 			to = until > to ? until : to;
 		}

@@ -12,7 +12,7 @@ static void mix(int set, uint8_t *out, int64_t n, const uint8_t *at, int64_t str
 }
 
 static void rows(int set, uint8_t *out, int64_t out_stride, int64_t out_ring, int64_t to, const uint8_t *in, int64_t in_stride, int64_t in_ring, int64_t from, int64_t last,
-	int64_t n, const int32_t *first, const int32_t *end, const int32_t *w, int bits, uint8_t *tile, int64_t room)
+	int64_t n, const int32_t *first, const int32_t *end, const int32_t *w, int bits, uint8_t *tile, int64_t pixels)
 {
 	uint8_t *o[16];
 	const uint8_t *i[16];
@@ -20,7 +20,7 @@ static void rows(int set, uint8_t *out, int64_t out_stride, int64_t out_ring, in
 		o[j] = out + (to + j) % out_ring * out_stride;
 		i[j] = in + (from + j < last ? from + j : last) % in_ring * in_stride;
 	}
-	vapp_pixels_of(set)->rows(o, i, n, first, end, w, bits, tile, room);
+	vapp_pixels_of(set)->rows(o, i, n, first, end, w, bits, tile, pixels);
 }
 */
 import "C"
@@ -57,12 +57,12 @@ func (k Kernel) Mix(out []byte, i int, w *Weights, in Lines) {
 		(*C.int32_t)(&weights[0]), C.int64_t(len(weights)), C.int(w.Bits))
 }
 
-// Room returns the bytes of Rows' tile for lines of at most so many weights.
-func Room(most int) int { return 48 * max(192, 4*most) }
+// TileBytes returns the bytes of Rows' tile for lines of at most so many weights.
+func TileBytes(most int) int { return 48 * max(192, 4*most) }
 
 // Rows resamples rows of pixels of three bytes by w: Together rows of in, from row `from` on, to the
 // rows of out from row `to` on. Row `last` of in stands for those behind it, which in lacks. Rows of
-// in have `width` pixels. tile has Room bytes.
+// in have `width` pixels. tile has TileBytes bytes.
 func (k Kernel) Rows(out Lines, to int, in Lines, from, last, width int, w *Weights, tile []byte) {
 	n := len(w.First)
 	for s := range Together { // panics on a row that out or in lacks

@@ -14,9 +14,9 @@ typedef void (*vapp_pixels_mix)(uint8_t *out, int64_t n, const vapp_lines *in, i
 
 /* rows resamples sixteen rows of pixels of three bytes. Pixel x of the result is the sum of pixels
  * first[x] and following times the weights w[end[x−1]:end[x]]. tile has 48 bytes for each of its
- * `room` pixels. */
+ * `pixels` pixels. */
 typedef void (*vapp_pixels_rows)(uint8_t *const out[16], const uint8_t *const in[16], int64_t n, const int32_t *first, const int32_t *end, const int32_t *w, int bits,
-	uint8_t *tile, int64_t room);
+	uint8_t *tile, int64_t pixels);
 
 typedef struct {
 	vapp_pixels_mix mix;

@@ -10,8 +10,8 @@ const none = "pixels: a build without cgo has no kernels"
 // Best returns false: this build has no kernels.
 func Best([]string) (Kernel, bool) { return Kernel{}, false }
 
-// Room returns 0.
-func Room(int) int { return 0 }
+// TileBytes returns 0.
+func TileBytes(int) int { return 0 }
 
 // Mix panics.
 func (Kernel) Mix([]byte, int, *Weights, Lines) { panic(none) }
