@@ -183,11 +183,12 @@ bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: 
 compare-llamacpp: native ## logits and greedy tokens of vapp and llama.cpp on the same GGUF files, every family and block type: writes the tables of docs/gguf.md; FAMILY=tiny-qwen3 compares that one (needs Python with torch)
 	@scripts/compare-llamacpp.sh $(FAMILY)
 
-bench-media: native ## images of 12 megapixels decoded by vapp and by Pillow, in turns on one thread (needs Python with venv)
+bench-media: native ## images of 12 megapixels decoded and resized by vapp and by Pillow, in turns on one thread (needs Python with venv); then gemma-4-26B's tower with dummy weights
 	@mkdir -p .cache/media
-	go test -c -o .cache/media/media.test ./appliance/media
+	go test -c -o .cache/media/media.test ./appliance/media/load
 	@[ -x .cache/media-venv/bin/python ] || { python3 -m venv .cache/media-venv && .cache/media-venv/bin/pip install -q pillow==13.0.0 numpy; }
 	.cache/media-venv/bin/python scripts/bench_media.py .cache/media .cache/media/media.test
+	go test ./engine/models -run '^$$' -bench TowerCPU -benchtime 2x -timeout 1h -v
 
 bench-ranks: build openmpi ## two ranks of one thread beside one rank of two, the time of collectives and of rank 0's control work: writes the tables of docs/ranks.md
 	@python3 scripts/bench_ranks.py

@@ -96,7 +96,9 @@ var rules = map[string]rule{
 	"kernels/cpu/native/shared":      {not: noHTTP},
 	"kernels/cpu/native/state":       {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
 
-	"kernels/cpu/isa":     {modules: []string{"golang.org/x/sys"}, not: noHTTP},
+	"kernels/cpu/isa": {modules: []string{"golang.org/x/sys"}, not: noHTTP},
+	// Resampling of images.
+	"kernels/cpu/pixels":  {parts: []string{"kernels/cpu/isa"}, not: functions},
 	"kernels/cpu/isatest": {parts: []string{"kernels/cpu/isa"}, not: noHTTP},
 
 	// Names, arguments and packed weights of the CUDA kernels: plain Go, no cgo.
@@ -142,7 +144,7 @@ var rules = map[string]rule{
 	"engine/turns": {not: noHTTP},
 	// The pixels of an image.
 	// From pixels to the input of an encoder: sizes, resampling, patches, positions.
-	"engine/vision":     {parts: []string{"engine/vision/rgb"}, not: functions},
+	"engine/vision":     {parts: []string{"engine/vision/rgb", "kernels/cpu/isa", "kernels/cpu/pixels"}, not: functions},
 	"engine/vision/rgb": {not: pure},
 	"engine/tokenizer":  {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
 	"engine/grammar":    {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},

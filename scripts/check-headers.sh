@@ -25,8 +25,8 @@ targets() {
 	case $1 in
 	attention/bf16_common.h | attention/pairs.h | attention/decode.h | attention/fp8.h) echo avx512bf16 amx amx_soft ;;
 	attention/bf16.h) echo avx512bf16 ;;
-	attention/dot.h) echo generic neon avx2 avx512 ;;
-	attention/amx.h) echo amx amx_soft ;;
+	attention/dot.h | attention/both.h) echo generic neon avx2 avx512 ;;
+	attention/amx.h | attention/both_amx.h) echo amx amx_soft ;;
 	attention/*.h) echo generic neon avx2 avx512 avx512bf16 amx amx_soft ;;
 	activation/adapt.h | activation/body.h | limits/body.h | norm/body.h | sample/body.h | state/body.h) echo generic neon avx2 avx512 ;;
 	shared/vec.h | shared/act.h) echo generic neon avx2 avx512 avx512bf16 amx ;;

@@ -39,7 +39,7 @@ func TestMediaPooling(t *testing.T) {
 	}
 	ids := m.Requests()[0].Prompt
 	text, _ := m.Decode(ids, true)
-	if items := v.Attached(); len(items) != 1 || len(items[0]) != 1 || items[0][0].Len != 3 || ids[items[0][0].At] != '#' {
+	if items := v.Attached(); len(items) != 1 || len(items[0]) != 1 || len(items[0][0].Spans) != 1 || items[0][0].Spans[0].Len != 3 || ids[items[0][0].At+items[0][0].Spans[0].At] != '#' {
 		t.Errorf("prompt %q with %+v", text, items)
 	}
 	if w := post(s, "/v1/embeddings", user(cat, `,"truncate_prompt_tokens":4`)); w.Code != 400 || !strings.Contains(w.Body.String(), "cannot cut a prompt with images") {

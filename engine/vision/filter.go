@@ -1,6 +1,10 @@
 package vision
 
-import "math"
+import (
+	"math"
+
+	"vapp.dev/kernels/cpu/pixels"
+)
 
 // resampling is whose arithmetic resizes an image. Both resample one axis, round to bytes, and
 // resample the other.
@@ -13,28 +17,18 @@ const (
 	torchvision
 )
 
-// filter is how the lines (rows or columns) of an image are resampled along one axis: line i of the
-// result is the sum of lines first[i] and following times weights(i).
+// filter is how the lines (rows or columns) of an image are resampled along one axis. It has at most
+// 22 bits, so that a sum of bytes times weights fits in 32.
 type filter struct {
-	first []int32
-	end   []int32  // of weights: those of line i are w[end[i-1]:end[i]]
-	w     []uint64 // whole numbers of 1/2^bits
-	most  int      // weights of a line
-	bits  uint     // at most 22: a sum of bytes times weights fits in 32 bits
-}
-
-func (f *filter) weights(i int) []uint64 {
-	if i == 0 {
-		return f.w[:f.end[0]]
-	}
-	return f.w[f.end[i-1]:f.end[i]]
+	pixels.Weights
+	most int // weights of a line
 }
 
 // lines returns the first line of the source that line i of the result reads, and the line behind
 // the last one.
 func (f *filter) lines(i int) (from, to int) {
-	from = int(f.first[i])
-	return from, from + len(f.weights(i))
+	from = int(f.First[i])
+	return from, from + len(f.Of(i))
 }
 
 // newFilter returns the bicubic filter from in to out lines: the cubic with a = −1/2, which is
@@ -44,7 +38,7 @@ func newFilter(in, out int, by resampling) *filter {
 	scale := float64(in) / float64(out)
 	wide := max(scale, 1)
 	support := 2 * wide
-	f := &filter{first: make([]int32, out), end: make([]int32, out)}
+	f := &filter{Weights: pixels.Weights{First: make([]int32, out), End: make([]int32, out)}}
 	all := make([]float64, 0, min(out*(2*int(math.Ceil(support))+1), 4*in+5*out))
 	largest := 0.0
 	for i := range out {
@@ -63,19 +57,19 @@ func newFilter(in, out int, by resampling) *filter {
 			}
 			largest = max(largest, all[x])
 		}
-		f.first[i], f.end[i] = int32(from), int32(len(all))
+		f.First[i], f.End[i] = int32(from), int32(len(all))
 		f.most = max(f.most, to-from)
 	}
-	f.bits = 22
+	f.Bits = 22
 	if by == torchvision {
 		// The most bits with which the largest weight is a number of 16 bits.
-		for f.bits = 0; f.bits < 22 && int(0.5+float64(largest*float64(int(2)<<f.bits))) < 1<<15; f.bits++ {
+		for f.Bits = 0; f.Bits < 22 && int(0.5+float64(largest*float64(int(2)<<f.Bits))) < 1<<15; f.Bits++ {
 		}
 	}
-	f.w = make([]uint64, len(all))
+	f.W = make([]int32, len(all))
 	for i, k := range all {
-		k = float64(k * float64(int(1)<<f.bits))
-		f.w[i] = uint64(int64(k + math.Copysign(0.5, k)))
+		k = float64(k * float64(int(1)<<f.Bits))
+		f.W[i] = int32(k + math.Copysign(0.5, k))
 	}
 	return f
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"vapp.dev/engine/vision/rgb"
+	"vapp.dev/kernels/cpu/isa"
+	"vapp.dev/kernels/cpu/pixels"
 )
 
 // FuzzConfig reads configs and options of requests, and asks for sizes: a rule is refused with a
@@ -71,23 +73,47 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzResize resizes small images: each byte of the result is that of a plain computation.
+// everyPasses returns the passes in Go and those in C for each instruction set of this processor.
+func everyPasses() map[string]func() passes {
+	out := map[string]func() passes{"go": func() passes { return &portable{} }}
+	for _, v := range isa.Variants() {
+		if k, ok := pixels.Best([]string{v}); ok {
+			out[v] = func() passes { return &native{Kernel: k} }
+		}
+	}
+	return out
+}
+
+// FuzzResize resizes small images with all passes: each byte of the result is that of a plain
+// computation.
 func FuzzResize(f *testing.F) {
 	f.Add(uint16(3), uint16(7), uint16(5), uint16(2), uint32(1))
 	f.Add(uint16(90), uint16(9), uint16(91), uint16(1), uint32(2))
+	f.Add(uint16(299), uint16(250), uint16(280), uint16(240), uint32(3))
+	f.Add(uint16(270), uint16(299), uint16(5), uint16(33), uint32(4))
+	f.Add(uint16(33), uint16(290), uint16(290), uint16(17), uint32(5))
 	f.Fuzz(func(t *testing.T, w, h, across, down uint16, seed uint32) {
 		in, out := [2]int{int(w%300) + 1, int(h%300) + 1}, [2]int{int(across%300) + 1, int(down%300) + 1}
 		src, dst := picture(in[0], in[1], seed), rgb.New(out[0], out[1])
-		Resize(dst, src)
 		want := src
 		if downFirst(src, out[0], out[1]) {
 			want = plain(plain(src, in[0], out[1]), out[0], out[1])
 		} else {
 			want = plain(plain(src, out[0], in[1]), out[0], out[1])
 		}
-		for i := range want.Pix {
-			if dst.Pix[i] != want.Pix[i] {
-				t.Fatalf("%v to %v: byte %d is %d, want %d", in, out, i, dst.Pix[i], want.Pix[i])
+		for name, with := range everyPasses() {
+			clear(dst.Pix)
+			r := newResampler(src, out[0], out[1], pillow, func(y int, row []byte) { copy(dst.Row(y), row) })
+			r.passes = with
+			half := out[1] / 2
+			if half > 0 {
+				r.strip(0, half)
+			}
+			r.strip(half, out[1])
+			for i := range want.Pix {
+				if dst.Pix[i] != want.Pix[i] {
+					t.Fatalf("%s: %v to %v: byte %d is %d, want %d", name, in, out, i, dst.Pix[i], want.Pix[i])
+				}
 			}
 		}
 	})
@@ -112,11 +138,11 @@ func plain(src *rgb.Image, width, height int) *rgb.Image {
 			}
 			from, _ := f.lines(i)
 			for c := range 3 {
-				sum := int64(1) << (f.bits - 1)
-				for k, w := range f.weights(i) {
+				sum := int64(1) << (f.Bits - 1)
+				for k, w := range f.Of(i) {
 					sum += int64(src.Pix[at+(from+k)*step+c]) * int64(w)
 				}
-				dst.Pix[3*(width*y+x)+c] = byte(min(max(sum>>f.bits, 0), 255))
+				dst.Pix[3*(width*y+x)+c] = byte(min(max(sum>>f.Bits, 0), 255))
 			}
 		}
 	}

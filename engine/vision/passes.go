@@ -1,6 +1,10 @@
 package vision
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"vapp.dev/kernels/cpu/pixels"
+)
 
 // Two sums of 32 bits share a register of 64: the sum of byte · weight of one line plus 2³² times
 // that of another. A sum fits in its half and multiplication by a weight is exact modulo 2⁶⁴, so the
@@ -8,17 +12,17 @@ import "encoding/binary"
 const (
 	// pair selects a byte of each half.
 	pair = 0x000000ff000000ff
-	// lanes is the number of rows that a rowPass resamples at once.
-	lanes = 8
+	// half of the rows that are resampled at once are resampled together.
+	lanes = pixels.Together / 2
 )
 
 // half returns one half of the last bit of a result, in both sums: they are rounded by cutting.
-func (f *filter) half() uint64 { return 1<<(f.bits-1) | 1<<(f.bits+31) }
+func (f *filter) half() uint64 { return 1<<(f.Bits-1) | 1<<(f.Bits+31) }
 
 // outside selects the bits of two sums that are set if one of them is no byte: it is negative or
 // more than 255.
 func (f *filter) outside() uint64 {
-	one := uint64(1<<32 - 1<<(f.bits+8))
+	one := uint64(1<<32 - 1<<(f.Bits+8))
 	return one | one<<32
 }
 
@@ -34,13 +38,65 @@ func clamped(a, b, c, d uint64, bits uint) uint64 {
 	return out
 }
 
+// passes are the two passes over an image.
+type passes interface {
+	// mix sets out to line i of f's result, on the lines of in.
+	mix(out []byte, i int, f *filter, in pixels.Lines)
+	// rows resamples pixels.Together rows of in, from row from on, to the rows of out from row to on.
+	// Row last of in stands for those behind it.
+	rows(out pixels.Lines, to int, in pixels.Lines, from, last, width int, f *filter)
+}
+
+// native runs the passes in C.
+type native struct {
+	pixels.Kernel
+	tile []byte
+}
+
+func (n *native) mix(out []byte, i int, f *filter, in pixels.Lines) { n.Mix(out, i, &f.Weights, in) }
+
+func (n *native) rows(out pixels.Lines, to int, in pixels.Lines, from, last, width int, f *filter) {
+	if n.tile == nil {
+		n.tile = make([]byte, pixels.TileBytes(f.most))
+	}
+	n.Rows(out, to, in, from, last, width, &f.Weights, n.tile)
+}
+
+// portable runs the passes in Go.
+type portable struct {
+	window [][]byte
+	pass   *rowPass
+}
+
+func (p *portable) mix(out []byte, i int, f *filter, in pixels.Lines) {
+	p.window = p.window[:0]
+	from, to := f.lines(i)
+	for s := from; s < to; s++ {
+		p.window = append(p.window, in.Line(s, len(out)))
+	}
+	f.mix(out, i, p.window)
+}
+
+func (p *portable) rows(out pixels.Lines, to int, in pixels.Lines, from, last, width int, f *filter) {
+	if p.pass == nil {
+		p.pass = newRowPass(f)
+	}
+	for half := 0; half < pixels.Together; half += lanes {
+		var a, b [lanes][]byte
+		for i := range lanes {
+			a[i], b[i] = in.Line(min(from+half+i, last), 3*width), out.Line(to+half+i, 3*len(f.First))
+		}
+		p.pass.run(&b, &a)
+	}
+}
+
 // mix sets out to line i of the result, of which rows are the lines that it reads.
 func (f *filter) mix(out []byte, i int, rows [][]byte) {
-	weights, half, outside, bits, n := f.weights(i), f.half(), f.outside(), f.bits&31, len(out)
+	weights, half, outside, bits, n := f.Of(i), f.half(), f.outside(), f.Bits&31, len(out)
 	for x := 0; x < n && n < 8; x++ {
 		s := half
 		for i, w := range weights {
-			s += uint64(rows[i][x]) * w
+			s += uint64(rows[i][x]) * uint64(int64(w))
 		}
 		out[x] = byte(clamped(s, 0, 0, 0, bits))
 	}
@@ -48,6 +104,7 @@ func (f *filter) mix(out []byte, i int, rows [][]byte) {
 		x := min(x, n-8) // the last eight bytes may be computed twice
 		a, b, c, d := half, half, half, half
 		for i, w := range weights {
+			w := uint64(int64(w))
 			v := binary.LittleEndian.Uint64(rows[i][x:])
 			a += (v & pair) * w
 			b += (v >> 8 & pair) * w
@@ -77,16 +134,16 @@ type plane [][4]uint64
 // span is the number of pixels of a tile, so that it stays in the first cache.
 const span = 192
 
-func newRowPass(f *filter) rowPass {
+func newRowPass(f *filter) *rowPass {
 	n := max(span, 4*f.most)
 	all := make(plane, 3*n)
-	return rowPass{f, [3]plane{all[:n:n], all[n : 2*n : 2*n], all[2*n:]}}
+	return &rowPass{f, [3]plane{all[:n:n], all[n : 2*n : 2*n], all[2*n:]}}
 }
 
 // run resamples the rows in to the rows out.
 func (p *rowPass) run(out, in *[lanes][]byte) {
-	half, outside, bits := p.half(), p.outside(), p.bits&31
-	for x, n := 0, len(p.first); x < n; {
+	half, outside, bits := p.half(), p.outside(), p.Bits&31
+	for x, n := 0, len(p.First); x < n; {
 		from, to := p.lines(x)
 		end := x + 1 // of the pixels that read only this tile
 		for ; end < n; end++ {
@@ -98,7 +155,7 @@ func (p *rowPass) run(out, in *[lanes][]byte) {
 		}
 		p.separate(in, from, to)
 		for ; x < end; x++ {
-			weights, a := p.weights(x), int(p.first[x])-from
+			weights, a := p.Of(x), int(p.First[x])-from
 			for c := range 3 {
 				s0, s1, s2, s3 := p.tile[c][a : a+len(weights)].dot(weights)
 				s0, s1, s2, s3 = s0+half, s1+half, s2+half, s3+half
@@ -120,10 +177,10 @@ func (p *rowPass) run(out, in *[lanes][]byte) {
 // keeps its sums in registers.
 //
 //go:noinline
-func (p plane) dot(weights []uint64) (s0, s1, s2, s3 uint64) {
+func (p plane) dot(weights []int32) (s0, s1, s2, s3 uint64) {
 	p = p[:len(weights)]
 	for i, w := range weights {
-		t := &p[i]
+		t, w := &p[i], uint64(int64(w))
 		s0 += t[0] * w
 		s1 += t[1] * w
 		s2 += t[2] * w

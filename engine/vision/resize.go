@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"vapp.dev/engine/vision/rgb"
+	"vapp.dev/kernels/cpu/isa"
+	"vapp.dev/kernels/cpu/pixels"
 )
 
 // Resize fills dst with src, resampled to the size of dst. Its bytes are those of
@@ -38,17 +40,26 @@ type resampler struct {
 	work         int  // products
 	columns      bool // are resampled first
 	emit         func(y int, row []byte)
+	passes       func() passes // for one goroutine
+}
+
+// newPasses returns the passes in C where they are there for this processor, else those in Go.
+func newPasses() passes {
+	if k, ok := pixels.Best(isa.Variants()); ok {
+		return &native{Kernel: k}
+	}
+	return &portable{}
 }
 
 func newResampler(src *rgb.Image, width, height int, by resampling, emit func(y int, row []byte)) *resampler {
-	r := &resampler{src: src, width: width, work: width * height, columns: width == src.Width || by == pillow && downFirst(src, width, height), emit: emit}
+	r := &resampler{src: src, width: width, work: width * height, columns: width == src.Width || by == pillow && downFirst(src, width, height), emit: emit, passes: newPasses}
 	if width != src.Width {
 		r.across = newFilter(src.Width, width, by)
-		r.work += 3 * len(r.across.w) * src.Height
+		r.work += 3 * len(r.across.W) * src.Height
 	}
 	if height != src.Height {
 		r.down = newFilter(src.Height, height, by)
-		r.work += 3 * len(r.down.w) * width
+		r.work += 3 * len(r.down.W) * width
 	}
 	return r
 }
@@ -74,76 +85,63 @@ func downFirst(src *rgb.Image, width, height int) bool {
 	return d > 0 && d > 2*(src.Width-width)
 }
 
-// rowsFirst emits rows from to to of the result. Rows of the source pass through a ring: eight are
+// lines returns the rows of the source.
+func (r *resampler) lines() pixels.Lines {
+	return pixels.Lines{Pix: r.src.Pix, Stride: 3 * r.src.Width, Ring: r.src.Height}
+}
+
+// newRing returns n rows of size bytes, of which each stands for every n-th.
+func newRing(n, size int) pixels.Lines {
+	return pixels.Lines{Pix: make([]byte, n*size), Stride: size, Ring: n}
+}
+
+// rowsFirst emits rows from to to of the result. Rows of the source pass through a ring: sixteen are
 // resampled at a time, and each row of the result reads those that its weights need.
 func (r *resampler) rowsFirst(from, to int) {
-	size := 3 * r.width
+	const together = pixels.Together
+	size, p, src := 3*r.width, r.passes(), r.lines()
 	lines, need := func(y int) (int, int) { return y, y + 1 }, 1
 	if r.down != nil {
 		lines, need = r.down.lines, r.down.most
 	}
 	next, _ := lines(from) // the first row of the source that is not in the ring
 	_, last := lines(to - 1)
-	ring := newRows((need+2*lanes-2)/lanes*lanes, size)
-	rows := newRowPass(r.across)
+	ring := newRing((need+2*together-2)/together*together, size)
 	out := make([]byte, size)
-	var window [][]byte
 	for y := from; y < to; y++ {
-		a, b := lines(y)
-		for ; next < b; next += lanes {
-			var in, out [lanes][]byte
-			for i := range lanes {
-				s := min(next+i, last-1) // the last row stands for those behind it
-				in[i], out[i] = r.src.Row(s), ring[s%len(ring)]
-			}
-			rows.run(&out, &in)
+		_, b := lines(y)
+		for ; next < b; next += together {
+			p.rows(ring, next, src, next, last-1, r.src.Width, r.across)
 		}
 		if r.down == nil {
-			r.emit(y, ring[y%len(ring)])
+			r.emit(y, ring.Line(y, size))
 			continue
 		}
-		window = window[:0]
-		for i := a; i < b; i++ {
-			window = append(window, ring[i%len(ring)])
-		}
-		r.down.mix(out, y, window)
+		p.mix(out, y, r.down, ring)
 		r.emit(y, out)
 	}
 }
 
-// columnsFirst emits rows from to to of the result, eight at a time: their columns are resampled
+// columnsFirst emits rows from to to of the result, sixteen at a time: their columns are resampled
 // from the rows of the source, then the rows, if they change.
 func (r *resampler) columnsFirst(from, to int) {
-	mixed := newRows(lanes, 3*r.src.Width)
-	done, rows := mixed, rowPass{}
+	const together = pixels.Together
+	size, p, src := 3*r.width, r.passes(), r.lines()
+	mixed := newRing(together, 3*r.src.Width)
+	done := mixed
 	if r.across != nil {
-		done, rows = newRows(lanes, 3*r.width), newRowPass(r.across)
+		done = newRing(together, size)
 	}
-	var window [][]byte
-	for ; from < to; from += lanes {
-		n := min(lanes, to-from)
+	for ; from < to; from += together {
+		n := min(together, to-from)
 		for i := range n {
-			a, b := r.down.lines(from + i)
-			window = window[:0]
-			for s := a; s < b; s++ {
-				window = append(window, r.src.Row(s))
-			}
-			r.down.mix(mixed[i], from+i, window)
+			p.mix(mixed.Line(i, mixed.Stride), from+i, r.down, src)
 		}
 		if r.across != nil {
-			rows.run((*[lanes][]byte)(done), (*[lanes][]byte)(mixed))
+			p.rows(done, 0, mixed, 0, n-1, r.src.Width, r.across)
 		}
 		for i := range n {
-			r.emit(from+i, done[i])
+			r.emit(from+i, done.Line(i, size))
 		}
 	}
-}
-
-// newRows returns n rows of size bytes.
-func newRows(n, size int) [][]byte {
-	all, out := make([]byte, n*size), make([][]byte, n)
-	for i := range out {
-		out[i] = all[i*size : (i+1)*size : (i+1)*size]
-	}
-	return out
 }

@@ -1,5 +1,6 @@
 /* body.h: attention over pages and this step's own K and V. It is causal, with a window or
- * without, or bidirectional: then all tokens of a sequence see each other.
+ * without, or bidirectional: then all tokens of a sequence see each other. Without a window, sinks
+ * and the like the latter is in both.h, on tiles in both_amx.h.
  *
  * Keys are taken in blocks of 16 at absolute positions and in spans of SPAN keys. Each span has
  * its own softmax (largest score, sum of the exponentials, weighted values), and spans are
@@ -21,9 +22,11 @@
 
 #include "../shared/kernels.h"
 #include "../shared/vec.h"
+#include "both_tile.h"
 #include "tile.h"
 #if defined(VAPP_TILES)
 #include "amx.h"
+#include "both_amx.h"
 #define VAPP_NARROW 1
 #else
 #define tiles_begin() (void)0
@@ -34,10 +37,33 @@
 #define VAPP_NARROW 1
 #else
 #include "dot.h"
+#include "both.h"
 #define VAPP_NARROW 0
 #define uses_bf16(t) 0
 #define round_queries(t) (void)0
 #endif
+#endif
+
+/* runs_both reports whether attention is that of both.h or both_amx.h here. AVX-512 BF16 leaves it to
+ * AVX-512, or has the numbers of pages. */
+static int runs_both(const vapp_attention *a)
+{
+#if defined(VAPP_TILES)
+	return sees_all(a) && a->pages.format == VAPP_BF16;
+#else
+	return !VAPP_NARROW && sees_all(a);
+#endif
+}
+
+#if defined(VAPP_SOFT_TILES)
+void vapp_both_amx_soft(const void *args, const vapp_call *c);
+#define RUN_BOTH(a, c) vapp_both_amx_soft(a, c)
+#elif defined(VAPP_TILES)
+#define RUN_BOTH(a, c) both_attention(tile_buffers, tile_run, a, c)
+#elif VAPP_NARROW
+#define RUN_BOTH(a, c) (void)0
+#else
+#define RUN_BOTH(a, c) both_attention(both_buffers, both_run, a, c)
 #endif
 
 static float exp_of(float x)
@@ -252,6 +278,10 @@ static int splits_spans(const vapp_attention *a, const vapp_call *c)
 void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
+	if (runs_both(a)) {
+		RUN_BOTH(a, c);
+		return;
+	}
 	tile t = tile_of_part(a, c);
 	if (VAPP_NARROW && !uses_bf16(&t)) { /* these files have no kernels of floats */
 		vapp_attention_avx512(args, c);
@@ -290,6 +320,8 @@ void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
 	tile t = tile_of_part(a, c);
+	if (runs_both(a))
+		return;
 	if (VAPP_NARROW && !uses_bf16(&t)) {
 		vapp_attention_join_avx512(args, c);
 		return;
