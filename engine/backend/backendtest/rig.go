@@ -31,6 +31,7 @@ type plan struct {
 	drafts     int              // proposals that a step verifies and makes
 	outputCols int              // StepShape.OutputCols
 	slots      int              // of adapters
+	axes       int              // Program.Axes
 	items      bool             // StepShape.Items
 	tower      *backend.Program // an encoder program, compiled beside the step's
 	cache      int              // its EncoderShape.Rows
@@ -51,7 +52,7 @@ func class(f kernels.Format, block, layers, heads, dim, maxPages int) backend.KV
 // reserve returns a reservation for the plan on a layout, as the planner does.
 func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	t.Helper()
-	p := &backend.Program{Name: t.Name(), Bucket: pl.bucket, Weights: pl.tensors.specs, Classes: pl.classes, Vocab: pl.vocab, AdapterSlots: pl.slots}
+	p := &backend.Program{Name: t.Name(), Bucket: pl.bucket, Weights: pl.tensors.specs, Classes: pl.classes, Vocab: pl.vocab, AdapterSlots: pl.slots, Axes: pl.axes}
 	rec := backend.Record(p)
 	pl.record(rec)
 	p.Shard = backend.Whole
@@ -66,7 +67,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots, Items: pl.items,
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots, Items: pl.items, Axes: pl.axes,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)
@@ -127,8 +128,9 @@ type feed struct {
 	snapshots []int32 // its page table of snapshots
 	sampled   []int   // indices of the sampled tokens
 	row       backend.SampleRow
-	items     [][2]int // positions [from, to) of items
-	encoded   []int32  // of each token: its encoded row, −1: none; nil: all −1
+	items     [][2]int   // positions [from, to) of items
+	encoded   []int32    // of each token: its encoded row, −1: none; nil: all −1
+	axes      [][3]int32 // of each token: its positions of multimodal rope
 }
 
 // fill writes a step.
@@ -153,6 +155,9 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 		}
 		for i, id := range f.tokens {
 			s.Tokens[b.Tokens], s.Positions[b.Tokens], s.Seq[b.Tokens] = id, int32(f.at+i), int32(seq)
+			if f.axes != nil {
+				copy(s.MRopePositions[3*b.Tokens:], f.axes[i][:])
+			}
 			if s.Encoded != nil {
 				s.Encoded[b.Tokens], s.ItemEnd[b.Tokens] = -1, int32(f.at+i+1)
 				if f.encoded != nil {
