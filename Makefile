@@ -131,6 +131,7 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy|TestRanks' -v ./engine
 	go test -tags soak -count=1 -timeout 1h -run TestSuite ./engine/backend/ref ./engine/backend/cpu
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run TestSuite ./engine/backend/cuda
+	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run 'TestImages.*CUDA' -v ./engine
 	$(CUDA_GO) test -tags bundle,soak -count=1 -timeout 1h -run TestBundle -v ./tests/gpu
 	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run 'TestGoldenCUDA|TestGoldenRanksCUDA' -v ./engine/models
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE_ALL)

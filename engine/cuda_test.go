@@ -160,7 +160,7 @@ func ledgered(t *testing.T, y *toy, e *engine.Engine) {
 	if n := driver.Counted("taken"); n != device+graphs+context || captures != (graphs > 0) || graphs > lines["graphs"] {
 		t.Errorf("the device has lost %d bytes: arenas of %d, graphs of %d, planned %d, and a context of %d", n, device, graphs, lines["graphs"], context)
 	}
-	pinned := want[backend.Swap] + lines["step copies"]
+	pinned := want[backend.Swap] + lines["step copies"] + lines["item copy"]
 	if !captures { // the staging buffer of weights exists until the first step
 		pinned += lines["staging"]
 	}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"path/filepath"
@@ -28,54 +29,76 @@ func imagesRecorded(t *testing.T, on backend.Opener, s backend.Settings, limit f
 		if world.Pipeline > 1 && name == "tiny-qwen35-tower" {
 			continue // its last layers are no attention, so that it has no stages
 		}
-		files, err := filepath.Glob("models/testdata/media/" + name + ".*.safetensors")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("golden files: %v, %v", files, err)
-		}
-		var all []*enginetest.Golden
-		for _, file := range files {
-			g, err := enginetest.ReadGolden(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, g)
-		}
 		for what, tokens := range map[string]int{"large steps": 512, "small steps": 20} {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				y := &toy{dir: filepath.Join("models/testdata", name), on: on, slabs: 64, world: world, build: models.Build{Vision: true}, opts: engine.Options{
-					MaxModelLen: 160, MaxNumSeqs: 8, MaxNumBatchedTokens: tokens, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, PrefixCaching: true,
-					Overlap: true, Backend: s, Items: engine.ItemOptions{Patches: 180},
-				}}
-				if enginetest.Recurrent(name) {
-					y.build.Dtype = kernels.F32 // as in the recorded run
-				}
-				m := y.inspect(t)
-				plans := y.account(t, m).PlanOnly
-				if err := m.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if plans != nil {
-					t.Skipf("not run: %v", plans)
-				}
-				e := y.open(t)
-				streams := make([]*engine.Stream, len(all))
-				for i, g := range all {
-					got, err := e.Submit(context.Background(), recordedRequest(g, strings.Contains(name, "qwen")))
-					if err != nil {
-						t.Fatal(err)
-					}
-					streams[i] = got[0]
-				}
-				for i, g := range all {
-					tokens, last := collect(t, streams[i])
-					if last.Finish != engine.FinishLength || len(tokens) != len(g.DecodeIDs)+1 {
-						t.Fatalf("%s: %d tokens, ended with %v: %v", files[i], len(tokens), last.Finish, last.Err)
-					}
-					sameReply(t, files[i], tokens, g, float32(float64(limit(name, kernels.F32).Gap)*g.Spread()))
-				}
+				y := recordedImages(name, on, s, tokens)
+				y.world = world
+				y.replies(t, recordedRun{name: name, kind: "*", limit: limit})
 			})
 		}
 	}
+}
+
+// recordedImages returns a recorded checkpoint with a tower whose steps have that many tokens.
+func recordedImages(name string, on backend.Opener, s backend.Settings, tokens int) *toy {
+	y := &toy{dir: filepath.Join("models/testdata", name), on: on, slabs: 64, build: models.Build{Vision: true}, opts: engine.Options{
+		MaxModelLen: 160, MaxNumSeqs: 8, MaxNumBatchedTokens: tokens, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, PrefixCaching: true,
+		Overlap: true, Backend: s, Items: engine.ItemOptions{Patches: 180},
+	}}
+	if enginetest.Recurrent(name) {
+		y.build.Dtype = kernels.F32 // as in the recorded run
+	}
+	return y
+}
+
+// recordedRun is a run of recorded prompts with images.
+type recordedRun struct {
+	name, kind string // checkpoint, and which of its prompts; *: all
+	tokens     int    // of a reply; 0: as many as are recorded
+	limit      func(string, kernels.Format) enginetest.GoldenBound
+	opened     func(*engine.Engine) // called before the first step, unless nil
+}
+
+// replies sends recorded prompts and compares the replies with the recorded ones. It returns the engine.
+func (y *toy) replies(t *testing.T, r recordedRun) *engine.Engine {
+	t.Helper()
+	files, err := filepath.Glob("models/testdata/media/" + r.name + "." + r.kind + ".safetensors")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("golden files: %v, %v", files, err)
+	}
+	m := y.inspect(t)
+	plans := y.account(t, m).PlanOnly
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if plans != nil {
+		t.Skipf("not run: %v", plans)
+	}
+	e := y.open(t)
+	if r.opened != nil {
+		r.opened(e)
+	}
+	all, streams := make([]*enginetest.Golden, len(files)), make([]*engine.Stream, len(files))
+	for i, file := range files {
+		if all[i], err = enginetest.ReadGolden(file); err != nil {
+			t.Fatal(err)
+		}
+		q := recordedRequest(all[i], strings.Contains(r.name, "qwen"))
+		q.Params.MaxTokens = min(q.Params.MaxTokens, cmp.Or(r.tokens, q.Params.MaxTokens))
+		got, err := e.Submit(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams[i] = got[0]
+	}
+	for i, g := range all {
+		tokens, last := collect(t, streams[i])
+		if last.Finish != engine.FinishLength || len(tokens) != cmp.Or(r.tokens, len(g.DecodeIDs)+1) {
+			t.Fatalf("%s: %d tokens, ended with %v: %v", files[i], len(tokens), last.Finish, last.Err)
+		}
+		sameReply(t, files[i], tokens, g, float32(float64(r.limit(r.name, kernels.F32).Gap)*g.Spread()))
+	}
+	return e
 }
 
 // recordedRequest returns the prompt of a golden file and its images.

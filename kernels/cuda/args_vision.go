@@ -2,13 +2,15 @@ package cuda
 
 // PatchesArgs: patches. A block for each patch.
 type PatchesArgs struct {
-	Image, Pixels, Across, Down  Ptr
-	Frames, Height, Width, Patch int32
-	PatchFrames, Square          int32
-	Scale, Shift                 float32
+	Item, ItemAcross, ItemDown, Pixels, Across, Down Ptr
+	Scale, Shift                                     float32
+	Cols, _                                          int32
 }
 
-// PoolArgs: pool. A block of whole warps for each row of Y; squares of at most 64 patches.
+// PoolSquare is the most patches of a square of pool.
+const PoolSquare = 64
+
+// PoolArgs: pool. A block of whole warps for each row of Y; squares of at most PoolSquare patches.
 type PoolArgs struct {
 	X, Across, Down, Y Ptr
 	Tokens, Cols, Size int32
@@ -32,4 +34,10 @@ type ResampleArgs struct {
 type MergeArgs struct {
 	X, Encoded, Rows Ptr
 	Cols, _          int32
+}
+
+// StoreEncodedArgs: store_encoded. A block for each row.
+type StoreEncodedArgs struct {
+	X, Encoded, At Ptr
+	Cols, _        int32
 }

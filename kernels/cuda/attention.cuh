@@ -141,7 +141,8 @@ struct Rows {
 };
 
 // seen_from returns the first position that the token at a position sees. seen_until returns
-// the position after the last one: that of the token, of the sequence, or of the token's item.
+// the position after the last one: that of the token, of the sequence, or of the token's item,
+// which a window does not bound.
 DEVICE int seen_from(const AttentionArgs &a, int at) {
   if (a.pages.chunked) return at / a.window * a.window;
   return a.window > 0 ? max(0, at - a.window + 1) : 0;
@@ -150,8 +151,7 @@ DEVICE int seen_until(const AttentionArgs &a, const Source &o, int token) {
   int at = o.history + token, end = o.history + o.count;
   if (a.bidirectional) return end;
   if (a.items == nullptr) return at + 1;
-  int until = min(max(at + 1, __ldg(a.items + o.first + token)), end);
-  return a.window > 0 ? min(until, at + a.window) : until;
+  return min(max(at + 1, __ldg(a.items + o.first + token)), end);
 }
 
 // split_range reduces the positions that a block's rows see to those of its split. Each split

@@ -178,10 +178,11 @@ func tokenKernels() []Kernel {
 
 func visionKernels() []Kernel {
 	out := []Kernel{
-		{"patches", "patches", "", "vision", sizeOf[PatchesArgs](), 256, 0, "5·T·cols", "2·T·cols", "TestPatches"},
+		{"patches", "patches", "", "vision", sizeOf[PatchesArgs](), 256, 0, "8·T·cols", "2·T·cols", "TestPatches"},
 		{"pool", "pool", "", "vision", sizeOf[PoolArgs](), 256, 0, "4·(T + rows)·cols + 8·T·rows", "T·cols", "TestPool"},
 		{"standardize", "standardize", "", "vision", sizeOf[StandardizeArgs](), 256, 0, "8·rows·cols", "2·rows·cols", "TestMerge"},
 		{"merge", "merge", "", "vision", sizeOf[MergeArgs](), 256, 0, "8·rows·cols", "0", "TestMerge"},
+		{"store_encoded", "encoder_output", "", "vision", sizeOf[StoreEncodedArgs](), 256, 0, "8·rows·cols", "0", "TestMerge"},
 	}
 	for _, f := range []string{"f32", "f16", "bf16"} {
 		out = append(out, Kernel{"resample_" + f, "resample", f, "vision", sizeOf[ResampleArgs](), 256, 0, "(8 + 4·format)·T·cols", "9·T·cols", "TestResample"})

@@ -159,7 +159,7 @@ var mutants = []mutant{
 	{"delta.cu", "v - e * sum[r][x]", "v - sum[r][x]", "TestDeltaChunks"},
 	{"delta.cu", "if (wanted[t] == 0 && t < c.count - 1) continue;", "if (t < c.count - 1) continue;", "TestDeltaChunks"},
 	{"delta.cu", "if (first == last || by_chunks(a, last - first)) return;", "if (first == last) return;", "TestDeltaChunks"},
-	{"vision.cu", "min(i / plane % a.patch_frames, a.frames - 1)", "i / plane % a.patch_frames", "TestPatches"},
+	{"vision.cu", "(size_t(a.at[0]) + blockIdx.x)", "size_t(blockIdx.x)", "TestMerge"},
 	{"vision.cu", "if (most == 0)", "if (false)", "TestResample"},
 	{"vision.cu", "a.down[t] / a.size == down) at", "down >= 0) at", "TestPool"},
 	{"vision.cu", "if (from < 0) return;", "", "TestMerge"},

@@ -1,41 +1,24 @@
-// Ops of vision towers: an image cut into patches, learned positions resampled to its size,
-// pooling of squares, and encoded rows that replace tokens.
+// Ops of vision towers: an item's patches, learned positions resampled to its size, pooling of
+// squares, and encoded rows, which are kept and replace tokens.
 #include "numbers.cuh"
 
 struct PatchesArgs {
-  const unsigned char *image;  // [frames, height, width, 3]
-  float *pixels;               // [T, 3·max(1, patch_frames)·patch²]
-  int *across, *down;          // [T]
-  int frames, height, width, patch;
-  int patch_frames;  // 0: interleaved colours; else planes: channel, frame, row, column
-  int square;        // patches come in squares of so many columns and rows; 0: row by row
+  const float *item;                   // [T, cols]
+  const int *item_across, *item_down;  // [T]
+  float *pixels;                       // [T, cols]
+  int *across, *down;                  // [T]
   float scale, shift;
+  int cols, pad;
 };
 
 // patches: a block for each patch.
 KERNEL(patches, PatchesArgs, 256) {
-  int t = blockIdx.x, wide = a.width / a.patch, across = t % wide, down = t / wide;
-  if (a.square > 0) {
-    int n = t / (a.square * a.square), i = t % (a.square * a.square), squares = wide / a.square;
-    across = n % squares * a.square + i % a.square;
-    down = n / squares * a.square + i / a.square;
-  }
+  int t = blockIdx.x;
   if (threadIdx.x == 0) {
-    a.across[t] = across;
-    a.down[t] = down;
+    a.across[t] = a.item_across[t];
+    a.down[t] = a.item_down[t];
   }
-  int plane = a.patch * a.patch, cols = 3 * max(1, a.patch_frames) * plane;
-  for (int i = threadIdx.x; i < cols; i += blockDim.x) {
-    int channel = i % 3, col = i / 3 % a.patch, row = i / 3 / a.patch, frame = 0;
-    if (a.patch_frames > 0) {
-      col = i % a.patch;
-      row = i / a.patch % a.patch;
-      frame = min(i / plane % a.patch_frames, a.frames - 1);
-      channel = i / plane / a.patch_frames;
-    }
-    size_t at = ((size_t(frame) * a.height + down * a.patch + row) * a.width + across * a.patch + col) * 3 + channel;
-    a.pixels[size_t(t) * cols + i] = float(a.image[at]) / 255.0f * a.scale + a.shift;
-  }
+  for (int i = threadIdx.x; i < a.cols; i += blockDim.x) a.pixels[size_t(t) * a.cols + i] = a.item[size_t(t) * a.cols + i] * a.scale + a.shift;
 }
 
 // most_place returns the largest of places [n] to all threads of the block, which has whole
@@ -146,4 +129,18 @@ KERNEL(merge, MergeArgs, 256) {
   const float *e = a.encoded + size_t(from) * a.cols;
   float *x = a.x + size_t(blockIdx.x) * a.cols;
   for (int i = threadIdx.x; i < a.cols; i += blockDim.x) x[i] = e[i];
+}
+
+struct StoreEncodedArgs {
+  const float *x;  // [rows, cols]
+  float *encoded;  // [_, cols]
+  const int *at;   // [1] the row of encoded for the first row of x
+  int cols, pad;
+};
+
+// store_encoded: a block for each row of x.
+KERNEL(store_encoded, StoreEncodedArgs, 256) {
+  const float *x = a.x + size_t(blockIdx.x) * a.cols;
+  float *e = a.encoded + (size_t(a.at[0]) + blockIdx.x) * a.cols;
+  for (int i = threadIdx.x; i < a.cols; i += blockDim.x) e[i] = x[i];
 }

@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -11,9 +12,9 @@ import (
 )
 
 // places returns the positions of n patches of an image.
-func places(m ref.Image, n int) (across, below []int32) {
+func places(g ref.Grid, n int) (across, below []int32) {
 	for t := range n {
-		a, d := m.Place(t)
+		a, d := g.Place(t)
 		across, below = append(across, int32(a)), append(below, int32(d))
 	}
 	return across, below
@@ -21,31 +22,22 @@ func places(m ref.Image, n int) (across, below []int32) {
 
 func TestPatches(t *testing.T) {
 	r := newRig(t)
-	for _, m := range []ref.Image{
-		{Frames: 1, Height: 8, Width: 12, Patch: 4},
-		{Frames: 3, Height: 8, Width: 8, Patch: 2, PatchFrames: 2, Square: 2},
-		{Frames: 1, Height: 4, Width: 8, Patch: 2, PatchFrames: 2, Square: 2}, // an image where a patch has two frames
-		{Frames: 1, Height: 3, Width: 3, Patch: 3},
-	} {
-		m.Pixels = make([]byte, 3*m.Frames*m.Height*m.Width)
-		for i := range m.Pixels {
-			m.Pixels[i] = byte(r.rnd.Uint32())
+	const cols = 41
+	for n, g := range map[int]ref.Grid{6: {Wide: 3}, 16: {Wide: 4, Square: 2}} {
+		x, want := r.floats(n*cols, 1), make([]float32, n*cols)
+		for i, v := range x {
+			want[i] = v*2 - 1
 		}
-		n, cols := m.Height*m.Width/(m.Patch*m.Patch), m.Cols()
-		want := make([]float32, n*cols)
-		for i := range n {
-			m.Cut(i, 2, -1, want[i*cols:(i+1)*cols])
-		}
-		across, below := places(m, n)
+		across, below := places(g, n)
 		a := cuda.PatchesArgs{
-			Image: up(r, m.Pixels), Pixels: alloc[float32](r, n*cols), Across: alloc[int32](r, n), Down: alloc[int32](r, n), Frames: int32(m.Frames),
-			Height: int32(m.Height), Width: int32(m.Width), Patch: int32(m.Patch), PatchFrames: int32(m.PatchFrames), Square: int32(m.Square), Scale: 2, Shift: -1,
+			Item: up(r, x), ItemAcross: up(r, across), ItemDown: up(r, below), Pixels: alloc[float32](r, n*cols), Across: alloc[int32](r, n), Down: alloc[int32](r, n),
+			Scale: 2, Shift: -1, Cols: cols,
 		}
 		launch(r, "patches", cudatest.Line(n, 32), &a)
 		if got := fmt.Sprint(down[int32](r, a.Across, n), down[int32](r, a.Down, n)); got != fmt.Sprint(across, below) {
-			t.Errorf("%d × %d: places %s, want %v %v", m.Width, m.Height, got, across, below)
+			t.Errorf("%d patches of %+v: places %s, want %v %v", n, g, got, across, below)
 		}
-		r.near("pixels", down[float32](r, a.Pixels, n*cols), want, 1e-7)
+		r.near("pixels", down[float32](r, a.Pixels, n*cols), want, 0)
 	}
 }
 
@@ -55,7 +47,7 @@ func TestPool(t *testing.T) {
 	for _, c := range []struct{ wide, high, square, size int }{{6, 4, 0, 2}, {9, 6, 3, 3}, {2, 2, 0, 2}, {3, 1, 0, 1}} {
 		const cols = 37
 		n := c.wide * c.high
-		across, below := places(ref.Image{Width: c.wide, Height: c.high, Patch: 1, Square: c.square}, n)
+		across, below := places(ref.Grid{Wide: c.wide, Square: c.square}, n)
 		x, rows := r.floats(n*cols, 1), n/(c.size*c.size)
 		want := make([]float32, rows*cols)
 		for i := range rows {
@@ -76,7 +68,7 @@ func TestResample(t *testing.T) {
 		for _, c := range []struct{ wide, high, side int }{{5, 3, 4}, {1, 7, 4}, {4, 4, 4}, {3, 2, 1}, {9, 2, 3}} {
 			const cols = 35
 			n := c.wide * c.high
-			across, below := places(ref.Image{Width: c.wide, Height: c.high, Patch: 1}, n)
+			across, below := places(ref.Grid{Wide: c.wide}, n)
 			table, _ := stored(f, r.floats(c.side*c.side*cols, 1))
 			x := r.floats(n*cols, 1)
 			a := cuda.ResampleArgs{X: up(r, x), Table: up(r, table), Across: up(r, across), Down: up(r, below), Tokens: int32(n), Cols: cols, Side: int32(c.side)}
@@ -102,6 +94,11 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	r.near("merged", down[float32](r, a.X, len(x)), x, 0)
+	kept := cuda.StoreEncodedArgs{X: a.X, Encoded: up(r, make([]float32, 7*cols)), At: up(r, []int32{2}), Cols: cols}
+	launch(r, "store_encoded", cudatest.Line(len(rows), 32), &kept)
+	if all := down[float32](r, kept.Encoded, 7*cols); !slices.Equal(all[2*cols:6*cols], x) || all[2*cols-1] != 0 || all[6*cols] != 0 {
+		t.Errorf("rows at 2 of the cache: %v, want %v", all, x)
+	}
 	launch(r, "standardize", cudatest.Line(len(rows), 32), &s)
 	for i := range rows {
 		ref.Standardize(x[i*cols:(i+1)*cols], e[:cols], e[cols:2*cols])

@@ -2,45 +2,17 @@ package ref
 
 import "vapp.dev/kernels"
 
-// Image is the input of a vision tower: bytes of colours [Frames, Height, Width, 3], split
-// into patches of Patch × Patch pixels.
-type Image struct {
-	Pixels                []byte
-	Frames, Height, Width int
-	Patch                 int
-	PatchFrames           int // frames of a patch, with colours ordered by channel, frame, row, column; 0: one frame, channels of a pixel together
-	Square                int // patches are ordered by squares of this many columns and rows; 0: row by row
-}
+// Grid is the order of an item's patches: row by row of Wide columns or, with Square > 0, by squares of
+// that many columns and rows.
+type Grid struct{ Wide, Square int }
 
-// Cols returns how many numbers a patch has.
-func (m Image) Cols() int { return 3 * max(1, m.PatchFrames) * m.Patch * m.Patch }
-
-// Place returns the column and row of patch t in the grid.
-func (m Image) Place(t int) (across, down int) {
-	wide := m.Width / m.Patch
-	if m.Square == 0 {
-		return t % wide, t / wide
+// Place returns the column and row of patch t.
+func (g Grid) Place(t int) (across, down int) {
+	if g.Square == 0 {
+		return t % g.Wide, t / g.Wide
 	}
-	n, i := t/(m.Square*m.Square), t%(m.Square*m.Square)
-	return n%(wide/m.Square)*m.Square + i%m.Square, n/(wide/m.Square)*m.Square + i/m.Square
-}
-
-// Cut sets y [Cols] to the colours of patch t, 0 to 1, times scale plus shift, in float32. If
-// an item has fewer frames than a patch, its last frame is repeated.
-func (m Image) Cut(t int, scale, shift float32, y []float32) {
-	across, down := m.Place(t)
-	for i := range y {
-		var row, col, channel, frame int
-		if m.PatchFrames == 0 {
-			channel, col, row = i%3, i/3%m.Patch, i/3/m.Patch
-		} else {
-			col, row = i%m.Patch, i/m.Patch%m.Patch
-			frame, channel = i/(m.Patch*m.Patch)%m.PatchFrames, i/(m.Patch*m.Patch)/m.PatchFrames
-		}
-		frame = min(frame, m.Frames-1)
-		at := ((frame*m.Height+down*m.Patch+row)*m.Width + across*m.Patch + col) * 3
-		y[i] = float32(float32(m.Pixels[at+channel])/255*scale) + shift
-	}
+	n, i, squares := t/(g.Square*g.Square), t%(g.Square*g.Square), g.Wide/g.Square
+	return n%squares*g.Square + i%g.Square, n/squares*g.Square + i/g.Square
 }
 
 // AvgPool sets row r of y [_, cols] to the mean of square r of size × size patches of x [T,

@@ -92,7 +92,7 @@ func (s *subject) inPlace(t *testing.T, n int) {
 	one := normal(r, most, 4)
 	to := m.table("one", one, 1)
 	tx, tz, scale := m.table("x", x, n), m.table("z", z, n), m.literal("scale", []float32{0.7})
-	var v [7]backend.Value
+	var v [8]backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
 		other := input(rec, tz, n)
 		for i := range v {
@@ -105,15 +105,19 @@ func (s *subject) inPlace(t *testing.T, n int) {
 		rec.Do(backend.Activate{X: v[4], Act: backend.GELUTanh})
 		rec.Do(backend.Softcap{X: v[5], Cap: limit})
 		rec.Do(backend.Gate{X: v[6], Gate: input(rec, to, 1)})
+		rec.Do(backend.Activate{X: v[7], Act: backend.GELU})
 	}})
 	for _, rows := range []int{1, 3, most} {
 		rig.run(feed{tokens: upTo(rows)})
-		var got [7][]float32
+		var got [8][]float32
 		for i := range v {
 			got[i] = rig.floats(v[i], rows)
 		}
 		for i := range rows * n {
 			g := float64(x[i])
+			if want := 0.5 * g * (1 + math.Erf(g/math.Sqrt2)); !(math.Abs(float64(got[7][i])-want) <= math.Abs(g)/(1<<22)) {
+				t.Fatalf("gelu of %v is %v, want %v", x[i], got[7][i], want)
+			}
 			for j, c := range []struct {
 				want            float32
 				exponent, exact float64

@@ -128,9 +128,10 @@ type feed struct {
 	snapshots []int32 // its page table of snapshots
 	sampled   []int   // indices of the sampled tokens
 	row       backend.SampleRow
-	items     [][2]int // positions [from, to) of items
-	encoded   []int32  // of each token: its encoded row, −1: none; nil: all −1
-	next      []int32  // of each token: its successor's; nil: all −1
+	items     [][2]int   // positions [from, to) of items
+	encoded   []int32    // of each token: its encoded row, −1: none; nil: all −1
+	next      []int32    // of each token: its successor's; nil: all −1
+	axes      [][3]int32 // of each token: its positions of multimodal rope
 }
 
 // fill writes a step.
@@ -155,6 +156,9 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 		}
 		for i, id := range f.tokens {
 			s.Tokens[b.Tokens], s.Positions[b.Tokens], s.Seq[b.Tokens] = id, int32(f.at+i), int32(seq)
+			if f.axes != nil {
+				copy(s.MRopePositions[3*b.Tokens:], f.axes[i][:])
+			}
 			if s.Encoded != nil {
 				s.Encoded[b.Tokens], s.ItemEnd[b.Tokens] = -1, int32(f.at+i+1)
 				if f.encoded != nil {

@@ -114,7 +114,7 @@ func checkRotated(t *testing.T, row, head int, got, x, angle []float32, round fl
 		if i < 2*h {
 			bound = (math.Abs(float64(x[i%h])) + math.Abs(float64(x[i%h+h]))) * 2 / (1 << 22)
 		}
-		if d := math.Abs(float64(got[i]) - float64(want[i])); !(d <= bound+math.Abs(float64(want[i]))*round) {
+		if d := math.Abs(float64(got[i]) - float64(want[i])); !(d <= bound+math.Abs(float64(want[i]))*round+least(round)) {
 			t.Fatalf("row %d head %d dimension %d: %v, want %v", row, head, i, got[i], want[i])
 		}
 	}

@@ -67,7 +67,7 @@ func (d *device) close() error {
 	for _, c := range d.captured {
 		errs = append(errs, c.close())
 	}
-	errs = append(errs, d.timer.close(), d.staging.close(d.ctx))
+	errs = append(errs, d.timer.close(), d.staging.close(d.ctx), d.encoder.close(d.ctx))
 	if d.blas != nil {
 		errs = append(errs, d.blas.Close())
 	}

@@ -35,6 +35,7 @@ type device struct {
 	swap      []byte                            // the Swap arena
 	steps     []*backend.Step
 	sets      []set
+	encoder   encoder
 	lists     []*driver.List
 	captured  []*captured
 	// graphBytes is by how much free memory fell during captures.
@@ -150,7 +151,7 @@ func (d *device) open(s backend.Settings) (err error) {
 			return &backend.SwapError{Dir: "the host's memory", Need: n, Err: err}
 		}
 	}
-	if err := d.openSteps(); err != nil {
+	if err := errors.Join(d.openSteps(), d.openEncoder()); err != nil {
 		return err
 	}
 	if err := d.join(d.arenas[backend.Workspace]); err != nil { // before any weight is read

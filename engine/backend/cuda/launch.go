@@ -14,7 +14,7 @@ import (
 )
 
 // executable is a program as lists of launches: for each variant, one for each set of step
-// buffers.
+// buffers; an encoder's, one for the item.
 type executable struct {
 	d        *device
 	p        *backend.Program
@@ -33,6 +33,9 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 		return nil, err
 	}
 	sets := d.r.Step.NumSets()
+	if p.Encodes() {
+		sets = 1
+	}
 	e := &executable{d: d, p: p, variants: variants(p.Bucket), lists: make([][]*driver.List, sets), graphs: make([]map[backend.Graph]*captured, sets)}
 	return e, d.do(func() error { return d.compile(e) })
 }
@@ -40,7 +43,11 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 func (d *device) compile(e *executable) error {
 	for set := range e.lists {
 		for _, v := range e.variants {
-			launches, err := d.layout.lower(e.p, v, d.addresses(set))
+			at := d.addresses(set)
+			if e.p.Encodes() {
+				at = d.itemAddresses()
+			}
+			launches, err := d.layout.lower(e.p, v, at)
 			if err != nil {
 				return err
 			}
@@ -108,6 +115,7 @@ func (d *device) addresses(set int) addresses {
 		tokens: place(d, twin, s.Tokens), positions: place(d, twin, s.Positions), seq: place(d, twin, s.Seq), first: place(d, twin, s.First),
 		rows: place(d, twin, s.Rows), sampling: place(d, twin, s.Sampling), grammar: place(d, twin, s.Grammar), allowed: place(d, twin, s.Allowed),
 		bias: place(d, twin, s.Bias), places: place(d, twin, s.MRopePositions), adapters: place(d, twin, s.Adapters),
+		encoded: place(d, twin, s.Encoded), itemEnd: place(d, twin, s.ItemEnd),
 		sampled: place(d, host, s.Sampled), status: place(d, host, s.Status), logprob: place(d, host, s.Logprob), rank: place(d, host, s.Rank),
 		topIDs: place(d, host, s.TopIDs), topProbs: place(d, host, s.TopProbs), accepted: place(d, host, s.Accepted),
 		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Outputs),
@@ -121,10 +129,15 @@ func (d *device) addresses(set int) addresses {
 // place returns the device address of step buffer s, if the set's host memory is mapped at
 // base; 0 for an empty one.
 func place[T any](d *device, base driver.Address, s []T) driver.Address {
+	return placeIn(d.host, base, s)
+}
+
+// placeIn is place for a buffer of other host memory.
+func placeIn[T any](host []byte, base driver.Address, s []T) driver.Address {
 	if len(s) == 0 {
 		return 0
 	}
-	return base + driver.Address(offset(d.host, s))
+	return base + driver.Address(offset(host, s))
 }
 
 // offset returns the offset of s in the memory it was carved from.
@@ -148,7 +161,13 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if d.sets[b.Set].running {
 		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("set %d is still running: Wait for it first", b.Set)}
 	}
+	if x.p.Encodes() {
+		return &backend.StepError{Field: "Launch", Why: "program " + x.p.Name + " is an encoder's: Encode runs it"}
+	}
 	if err := d.steps[b.Set].Check(x.p, b, d.r.Arenas[backend.KV]); err != nil {
+		return err
+	}
+	if err := d.steps[b.Set].CheckItems(b, d.r.Encoder); err != nil {
 		return err
 	}
 	if err := d.enter(); err != nil { // no closure, so that a step allocates no Go memory

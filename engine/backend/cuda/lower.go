@@ -89,15 +89,6 @@ func (c *lowering) rowOp(op backend.Op) error {
 	return c.between(op)
 }
 
-// planned rejects ops that can only be planned.
-func planned(op backend.Op) error {
-	switch op.(type) {
-	case backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join:
-		return media(op)
-	}
-	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
-}
-
 func (c *lowering) norm(o backend.Norm) error {
 	if done, err := c.normPack(o); done {
 		return err

@@ -109,8 +109,6 @@ func (c *lowering) attend(o backend.Attention) error {
 	switch {
 	case err != nil:
 		return err
-	case o.Items:
-		return media(o)
 	case !a.ok && o.Latent > 0:
 		return missing(o, fmt.Sprintf("with latent keys of %d+%d as %v on %s", o.HeadDim, o.Latent, c.info(o.K).Format, c.l.arch()))
 	case !a.ok:
@@ -125,6 +123,9 @@ func (c *lowering) attend(o backend.Attention) error {
 		args.Pages = cuda.Pages{Block: 1, PerSlab: 1, KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
 	} else {
 		args.Pages = c.pages(o.Class, o.Layer)
+	}
+	if o.Items {
+		args.Items = c.at.step.itemEnd
 	}
 	if o.Sinked {
 		args.Sinks = c.weight(o.Sinks)
@@ -176,11 +177,6 @@ func (c *lowering) draftPositions(o backend.Attention, a attend, args *cuda.Atte
 // missing returns the error for an op without a kernel.
 func missing(op backend.Op, what string) error {
 	return backend.Unsupported(name, backend.OpName(op)+" "+what, "no kernel does it")
-}
-
-// media returns the error for ops of images and their towers.
-func media(op backend.Op) error {
-	return backend.Unsupported(name, "op "+backend.OpName(op), "media are planned only: a step has neither pixels nor the tokens that stand for them")
 }
 
 // angles, rope and storeKV append the ops around attention.

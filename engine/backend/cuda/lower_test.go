@@ -551,6 +551,10 @@ func TestVariants(t *testing.T) {
 	if got := variants(backend.Bucket{Tokens: 8, Seqs: 8, Samples: 8}); len(got) != 2 || got[1].rows != 8 {
 		t.Errorf("%+v", got)
 	}
+	// The one sequence of a tower has no decode steps of many rows.
+	if tower := variants(backend.Bucket{Tokens: 2048, Seqs: 1, Samples: 256}); slices.ContainsFunc(tower, func(v variant) bool { return v.decode }) {
+		t.Errorf("%+v", tower)
+	}
 }
 
 // TestWorkspaceOffsets: no op uses memory beyond the planned workspace, and the counters are
@@ -618,7 +622,7 @@ func TestMissing(t *testing.T) {
 		},
 		"other blocks of rows": mixed,
 		"chunks":               func(p *backend.Program) { p.Bucket.Chunk = 64 },
-		"join":                 func(p *backend.Program) { p.Ops = append(p.Ops[:1:1], backend.Join{X: 1, Y: 10}) },
+		"merge of successors":  func(p *backend.Program) { p.Ops = append(p.Ops[:2:2], backend.Merge{X: 1, Next: true}) },
 		"with latent keys of 128+128": func(p *backend.Program) {
 			k := &p.Classes[0]
 			k.KVHeads, k.HeadDim, k.KeyDim = 1, 128, 128

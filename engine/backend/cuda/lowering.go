@@ -37,14 +37,15 @@ type addresses struct {
 	weights []int64 // offset of each in the Weights arena
 	step    stepAddresses
 	sampled cuda.Ptr // the other set's Sampled
+	item    itemAddresses
 	shape   backend.StepShape
 }
 
 // stepAddresses are the addresses of a set's buffers.
 type stepAddresses struct {
-	tokens, positions, seq, first, rows, sampling, grammar, allowed, bias, places, adapters cuda.Ptr
-	pages                                                                                   []cuda.Ptr
-	sampled, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted             cuda.Ptr
+	tokens, positions, seq, first, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd cuda.Ptr
+	pages                                                                                                     []cuda.Ptr
+	sampled, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                               cuda.Ptr
 }
 
 // noAddresses returns zero addresses, to lower a program that is not run.
@@ -83,7 +84,7 @@ func variants(b backend.Bucket) []variant {
 		if n > most {
 			continue
 		}
-		if decoding < max(b.Seqs, b.Samples) {
+		if b.Seqs > 1 && decoding < max(b.Seqs, b.Samples) {
 			out, decoding = append(out, variant{n, true}), n
 		}
 		out = append(out, variant{n, false})

@@ -43,6 +43,9 @@ func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 	if len(r.Programs) > 0 && len(l.graphs.Captures(r.Programs[0].Bucket)) > 0 {
 		out = append(out, l.graphOverhead(r.Programs[0], r.Step.NumSets()))
 	}
+	if n := r.Arenas[backend.Item]; n > 0 {
+		out = append(out, backend.Overhead{Name: "item copy", Bytes: n, Host: true, Rule: "the encoder's input as the host writes it, pinned"})
+	}
 	return append(out,
 		backend.Overhead{Name: "step copies", Bytes: r.Arenas[backend.StepIO], Host: true, Rule: fmt.Sprintf("%d sets of step buffers as the host writes them, pinned", r.Step.NumSets())},
 		backend.Overhead{Name: "staging", Bytes: stagingBytes, Host: true, Rule: fmt.Sprintf("%d pieces of %d MiB that weights go through, pinned until the first step", pieces, pieceBytes>>20)})

@@ -38,7 +38,7 @@ var suite = backendtest.Suite{Opener: Opener{}, MatrixTolerance: true}
 func TestParts(t *testing.T) {
 	every := map[string]int{
 		"linear": 4, "linear of scaled weights": 9, "experts": 6, "rows": 1, "conv": 3, "delta": 4, "attention": 40,
-		"attention of more kinds": 6, "attention with rebuilt keys": 7, "latent attention": 12, "linear of heads": 5, "equal": 16, "equal with latent attention": 5, "tokens": 3, "sample": 2, "draft positions": 5,
+		"attention of more kinds": 6, "attention with rebuilt keys": 7, "latent attention": 12, "linear of heads": 5, "rope of grids": 5, "resampled positions": 4, "attention of items": 2, "equal": 16, "equal with latent attention": 5, "tokens": 3, "sample": 2, "draft positions": 5,
 	}
 	eachOf(t, backendtest.Parts(), func(t *testing.T, name string) { suite.Part(t, name, max(1, every[name])) })
 }

@@ -39,6 +39,10 @@ func (d *device) upload(p *backend.Program, b backend.Binding) error {
 	if p.AdapterSlots > 0 {
 		send(&u, s.Adapters, b.Tokens)
 	}
+	if p.TakesItems() {
+		send(&u, s.Encoded, b.Tokens)
+		send(&u, s.ItemEnd, b.Tokens)
+	}
 	u.flush()
 	return u.err
 }
