@@ -65,7 +65,11 @@ func skipPlanned(t *testing.T, o backend.Opener, s backend.Settings, name string
 	ck, err := checkpoint.Open(checkpointOf(t, name))
 	must(t, err)
 	defer ck.Close()
-	model, err := models.New(ck, models.Build{Vision: true})
+	b := models.Build{Vision: true}
+	if enginetest.Recurrent(name) {
+		b.Dtype = kernels.F32 // as RunGolden builds it
+	}
+	model, err := models.New(ck, b)
 	must(t, err)
 	facts, err := o.Probe()
 	must(t, err)
