@@ -9,6 +9,7 @@
 #   scripts/kernels.sh check [ARCH…] compiles twice for these architectures, all without one, and fails
 #                                    unless the machine code is the same, or where a kernel spills more
 #                                    than one register, which ptxas parks outside of loops
+#   scripts/kernels.sh spills [ARCH…] compiles what is not compiled, and fails where a kernel spills
 #   scripts/kernels.sh errors        compiles for all architectures as fast as that goes, a fifth of the
 #                                    time, and keeps nothing: are there errors?
 #
