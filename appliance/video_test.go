@@ -25,7 +25,7 @@ func (s *server) send(t *testing.T, path string, body map[string]any) (int, stri
 }
 
 // watched returns the content of a message with a video before a text.
-func watched(url any, text string) []map[string]any {
+func filmed(url any, text string) []map[string]any {
 	return []map[string]any{{"type": "video_url", "video_url": url, "uuid": "clip"}, {"type": "text", "text": text}}
 }
 
@@ -94,23 +94,23 @@ func TestVideosServed(t *testing.T) {
 				return strings.TrimPrefix(pngURL(t, w, h, c), "data:image/png;base64,")
 			}
 			frames := "data:video/jpeg;base64," + frame(60, 40, red) + "," + frame(60, 40, blue)
-			prompt := s.promptOf(t, watched(frames, "what?"))
+			prompt := s.promptOf(t, filmed(frames, "what?"))
 			if !regexp.MustCompile(c.want).MatchString(prompt) {
 				t.Errorf("prompt %s, want %s", prompt, c.want)
 			}
 			animation := gifURL(t, 60, 40, red, blue)
-			if again := s.promptOf(t, watched(animation, "what?")); again != prompt {
+			if again := s.promptOf(t, filmed(animation, "what?")); again != prompt {
 				t.Errorf("prompt of a GIF %s, of frames %s", again, prompt)
 			}
-			code, body := s.lookAt(t, watched(frames, "what?"))
+			code, body := s.lookAt(t, filmed(frames, "what?"))
 			n, reply := replyOf(t, code, body)
 			for what, url := range map[string]any{"again": frames, "a GIF": animation, "by uuid": nil} {
-				code, body = s.lookAt(t, watched(url, "what?"))
+				code, body = s.lookAt(t, filmed(url, "what?"))
 				if m, again := replyOf(t, code, body); m != n || again != reply {
 					t.Errorf("%s: %d tokens and %q, at first %d and %q", what, m, again, n, reply)
 				}
 			}
-			code, body = s.lookAt(t, append(watched(frames, "and "), map[string]any{"type": "image_url", "image_url": pngURL(t, 20, 20, blue)}))
+			code, body = s.lookAt(t, append(filmed(frames, "and "), map[string]any{"type": "image_url", "image_url": pngURL(t, 20, 20, blue)}))
 			if m, _ := replyOf(t, code, body); m <= n {
 				t.Errorf("%d tokens with an image, %d without", m, n)
 			}
@@ -119,20 +119,20 @@ func TestVideosServed(t *testing.T) {
 				code    int
 				want    string
 			}{
-				{append(watched(frames, "a"), watched(frames, "b")...), 400, "At most 1 video(s) may be provided in one prompt."},
-				{watched("data:video/mp4;base64,"+base64.StdEncoding.EncodeToString([]byte("\x00\x00\x00\x20ftypisom....")), "a"), 400, "messages.0.content.0: Failed to load video: it is a video (MP4); GIF and WebP are read."},
-				{watched(pngURL(t, 60, 40, red), "a"), 400, "Failed to load video: it is a PNG image; GIF and WebP are read."},
-				{watched(frames+","+frame(40, 60, red), "a"), 400, "all input arrays must have the same shape: frame 2 of a video has 40 × 60 pixels, the first 60 × 40."},
-				{watched("data:video/jpeg;base64,aGVsbG8=", "a"), 400, "Failed to load video: "},
-				{watched("data:video/jpeg;base64,?", "a"), 400, "Non-base64 digit found"},
-				{watched("http://169.254.169.254/latest", "a"), 400, "allowed"},
+				{append(filmed(frames, "a"), filmed(frames, "b")...), 400, "At most 1 video(s) may be provided in one prompt."},
+				{filmed("data:video/mp4;base64,"+base64.StdEncoding.EncodeToString([]byte("\x00\x00\x00\x20ftypisom....")), "a"), 400, "messages.0.content.0: Failed to load video: it is a video (MP4); GIF and WebP are read."},
+				{filmed(pngURL(t, 60, 40, red), "a"), 400, "Failed to load video: it is a PNG image; GIF and WebP are read."},
+				{filmed(frames+","+frame(40, 60, red), "a"), 400, "all input arrays must have the same shape: frame 2 of a video has 40 × 60 pixels, the first 60 × 40."},
+				{filmed("data:video/jpeg;base64,aGVsbG8=", "a"), 400, "Failed to load video: "},
+				{filmed("data:video/jpeg;base64,?", "a"), 400, "Non-base64 digit found"},
+				{filmed("http://169.254.169.254/latest", "a"), 400, "allowed"},
 			} {
 				if code, body := s.lookAt(t, bad.content); code != bad.code || !strings.Contains(body, bad.want) || strings.Contains(body, "\n") {
 					t.Errorf("%d %s; want %d and %q", code, body, bad.code, bad.want)
 				}
 			}
 			code, body = s.send(t, "/v1/chat/completions", map[string]any{"model": "toy", "media_io_kwargs": map[string]any{"video": map[string]any{"fps": 2}},
-				"messages": []map[string]any{{"role": "user", "content": watched(frames, "a")}}})
+				"messages": []map[string]any{{"role": "user", "content": filmed(frames, "a")}}})
 			if code != 400 || !strings.Contains(body, "media_io_kwargs is not allowed here; set multimodal.trustRequestKwargs") {
 				t.Errorf("media_io_kwargs: %d %s", code, body)
 			}

@@ -111,7 +111,7 @@ func withoutEnd() chromedp.Action {
 // withEnd undoes withoutEnd.
 func withEnd() chromedp.Action { return chromedp.Evaluate(`window.fetchPlain()`, nil) }
 
-func look(dark bool) chromedp.Action {
+func scheme(dark bool) chromedp.Action {
 	value := map[bool]string{true: "dark", false: "light"}[dark]
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}})
 }
@@ -185,14 +185,14 @@ func TestPage(t *testing.T) {
 	do(t, ctx, "its answer", chromedp.SendKeys(".call input", "sunny, 21 degrees"+kb.Enter, chromedp.ByQuery),
 		until(`document.querySelectorAll('.message.assistant').length === 2 && !document.querySelector('#send').hidden`), says(".facts", "tokens/s"))
 	shoot(t, ctx, "6-desktop")
-	do(t, ctx, "dark", look(true))
+	do(t, ctx, "dark", scheme(true))
 	shoot(t, ctx, "7-dark")
-	do(t, ctx, "a phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), look(false),
+	do(t, ctx, "a phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), scheme(false),
 		until(`document.documentElement.scrollWidth <= innerWidth && getComputedStyle(document.querySelector('aside')).display === 'none'`))
 	shoot(t, ctx, "8-phone")
 	do(t, ctx, "its panel", chromedp.Click("#show-state", chromedp.ByQuery), until(`getComputedStyle(document.querySelector('aside')).display === 'block'`))
 	shoot(t, ctx, "9-phone-server")
-	do(t, ctx, "in the dark", look(true))
+	do(t, ctx, "in the dark", scheme(true))
 	shoot(t, ctx, "10-phone-dark")
 	do(t, ctx, "leave", chromedp.Navigate("about:blank"))
 	if err := s.stop(); err != nil {
