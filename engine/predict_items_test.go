@@ -8,7 +8,6 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/models"
-	"vapp.dev/engine/ranks"
 	"vapp.dev/engine/sched"
 	"vapp.dev/engine/speed"
 )
@@ -176,49 +175,33 @@ func TestImagesRefused(t *testing.T) {
 	}
 }
 
-// TestImagesOnRanks: a model with its tower on two ranks is planned, and not opened.
-func TestImagesOnRanks(t *testing.T) {
-	for name, build := range map[string]models.Build{
-		"tensor":   {Vision: true, Shard: backend.Shard{World: 2}, Pipe: backend.Whole},
-		"pipeline": {Vision: true, Shard: backend.Whole, Pipe: backend.Shard{World: 2}},
+// TestImagesPlanned: a model with its tower may run on two ranks and with its own head for proposals, but
+// not with both in pipeline stages: the head is in the last stage, the images are in the first.
+func TestImagesPlanned(t *testing.T) {
+	two := backend.Shard{World: 2}
+	for name, c := range map[string]struct {
+		model string
+		build models.Build
+		plans bool
+	}{
+		"tensor":                  {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: two, Pipe: backend.Whole}, false},
+		"pipeline":                {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: two}, false},
+		"own head":                {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2}, false},
+		"own head, in a pipeline": {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2, Shard: backend.Whole, Pipe: two}, true},
 	} {
-		m, err := Inspect(Source{Name: "google/gemma-4-31B-it", Path: "/absent", Format: "dummy", Build: build})
+		m, err := Inspect(Source{Name: c.model, Path: "/absent", Format: "dummy", Build: c.build})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true}
-		f := backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}}
-		a, err := NewAccount(o, m, cpu.Opener{}, f)
+		o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true, Drafts: c.build.Draft}
+		a, err := NewAccount(o, m, cpu.Opener{}, backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refused *ImagesError
-		c := Config{Options: o, Model: m, Opener: cpu.Opener{}, Facts: f, Account: a}
-		if _, err := Open(t.Context(), c); !errors.As(a.PlanOnly, &refused) || !errors.As(err, &refused) {
-			t.Errorf("%s: plan %v, open %v", name, a.PlanOnly, err)
+		if refused := new(ImagesError); errors.As(a.PlanOnly, &refused) != c.plans {
+			t.Errorf("%s: plan only: %v", name, a.PlanOnly)
 		}
-		if err := Follow(t.Context(), c, nil, ranks.Places{}, nil); !errors.As(err, &refused) {
-			t.Errorf("%s: follow %v", name, err)
-		}
-	}
-}
-
-// TestImagesWithOwnHead: a model with its tower and its own head for proposals is planned, and not opened.
-func TestImagesWithOwnHead(t *testing.T) {
-	m, err := Inspect(Source{Name: "Qwen/Qwen3.5-27B", Path: "/absent", Format: "auto", Build: models.Build{Vision: true, Draft: 2, Verify: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true, Drafts: 2}
-	a, err := NewAccount(o, m, cpu.Opener{}, backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var refused *ImagesError
-	if !errors.As(a.PlanOnly, &refused) {
-		t.Errorf("plan only: %v", a.PlanOnly)
 	}
 }
 

@@ -131,7 +131,7 @@ type feed struct {
 	items     [][2]int   // positions [from, to) of items
 	encoded   []int32    // of each token: its encoded row, −1: none; nil: all −1
 	next      []int32    // of each token: its successor's; nil: all −1
-	axes      [][3]int32 // of each token: its positions of multimodal rope
+	axes      [][3]int32 // of each token: its positions of multimodal rope; nil: at, at+5, at+10 and on
 }
 
 // fill writes a step.
@@ -156,9 +156,6 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 		}
 		for i, id := range f.tokens {
 			s.Tokens[b.Tokens], s.Positions[b.Tokens], s.Seq[b.Tokens] = id, int32(f.at+i), int32(seq)
-			if f.axes != nil {
-				copy(s.MRopePositions[3*b.Tokens:], f.axes[i][:])
-			}
 			if s.Encoded != nil {
 				s.Encoded[b.Tokens], s.ItemEnd[b.Tokens] = -1, int32(f.at+i+1)
 				if f.encoded != nil {
@@ -178,6 +175,9 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 			}
 			for axis := range r.p.Axes {
 				s.MRopePositions[r.p.Axes*b.Tokens+axis] = int32(f.at + i + 5*axis)
+			}
+			if f.axes != nil {
+				copy(s.MRopePositions[3*b.Tokens:], f.axes[i][:])
 			}
 			b.Tokens++
 		}

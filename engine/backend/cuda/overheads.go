@@ -44,7 +44,7 @@ func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 		out = append(out, l.graphOverhead(r.Programs[0], r.Step.NumSets()))
 	}
 	if n := r.Arenas[backend.Item]; n > 0 {
-		out = append(out, backend.Overhead{Name: "item copy", Bytes: n, Host: true, Rule: "the encoder's input as the host writes it, pinned"})
+		out = append(out, backend.Overhead{Name: "item copy", Bytes: n, Host: true, Rule: fmt.Sprintf("the encoder's input of %d patches as the host writes it, pinned", r.Encoder.Patches)})
 	}
 	return append(out,
 		backend.Overhead{Name: "step copies", Bytes: r.Arenas[backend.StepIO], Host: true, Rule: fmt.Sprintf("%d sets of step buffers as the host writes them, pinned", r.Step.NumSets())},
