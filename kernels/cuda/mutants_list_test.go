@@ -86,7 +86,6 @@ var mutants = []mutant{
 	{"attention.cuh", "return at / a.window * a.window;", "return max(0, at - a.window + 1);", attentionCases},
 	{"attention.cuh", "return at + 1;", "return at;", attentionCases},
 	{"attention.cuh", "own == (p >= o.history)", "(!own || p >= o.history)", attentionCases},
-	{"attention.cuh", "a.window > 0 ? min(until, at + a.window) : until", "until", attentionCases},
 	{"attention.cuh", "min(max(at + 1, __ldg(a.items + o.first + token)), end)", "max(at + 1, __ldg(a.items + o.first + token))", attentionCases},
 	{"attention.cuh", "to = max(to, seen_until(a, o, t));\n#pragma", "to = o.history + t + 1;\n#pragma", attentionCases},
 	{"attention.cuh", "if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y))", "if (false)", attentionCases},
