@@ -21,6 +21,9 @@ import (
 // TestImagesRecorded sends the recorded prompts with images through the whole engine, in large steps and in
 // steps no larger than the largest image. Replies are transformers' greedy continuations.
 func TestImagesRecorded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	imagesRecorded(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat, ranks.Places{})
 }
 
