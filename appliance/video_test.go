@@ -67,6 +67,9 @@ func gifURL(t *testing.T, width, height int, colors ...color.RGBA) string {
 // prompt as transformers' processors write them, a GIF of the same frames is the same prompt, and what
 // cannot be used is refused.
 func TestVideosServed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	const sees = `maxModelLen: 256, memory: kvCache: "8MiB", serve: servedModelName: ["toy"], multimodal: {limits: {image: 1, video: 1}, loadMemory: "64MiB", cache: "16MiB", `
 	template := func(image, video string) string {
 		return `{% for m in messages %}{% for p in m.content %}{% if p.type == "text" %}{{ p.text }}{% elif p.type == "video" %}` + video + `{% else %}` + image + `{% endif %}{% endfor %}{% endfor %}`

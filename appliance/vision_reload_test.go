@@ -101,6 +101,9 @@ func seeingServer(t *testing.T, more string, change ...func(*Appliance)) *server
 // TestMediaLiveReload changes each live field of multimodal while prompts with images are streamed: it
 // takes effect, the engine stays, and every stream has the tokens that it has without a reload.
 func TestMediaLiveReload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	s := seeingServer(t, "")
 	red := pngURL(t, 60, 40, color.RGBA{200, 10, 30, 255})
 	folder := t.TempDir()
@@ -158,6 +161,9 @@ func TestMediaLiveReload(t *testing.T) {
 // TestMediaSwap replaces the engine for a structural field of multimodal while prompts with images are
 // streamed: no stream ends early or has other tokens. With the tag soak it takes every way.
 func TestMediaSwap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves it out, make test runs it")
+	}
 	for _, name := range mediaWays {
 		way := ways[name]
 		t.Run(name, func(t *testing.T) {
