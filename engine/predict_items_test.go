@@ -2,11 +2,14 @@ package engine
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/devices"
 	"vapp.dev/engine/models"
 	"vapp.dev/engine/sched"
 	"vapp.dev/engine/speed"
@@ -175,10 +178,14 @@ func TestImagesRefused(t *testing.T) {
 	}
 }
 
-// TestImagesPlanned: a model with its tower may run on two ranks and with its own head for proposals, but
-// not with both in pipeline stages: the head is in the last stage, the images are in the first.
+// TestImagesPlanned: a model with its tower may run on two ranks, but not of backend cuda, and with its own
+// head for proposals, but not with both in pipeline stages: the head is in the last stage, the images are in the first.
 func TestImagesPlanned(t *testing.T) {
 	two := backend.Shard{World: 2}
+	h100, err := devices.Find("h100-80g")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		model string
 		build models.Build
@@ -187,6 +194,9 @@ func TestImagesPlanned(t *testing.T) {
 		"tensor":                  {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: two, Pipe: backend.Whole}, false},
 		"pipeline":                {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: two}, false},
 		"own head":                {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2}, false},
+		"tensor, on cuda":         {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: two, Pipe: backend.Whole}, true},
+		"pipeline, on cuda":       {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: two}, true},
+		"one rank, on cuda":       {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: backend.Whole}, false},
 		"own head, in a pipeline": {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2, Shard: backend.Whole, Pipe: two}, true},
 	} {
 		m, err := Inspect(Source{Name: c.model, Path: "/absent", Format: "dummy", Build: c.build})
@@ -195,7 +205,12 @@ func TestImagesPlanned(t *testing.T) {
 		}
 		defer m.Close()
 		o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true, Drafts: c.build.Draft}
-		a, err := NewAccount(o, m, cpu.Opener{}, backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}})
+		var on backend.Opener = cpu.Opener{}
+		f := backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}}
+		if strings.HasSuffix(name, "on cuda") {
+			on, f = cuda.Opener{}, h100.Facts("cuda")
+		}
+		a, err := NewAccount(o, m, on, f)
 		if err != nil {
 			t.Fatal(err)
 		}

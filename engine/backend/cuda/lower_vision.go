@@ -11,6 +11,11 @@ import (
 // itemAddresses are the addresses of an encoder's input: see backend.ItemInput.
 type itemAddresses struct{ pixels, across, down, at cuda.Ptr }
 
+var _ backend.LoneEncoder = layout{}
+
+// EncodesAlone says that Encode refuses ranks: its launches are not ordered with those of a group.
+func (layout) EncodesAlone() {}
+
 // vision appends the ops of towers, and Merge.
 func (c *lowering) vision(op backend.Op) error {
 	switch o := op.(type) {
