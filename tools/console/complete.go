@@ -25,10 +25,7 @@ func complete(line string) []string {
 	case slices.Contains([]string{"/image", "/load", "/save"}, name):
 		rest = strings.TrimPrefix(rest, "--force ")
 		dir, base := filepath.Split(rest)
-		list, err := os.ReadDir(filepath.Clean("./" + dir))
-		if filepath.IsAbs(dir) {
-			list, err = os.ReadDir(dir)
-		}
+		list, err := os.ReadDir(filepath.Clean(dir)) // "" is "."
 		if err != nil {
 			return nil
 		}

@@ -2,5 +2,5 @@
 
 package backendtest
 
-// soak: Suite.Every is not heeded.
+// soak is on: Suite.Every is ignored, and all cases run.
 const soak = true

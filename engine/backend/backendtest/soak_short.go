@@ -2,5 +2,5 @@
 
 package backendtest
 
-// soak: Suite.Every is not heeded, with the tag soak.
+// soak is off: Suite.Every applies.
 const soak = false
