@@ -78,9 +78,9 @@ object() {
 	echo "$objects/$1-$2-$key"
 }
 
-# serialized fails where $3, what ptxas said of file $1 for architecture $2, has a line of C7500 to C7599 or one of
-# "wgmma … serialized". ptxas calls them information, but such products of warpgroups run one by one, at a fraction
-# of the rate, and no test shows it.
+# serialized fails where $3, what ptxas said of file $1 for architecture $2, has a line of C7500 to C7599 (products of
+# warpgroups are serialized, or a wait is injected) or one of "wgmma … serialized". ptxas calls them information, but
+# such products run one by one, at a fraction of the rate, and no test shows it.
 serialized() {
 	status=0
 	lines=$(grep -E 'C75[0-9][0-9]|wgmma.*serialized' "$3") || status=$?
