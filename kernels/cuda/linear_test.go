@@ -479,6 +479,40 @@ func (r *rig) nearCut(what string, run func() []float32, want, x []float32, m ma
 	}
 }
 
+// TestLinearLong multiplies rows as long as those of real models, whose weights and inputs wrap around the rings of
+// stages many times: a hidden state of 4,096, and 14,336 between the products of an MLP. The tag soak has every format
+// and both lengths; without it there are a few.
+func TestLinearLong(t *testing.T) {
+	long := func(name string, test func(r *rig, in int), lengths ...int) {
+		for _, in := range lengths {
+			t.Run(fmt.Sprintf("%s/%d", name, in), func(t *testing.T) { test(newRig(t), in) })
+		}
+	}
+	for _, f := range cuda.PackedFormats() {
+		lengths := map[kernels.Format][]int{kernels.F16: {4096}, kernels.Q8_0: {14336}, kernels.Q4_K: {4096}}[f]
+		if longSoak {
+			lengths = []int{4096, 14336}
+		}
+		for _, rows := range []int{20, 65} { // one block of _64, of _tile
+			long(fmt.Sprintf("%v/%d rows", f, rows), func(r *rig, in int) { testLinear(r, f, rows, in, 20) }, lengths...)
+		}
+	}
+	for _, to := range wideRounds {
+		lengths := map[kernels.Format][]int{kernels.BF16: {14336}, kernels.F8E4M3: {4096}, kernels.Q4_0: {4096}}[to.w]
+		if longSoak {
+			lengths = []int{4096, 14336}
+		}
+		long(fmt.Sprint("wide ", to.w, to.x.Format, to.x.Group), func(r *rig, in int) { testLinearWide(r, to.w, to.x, 9, in, 20, false) }, lengths...)
+	}
+	for _, to := range roundings[2:] {
+		lengths := []int(nil)
+		if longSoak {
+			lengths = []int{4096, 14336}
+		}
+		long(fmt.Sprint("x8 ", to.Format, to.Group), func(r *rig, in int) { testLinearRounded(r, to, 65, in, 20) }, lengths...)
+	}
+}
+
 // TestWidePowers checks that extreme exponents of MXFP4 are multiplied into the fragments as in
 // ref, including subnormals and infinities.
 func TestWidePowers(t *testing.T) {
