@@ -205,7 +205,7 @@ func (r *rig) sample(a cuda.SampleArgs, rows, parts, threads int) {
 		launch(r, k.kernel, g, &a)
 	}
 	if tokens, reported := down[int32](r, a.Sampled, rows), down[int32](r, a.Reported, rows); !slices.Equal(tokens, reported) {
-		r.Errorf("the host is told %v, kernels are told %v", reported, tokens)
+		r.Errorf("the host gets %v, kernels get %v", reported, tokens)
 	}
 }
 
