@@ -9,6 +9,8 @@
 #   scripts/kernels.sh check [ARCH…] compiles twice for these architectures, all without one, and fails
 #                                    unless the machine code is the same, or where a kernel spills more
 #                                    than one register, which ptxas parks outside of loops
+#   scripts/kernels.sh log FILE ARCH LOG  fails where ptxas's log of a file says that products of
+#                                    warpgroups wait for each other
 #   scripts/kernels.sh spills [ARCH…] compiles what is not compiled, and fails where a kernel spills
 #   scripts/kernels.sh errors        compiles for all architectures as fast as that goes, a fifth of the
 #                                    time, and keeps nothing: are there errors?
@@ -76,6 +78,16 @@ object() {
 	echo "$objects/$1-$2-$key"
 }
 
+# serialized fails where $3, what ptxas said of file $1 for architecture $2, has a line of C7500 to C7599 (products of
+# warpgroups are serialized, or a wait is injected) or one of "wgmma … serialized". ptxas calls them information, but
+# such products run one by one, at a fraction of the rate, and no test shows it.
+serialized() {
+	status=0
+	lines=$(grep -E 'C75[0-9][0-9]|wgmma.*serialized' "$3") || status=$?
+	[ $status -le 1 ] || fail "the log of kernels/cuda/$1.cu for sm_$2 cannot be read"
+	[ -z "$lines" ] || fail "kernels/cuda/$1.cu for sm_$2: $lines"
+}
+
 # compile makes $3.ptx, $3.cubin and $3.log, what ptxas says, of file $1 for architecture $2. It names
 # the file from its own folder, so that no path of this machine gets into the code.
 compile() {
@@ -86,6 +98,7 @@ compile() {
 		fail "kernels/cuda/$1.cu is not compiled for sm_$2"
 	}
 	grep -v -e '^ptxas info' -e 'bytes stack frame' -e '^$' "$3.log" >&2 || :
+	serialized "$1" "$2" "$3.log"
 	mv "$3.new" "$3.cubin"
 }
 
@@ -109,6 +122,7 @@ embed() {
 		for a in $archs; do
 			at=$(object "$f" "$a")
 			touch -c "$at.cubin" "$at.ptx" "$at.log"
+			serialized "$f" "$a" "$at.log"
 			images="$images --image3=kind=elf,sm=$a,file=$at.cubin"
 			[ "$a" != 80 ] || images="$images --image3=kind=ptx,sm=80,file=$at.ptx"
 		done
@@ -191,6 +205,10 @@ quick() {
 	}
 }
 
+if [ "${1:-}" = log ]; then # needs no nvcc
+	serialized "$2" "$3" "$4"
+	exit
+fi
 tools
 case ${1:-} in
 compile) compile "$2" "$3" "$4" ;;
@@ -221,5 +239,5 @@ spills)
 	[ "${1:-}" = embed ] || cat "$cache/kernels.txt"
 	echo "kernels: kernels/cuda/image/built/*.fatbin, $(cat "$fatbins"/*.fatbin | wc -c) bytes, sha256 $(cat "$fatbins"/*.fatbin | sha256sum | cut -d' ' -f1)"
 	;;
-*) fail "$1: there are check, spills, embed and errors" ;;
+*) fail "$1: there are check, spills, embed, errors and log" ;;
 esac
