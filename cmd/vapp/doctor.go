@@ -173,7 +173,7 @@ func gpuFacts() facts.GPU {
 			g.Busy = (&driver.BusyError{Device: i}).Error()
 		}
 	}
-	if _, err := driver.FindBLAS(); err != nil {
+	if _, _, err := driver.FindBLAS(); err != nil {
 		g.NoBLAS = err.Error()
 	}
 	return g
