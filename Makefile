@@ -64,8 +64,8 @@ test-kernels: ## the CUDA kernels on the host under AddressSanitizer
 gpu-bundle: native ## what gpu-check needs on a machine without Go and network: .cache/gpu-bundle.tar.gz, under 60 MB
 	@scripts/gpu-bundle.sh
 
-gpu-check: gpu-bundle ## everything that needs a GPU, in nine minutes: OUT/report.md and OUT/results.json
-	.cache/gpu-bundle/gpu-check --out $(or $(OUT),.cache/gpu-check)
+gpu-check: gpu-bundle ## everything that needs a GPU: correctness (RUN=A, 8 minutes), speed (B, 9), serving (C, 9): report.md and results.json in OUT
+	.cache/gpu-bundle/gpu-check --out $(or $(OUT),.cache/gpu-check) $(RUN)
 
 emulated-driver: ## the CUDA driver without a GPU: VAPP_LIBCUDA=$PWD/.cache/emulation/libcuda.so runs a binary on it
 	@go test -count=1 -run TestDriver -v ./kernels/cuda/cudatest | grep libcuda

@@ -115,7 +115,7 @@ func recordedRequest(g *enginetest.Golden, squares bool) engine.Request {
 	for _, x := range g.Items {
 		r.Items = append(r.Items, engine.Item{
 			Hash: sha256.Sum256([]byte{byte(x.Seed >> 8), byte(x.Seed), byte(x.Across), byte(x.Down)}),
-			At:   x.At, Tokens: x.Tokens, Pixels: x.Pixels(cols), Across: x.Columns, Down: x.Rows,
+			At:   x.At, Tokens: x.Tokens, Pixels: x.Pixels(cols), Colours: x.Colours(), Across: x.Columns, Down: x.Rows,
 		})
 	}
 	return r

@@ -121,9 +121,12 @@ func drawnTensor(t testing.TB, rng *rand.Rand, info checkpoint.TensorInfo) engin
 func (f seeing) image(seed byte, wide, tall int) engine.Item {
 	rng := rand.New(rand.NewPCG(uint64(seed), 3))
 	across, down := wide*f.side, tall*f.side
-	m := engine.Item{Hash: [32]byte{seed, byte(wide), byte(tall)}, Tokens: wide * tall, Pixels: make([]float32, across*down*f.cols)}
+	m := engine.Item{Hash: [32]byte{seed, byte(wide), byte(tall)}, Tokens: wide * tall, Pixels: make([]byte, across*down*f.cols), Colours: new([256]float32)}
+	for b := range m.Colours {
+		m.Colours[b] = rng.Float32()
+	}
 	for i := range m.Pixels {
-		m.Pixels[i] = rng.Float32()
+		m.Pixels[i] = byte(rng.Uint32())
 	}
 	for i := range across * down {
 		x, y := i%across, i/across
@@ -410,10 +413,13 @@ func TestImagesOfTextModels(t *testing.T) {
 	turned.Across, turned.Down = turned.Down, turned.Across
 	short := f.image(1, 2, 2)
 	short.Pixels = short.Pixels[1:]
+	plain := f.image(1, 2, 2)
+	plain.Colours = nil
 	fewer := f.image(1, 2, 2)
 	fewer.Tokens = 3
 	refused(e, "more patches than the largest", f.image(1, 5, 4), none, "at most 144")
 	refused(e, "pixels missing", short, none, "numbers")
+	refused(e, "colours missing", plain, none, "have no colours")
 	refused(e, "places in another order", turned, none, "patch 1 is in column 0, row 1")
 	refused(e, "another number of tokens", fewer, none, "36 patches give 4")
 	refused(e, "beyond the prompt", f.image(1, 2, 2), func(r *engine.Request) { r.Items[0].At = 6 }, "exceed the prompt of 9 tokens")

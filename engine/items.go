@@ -20,10 +20,11 @@ type Item struct {
 	// At is the first of the item's Tokens consecutive tokens in Request.Prompt. What ids these
 	// have does not matter to the encoder.
 	At, Tokens int
-	// Pixels [patches, numbers of a patch], Across and Down [patches] are as backend.ItemInput has
-	// them. They must not change until the request has ended; the engine keeps them until then,
+	// Pixels [patches, numbers of a patch], Colours, Across and Down [patches] are as
+	// backend.ItemInput has them. They must not change until the request has ended; the engine keeps them until then,
 	// since a preempted prompt may be encoded again.
-	Pixels       []float32
+	Pixels       []byte
+	Colours      *[256]float32
 	Across, Down []int32
 }
 
@@ -116,12 +117,15 @@ func (e *Engine) schedItems(r *Request) ([]sched.Item, error) {
 	out := make([]sched.Item, len(r.Items))
 	for i := range r.Items {
 		m := &r.Items[i]
-		out[i] = sched.Item{Hash: m.Hash, Name: m.Name, At: m.At, Tokens: m.Tokens, Pixels: m.Pixels, Across: m.Across, Down: m.Down}
+		out[i] = sched.Item{Hash: m.Hash, Name: m.Name, At: m.At, Tokens: m.Tokens, Pixels: m.Pixels, Colours: m.Colours, Across: m.Across, Down: m.Down}
 		if e.tower == nil {
 			continue
 		}
 		if n, most := len(m.Across), e.encoder.Patches; n > most || len(m.Down) != n || len(m.Pixels) != n*e.encoder.Cols {
 			return nil, &ItemError{Item: i, Why: fmt.Sprintf("%d patches with %d numbers and %d places: an image has at most %d, with %d numbers each", n, len(m.Pixels), len(m.Down), most, e.encoder.Cols)}
+		}
+		if m.Colours == nil {
+			return nil, &ItemError{Item: i, Why: "its bytes have no colours; set Item.Colours"}
 		}
 		in := backend.ItemInput{Pixels: m.Pixels, Across: m.Across, Down: m.Down}
 		if err := in.Check(e.tower, e.encoder, backend.EncodeBinding{Patches: len(m.Across), Rows: m.Tokens}); err != nil {

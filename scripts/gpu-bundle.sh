@@ -15,10 +15,10 @@ most=60 # MB that the archive may have
 rm -rf "$dir" "$dir.tar.gz"
 mkdir -p "$dir/tests/models" "$dir/tests/cuda" "$dir/served"
 # The binaries have the kernels beside them, once: gpu-check names the directory. With
-# VAPP_NO_FATBIN there are none, for the emulated driver.
+# VAPP_NO_KERNELS there are none, for the emulated driver.
 overlay=$(mktemp)
 trap 'rm -f "$overlay"' EXIT
-if [ -z "${VAPP_NO_FATBIN:-}" ]; then
+if [ -z "${VAPP_NO_KERNELS:-}" ]; then
 	scripts/kernels.sh embed # what is built already stays
 	mkdir "$dir/kernels"
 	cp kernels/cuda/image/built/*.zip "$dir/kernels/"

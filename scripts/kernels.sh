@@ -9,6 +9,8 @@
 #   scripts/kernels.sh check [ARCH…] compiles twice for these architectures, all without one, and fails
 #                                    unless the machine code is the same, or where a kernel spills more
 #                                    than one register, which ptxas parks outside of loops
+#   scripts/kernels.sh log FILE ARCH LOG  fails where ptxas's log of a file says that products of
+#                                    warpgroups wait for each other
 #   scripts/kernels.sh spills [ARCH…] compiles what is not compiled, and fails where a kernel spills
 #   scripts/kernels.sh errors        compiles for all architectures as fast as that goes, a fifth of the
 #                                    time, and keeps nothing: are there errors?
@@ -84,14 +86,27 @@ object() {
 	echo "$objects/$1-$2-$key"
 }
 
+# serialized fails where $3, what ptxas said of file $1 for architecture $2, has a line of C7500 to C7599 (products of
+# warpgroups are serialized, or a wait is injected) or one of "wgmma … serialized". ptxas calls them information, but
+# such products run one by one, at a fraction of the rate, and no test shows it.
+serialized() {
+	status=0
+	lines=$(grep -E 'C75[0-9][0-9]|wgmma.*serialized' "$3") || status=$?
+	[ $status -le 1 ] || fail "the log of kernels/cuda/$1.cu for sm_$2 cannot be read"
+	[ -z "$lines" ] || fail "kernels/cuda/$1.cu for sm_$2: $lines"
+}
+
 # compile makes $3.ptx, $3.cubin and $3.log, what NVRTC and ptxas say, of file $1 for architecture $2.
 compile() {
 	# shellcheck disable=SC2086
-	python compile "$wheels" "$2" "$1.cu" "$3" $options --ptxas-options=-v 2>"$3.log" || {
+	python compile "$wheels" "$2" "$1.cu" "$3.new" $options --ptxas-options=-v 2>"$3.log" || {
 		grep -v '^ptxas info' "$3.log" >&2 || :
 		fail "kernels/cuda/$1.cu is not compiled for sm_$2"
 	}
 	grep -v -e '^ptxas info' -e 'bytes stack frame' -e '^$' "$3.log" >&2 || :
+	serialized "$1" "$2" "$3.log"
+	mv "$3.new.ptx" "$3.ptx"
+	mv "$3.new.cubin" "$3.cubin"
 }
 
 # build compiles what is not there. Files with many kernels come first.
@@ -114,6 +129,7 @@ embed() {
 		for a in $archs; do
 			at=$(object "$f" "$a")
 			touch -c "$at.cubin" "$at.ptx" "$at.log"
+			serialized "$f" "$a" "$at.log"
 			code="$code sm_$a.cubin=$at.cubin"
 			[ "$a" != 80 ] || code="$code compute_80.ptx=$at.ptx"
 		done
@@ -197,6 +213,10 @@ quick() {
 	}
 }
 
+if [ "${1:-}" = log ]; then # needs no compiler
+	serialized "$2" "$3" "$4"
+	exit
+fi
 tools
 case ${1:-} in
 compile) compile "$2" "$3" "$4" ;;
@@ -227,5 +247,5 @@ spills)
 	[ "${1:-}" = embed ] || cat "$cache/kernels.txt"
 	echo "kernels: kernels/cuda/image/built/*.zip, $(cat "$packed"/*.zip | wc -c) bytes, sha256 $(cat "$packed"/*.zip | sha256sum | cut -d' ' -f1)"
 	;;
-*) fail "$1: there are check, spills, embed and errors" ;;
+*) fail "$1: there are check, spills, embed, errors and log" ;;
 esac

@@ -26,7 +26,7 @@ func TestVideoItems(t *testing.T) {
 		if got := p.Account.Items.Patches; got != c.patches {
 			t.Errorf("%s, %s: %d patches, want %d", c.model, c.fields, got, c.patches)
 		}
-		if bytes, least := p.Ledger.Bytes("item"), int64(c.patches)*4*3*16*16; bytes < least || bytes > 3*least {
+		if bytes, least := p.Ledger.Bytes("item"), int64(c.patches)*3*16*16; bytes < least || bytes > 3*least+2<<20 {
 			t.Errorf("%s, %s: item takes %d bytes, want at least %d", c.model, c.fields, bytes, least)
 		}
 	}

@@ -187,7 +187,7 @@ func gpuFacts() facts.GPU {
 	if g.Loads = strings.Join(slices.Compact(loads), ", "); g.Loads != "" {
 		g.Err, g.Remedy = "", "" // of another device
 	}
-	if _, err := driver.FindBLAS(); err != nil {
+	if _, _, err := driver.FindBLAS(); err != nil {
 		g.NoBLAS = err.Error()
 	}
 	return g

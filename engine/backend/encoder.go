@@ -14,9 +14,14 @@ type EncoderShape struct {
 	Width   int // of an encoded row: the text model's hidden size
 }
 
+// Shades is the number of values of a byte of ItemInput.Pixels. Colours of so many F32 are directly
+// before Pixels in memory.
+const Shades = 256
+
 // ItemInput is the input of an encoder: memory that the host can access, at fixed addresses.
 type ItemInput struct {
-	Pixels       []float32 // [Patches·Cols] colours from 0 to 1, in the order that op Patches says
+	Colours      []float32 // [Shades] the colour from 0 to 1 that a byte of Pixels stands for
+	Pixels       []byte    // [Patches·Cols] in the order that op Patches says
 	Across, Down []int32   // [Patches] column and row of each patch in the grid of the item
 	// The device fills the rest: the rows of the one sequence of an encoder's attention.
 	First     []int32 // [2]
@@ -56,7 +61,8 @@ func (in *ItemInput) Most() int {
 
 // ItemBytes returns the size of the Item arena.
 func (e EncoderShape) ItemBytes() int64 {
-	return align64(4*int64(e.Patches)*int64(e.Cols)) + 3*align64(4*int64(e.Patches)) + 2*align64(8)*int64(min(e.Patches, 1))
+	once := 4*Shades + 2*align64(8)
+	return align64(int64(e.Patches)*int64(e.Cols)) + 3*align64(4*int64(e.Patches)) + once*int64(min(e.Patches, 1))
 }
 
 // EncodedBytes returns the size of the Encoded arena.
@@ -69,7 +75,7 @@ func (e EncoderShape) Carve(mem []byte) *ItemInput {
 		return nil
 	}
 	var off int64
-	in := &ItemInput{Pixels: carve[float32](mem, &off, e.Patches*e.Cols)}
+	in := &ItemInput{Colours: carve[float32](mem, &off, Shades), Pixels: carve[byte](mem, &off, e.Patches*e.Cols)}
 	in.Across, in.Down = carve[int32](mem, &off, e.Patches), carve[int32](mem, &off, e.Patches)
 	in.First, in.Positions = carve[int32](mem, &off, 2), carve[int32](mem, &off, e.Patches)
 	in.At = carve[int32](mem, &off, 1)

@@ -32,12 +32,12 @@ func TestEncoderShape(t *testing.T) {
 	if e != (EncoderShape{Patches: 16, Cols: 12, Rows: 9, Width: 12}) || !p.Encodes() || p.TakesItems() {
 		t.Errorf("%+v", e)
 	}
-	if e.ItemBytes() != 16*12*4+5*64 || e.EncodedBytes() != 9*12*4 || (EncoderShape{}).ItemBytes() != 0 {
+	if e.ItemBytes() != 4*256+16*12+5*64 || e.EncodedBytes() != 9*12*4 || (EncoderShape{}).ItemBytes() != 0 {
 		t.Errorf("%d, %d bytes", e.ItemBytes(), e.EncodedBytes())
 	}
 	mem := make([]byte, e.ItemBytes()+64)
 	mem = mem[-uintptr(unsafe.Pointer(&mem[0]))&63:][:e.ItemBytes()]
-	if in := e.Carve(mem); len(in.Pixels) != 16*12 || len(in.Across) != 16 || len(in.Down) != 16 || len(in.First) != 2 || len(in.At) != 1 || in.Positions[15] != 15 {
+	if in := e.Carve(mem); len(in.Pixels) != 16*12 || len(in.Colours) != 256 || unsafe.Pointer(&in.Pixels[0]) != unsafe.Add(unsafe.Pointer(&in.Colours[0]), 4*256) || len(in.Across) != 16 || len(in.Down) != 16 || len(in.First) != 2 || len(in.At) != 1 || in.Positions[15] != 15 {
 		t.Errorf("%d pixels, %d and %d places", len(in.Pixels), len(in.Across), len(in.Down))
 	}
 	if (EncoderShape{}).Carve(nil) != nil {
@@ -65,7 +65,7 @@ func TestItemCheck(t *testing.T) {
 	p := towerProgram(nil)
 	e := ShapeOf(p, 9)
 	item := func(wide, high int) *ItemInput {
-		in := &ItemInput{Pixels: make([]float32, 16*12), Across: make([]int32, 16), Down: make([]int32, 16)}
+		in := &ItemInput{Pixels: make([]byte, 16*12), Across: make([]int32, 16), Down: make([]int32, 16)}
 		for i := range wide * high {
 			in.Across[i], in.Down[i] = int32(i%wide), int32(i/wide)
 		}

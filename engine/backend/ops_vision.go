@@ -7,7 +7,7 @@ import "vapp.dev/kernels"
 // two positions in the grid, so they are values instead of Step.Positions.
 
 // Patches reads the item to encode. Pixels [T,cols] F32 are the colours of each patch, 0 to
-// 1, times Scale plus Shift; Across and Down [T,1] I32 are its column and row in the grid.
+// 1 (ItemInput.Colours of its bytes), times Scale plus Shift; Across and Down [T,1] I32 are its column and row in the grid.
 type Patches struct {
 	Pixels, Across, Down Value
 	Scale, Shift         float32

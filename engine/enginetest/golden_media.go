@@ -16,16 +16,25 @@ func (i GoldenItem) Patches() int { return i.Across * i.Down }
 // End returns the position behind the item's last token.
 func (i GoldenItem) End() int { return i.At + i.Tokens }
 
-// Pixels returns the item's colours, [Patches, cols], 0 to 1: the formula of pixels in
+// Colours returns what the bytes of Pixels stand for: steps of 1/256.
+func (i GoldenItem) Colours() *[256]float32 {
+	var out [256]float32
+	for b := range out {
+		out[b] = float32(b) / 256
+	}
+	return &out
+}
+
+// Pixels returns the item's patches, [Patches, cols]: the formula of pixels in
 // engine/models/testdata/tiny_media.py.
-func (i GoldenItem) Pixels(cols int) []float32 {
-	out := make([]float32, i.Patches()*cols)
+func (i GoldenItem) Pixels(cols int) []byte {
+	out := make([]byte, i.Patches()*cols)
 	for k := range out {
 		h := uint32(k)*0x9E3779B9 + uint32(i.Seed)
 		h = (h ^ h>>16) * 0x85EBCA6B
 		h = (h ^ h>>13) * 0xC2B2AE35
 		h ^= h >> 16
-		out[k] = float32(h>>24) / 256
+		out[k] = byte(h >> 24)
 	}
 	return out
 }

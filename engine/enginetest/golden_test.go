@@ -170,7 +170,7 @@ func TestGoldenItems(t *testing.T) {
 		t.Errorf("position 0: %+v", x)
 	}
 	// The first colours of seed 7, computed by testdata/tiny_media.py.
-	if got := i.Pixels(3); !slices.Equal(got, []float32{24.0 / 256, 35.0 / 256, 115.0 / 256, 255.0 / 256, 141.0 / 256, 114.0 / 256}) {
+	if got := i.Pixels(3); !slices.Equal(got, []byte{24, 35, 115, 255, 141, 114}) || i.Colours()[255] != 255.0/256 {
 		t.Errorf("pixels %v", got)
 	}
 }

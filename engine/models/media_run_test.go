@@ -95,6 +95,7 @@ func (m *goldenModel) encode(t testing.TB, i int, x enginetest.GoldenItem) {
 	t.Helper()
 	e := m.dev.(backend.Encoder)
 	in := e.Item()
+	copy(in.Colours, x.Colours()[:])
 	copy(in.Pixels, x.Pixels(m.tower.cols))
 	copy(in.Across, x.Columns)
 	copy(in.Down, x.Rows)

@@ -91,6 +91,7 @@ func encodeTowers(t *testing.T, o backend.Opener, s backend.Settings, most float
 			}
 			enc := dev.(backend.Encoder)
 			in, patches, rows := enc.Item(), w.item.Patches(), w.item.Tokens
+			copy(in.Colours, w.item.Colours()[:])
 			copy(in.Pixels, w.item.Pixels(shape.Cols))
 			copy(in.Across, w.item.Columns)
 			copy(in.Down, w.item.Rows)

@@ -133,7 +133,7 @@ func (o *oracle) op(op backend.Op) {
 	case backend.Patches:
 		pixels, across, down := o.make(op.Pixels), o.make(op.Across), o.make(op.Down)
 		for i, x := range o.item.Pixels(cols(op.Pixels)) {
-			pixels[i] = float64(x)*float64(op.Scale) + float64(op.Shift)
+			pixels[i] = float64(o.item.Colours()[x])*float64(op.Scale) + float64(op.Shift)
 		}
 		for i := range across {
 			across[i], down[i] = float64(o.item.Columns[i]), float64(o.item.Rows[i])

@@ -20,7 +20,7 @@ const (
 // parts returns the memory of an item's input, in the order in which it travels.
 func parts(in *backend.ItemInput, patches int) [][]byte {
 	cols := len(in.Pixels) / len(in.Across)
-	return [][]byte{bytesOf(in.Pixels[:patches*cols]), bytesOf(in.Across[:patches]), bytesOf(in.Down[:patches])}
+	return [][]byte{bytesOf(in.Colours), in.Pixels[:patches*cols], bytesOf(in.Across[:patches]), bytesOf(in.Down[:patches])}
 }
 
 var _ backend.Encoder = (*Device)(nil)

@@ -13,7 +13,8 @@ import (
 // encodes is an encoder that keeps what it is given.
 type encodes struct {
 	in     *backend.ItemInput
-	got    []float32
+	got    []byte
+	shades []float32
 	across []int32
 	bound  backend.EncodeBinding
 	n      int
@@ -24,6 +25,7 @@ func (e *encodes) Item() *backend.ItemInput { return e.in }
 func (e *encodes) WaitItem() error          { e.waited++; return nil }
 func (e *encodes) Encode(_ backend.Executable, b backend.EncodeBinding) error {
 	e.bound, e.n = b, e.n+1
+	e.shades = slices.Clone(e.in.Colours)
 	e.got, e.across = slices.Clone(e.in.Pixels[:b.Patches*len(e.in.Pixels)/len(e.in.Across)]), slices.Clone(e.in.Across[:b.Patches])
 	return nil
 }
@@ -51,8 +53,11 @@ func sizeOf(patches, rows, at int) (b []byte) {
 // bytesOfItem returns an item's bytes as they travel, patch t in column 10 + t.
 func bytesOfItem(patches int) (b []byte) {
 	in := itemShape.Carve(make([]byte, itemShape.ItemBytes()))
+	for i := range in.Colours {
+		in.Colours[i] = float32(i)
+	}
 	for i := range in.Pixels {
-		in.Pixels[i] = float32(i)
+		in.Pixels[i] = byte(i)
 	}
 	for t := range in.Across {
 		in.Across[t] = int32(10 + t)
@@ -84,7 +89,7 @@ func TestItem(t *testing.T) {
 				t.Fatalf("%d encodings, the last of %+v, %d waits; want %+v", e.n, e.bound, e.waited, want)
 			}
 			for i, x := range e.got {
-				if x != float32(i) {
+				if int(x) != i || e.shades[i] != float32(i) {
 					t.Fatalf("number %d is %v", i, x)
 				}
 			}
@@ -104,7 +109,7 @@ func TestItemRefused(t *testing.T) {
 		"in 3 bytes":                   {{kind: item, b: []byte{1, 2, 3}}},
 		"in the middle of an item":     {{kind: item, b: sizeOf(2, 1, 0)}, {kind: move}},
 		"4 bytes follow an item":       {{kind: item, b: sizeOf(1, 1, 0)}, {kind: pixels, b: append(bytesOfItem(1), 1, 2, 3, 4)}},
-		"28 bytes follow an item":      {{kind: item, b: sizeOf(1, 1, 0)}, {kind: pixels, b: bytesOfItem(1)}, {kind: pixels, b: bytesOfItem(1)}},
+		"1037 bytes follow an item":     {{kind: item, b: sizeOf(1, 1, 0)}, {kind: pixels, b: bytesOfItem(1)}, {kind: pixels, b: bytesOfItem(1)}},
 		"2 bytes follow an item":       {{kind: pixels, b: []byte{1, 2}}},
 		"kind 10 in the middle of an ": {{kind: item, b: sizeOf(2, 1, 0)}, {kind: pixels, b: []byte{1}}, {kind: pixels}, {kind: item, b: sizeOf(2, 1, 0)}},
 	} {

@@ -37,6 +37,7 @@ func (t *tower) run(s *sched.Step) error {
 			return err
 		}
 		in := t.dev.Item()
+		copy(in.Colours, e.Item.Colours[:])
 		copy(in.Pixels, e.Item.Pixels)
 		copy(in.Across, e.Item.Across)
 		copy(in.Down, e.Item.Down)

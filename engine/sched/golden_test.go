@@ -186,7 +186,7 @@ func (g *script) add(id string, m map[string]string) {
 	for _, text := range strings.FieldsFunc(m["items"], func(r rune) bool { return r == ',' }) {
 		place := strings.Split(text[2:], "+")
 		n := g.number(place[1], 1)
-		sp.Items = append(sp.Items, Item{Hash: [32]byte{text[0]}, At: g.number(place[0], 0), Tokens: n, Pixels: make([]float32, n), Across: make([]int32, n), Down: make([]int32, n)})
+		sp.Items = append(sp.Items, Item{Hash: [32]byte{text[0]}, At: g.number(place[0], 0), Tokens: n, Pixels: make([]byte, n), Across: make([]int32, n), Down: make([]int32, n)})
 	}
 	q := NewSeq(sp)
 	if err := g.rig.s.Add(q); err != nil {

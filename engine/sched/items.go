@@ -12,11 +12,12 @@ import (
 // Item is a picture of a prompt: an image or a frame of a video. An encoder turns its patches into
 // Tokens rows, which take the place of the embeddings of its tokens.
 type Item struct {
-	Hash         [32]byte  // of its content: equal items have equal hashes
-	Name         string    // its key in the block hashes of other programs; "": the hexadecimal Hash
-	At, Tokens   int       // its tokens in the prompt
-	Pixels       []float32 // of the patches, one after the other
-	Across, Down []int32   // column and row of each patch
+	Hash         [32]byte      // of its content: equal items have equal hashes
+	Name         string        // its key in the block hashes of other programs; "": the hexadecimal Hash
+	At, Tokens   int           // its tokens in the prompt
+	Pixels       []byte        // of the patches, one after the other
+	Colours      *[256]float32 // what a byte stands for
+	Across, Down []int32       // column and row of each patch
 	// Columns is how many encoded rows stand beside each other in the picture, for models whose
 	// tokens have three positions; 0: tokens have one.
 	Columns int

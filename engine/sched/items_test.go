@@ -125,7 +125,7 @@ func (w *workload) picture(sp *Spec) {
 	for at := r.IntN(6); at < len(sp.Prompt); at += r.IntN(2) * r.IntN(8) {
 		h := r.IntN(3)
 		n := 1 + (h*5+1)%6
-		m := Item{Hash: [32]byte{byte(h)}, At: at, Tokens: n, Pixels: make([]float32, 2*n), Across: make([]int32, 2*n), Down: make([]int32, 2*n)}
+		m := Item{Hash: [32]byte{byte(h)}, At: at, Tokens: n, Pixels: make([]byte, 2*n), Across: make([]int32, 2*n), Down: make([]int32, 2*n)}
 		if w.opts.CheckItems(len(sp.Prompt), append(slices.Clone(sp.Items), m), false) != nil {
 			at += 1 + r.IntN(6)
 			continue
@@ -178,7 +178,7 @@ func TestRandomItems(t *testing.T) {
 func TestCheckItems(t *testing.T) {
 	o := Options{MaxNumBatchedTokens: 8, Encoder: Encoder{Rows: 10, Budget: 1, Whole: true}}
 	m := func(at, n int) Item {
-		return Item{At: at, Tokens: n, Pixels: make([]float32, 4), Across: make([]int32, 2), Down: make([]int32, 2)}
+		return Item{At: at, Tokens: n, Pixels: make([]byte, 4), Across: make([]int32, 2), Down: make([]int32, 2)}
 	}
 	short, grid := m(0, 4), m(0, 4)
 	short.Down, grid.Columns = nil, 3

@@ -190,7 +190,7 @@ func TestOwnMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := g.Across * g.Down
-	memory := Patches{Pixels: make([]float32, n*rule.Layout().Cols()+5), Across: make([]int32, n), Down: make([]int32, n)}
+	memory := Patches{Pixels: make([]byte, n*rule.Layout().Cols()+5), Across: make([]int32, n), Down: make([]int32, n)}
 	p := memory
 	rule.Patches(&p, rgb.New(64, 64), g)
 	if &p.Pixels[0] != &memory.Pixels[0] || &p.Across[0] != &memory.Across[0] || &p.Down[0] != &memory.Down[0] || len(p.Pixels) != n*1536 {

@@ -5,9 +5,8 @@ import "vapp.dev/engine/vision/rgb"
 // writer puts the rows of resized frames into patches.
 type writer struct {
 	Layout
-	colours *[256]float32
-	grid    Grid
-	pixels  []float32
+	grid   Grid
+	pixels []byte
 }
 
 // colours returns the numbers of bytes: times factor in float64, then rounded, as rescale of
@@ -28,11 +27,11 @@ func grow[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// write sets dst to the patches of frames, resized to g. The rows of a frame are rescaled and put
-// in their place as they are resampled.
+// write sets dst to the patches of frames, resized to g. The rows of a frame are put in their place
+// as they are resampled.
 func (l Layout) write(dst *Patches, frames []*rgb.Image, g Grid, by resampling, colours *[256]float32) {
 	n := g.Across * g.Down
-	dst.Pixels = grow(dst.Pixels, n*l.Cols())
+	dst.Pixels, dst.Colours = grow(dst.Pixels, n*l.Cols()), colours
 	dst.Across, dst.Down = grow(dst.Across, n), grow(dst.Down, n)
 	for y := range g.Down {
 		for x := range g.Across {
@@ -40,7 +39,7 @@ func (l Layout) write(dst *Patches, frames []*rgb.Image, g Grid, by resampling, 
 			dst.Across[i], dst.Down[i] = int32(x), int32(y)
 		}
 	}
-	w := &writer{Layout: l, colours: colours, grid: g, pixels: dst.Pixels}
+	w := &writer{Layout: l, grid: g, pixels: dst.Pixels}
 	if l.Frames == 0 {
 		resample(frames[0], g.Width, g.Height, by, w.together)
 		return
@@ -65,29 +64,31 @@ func (w *writer) together(y int, row []byte) {
 	size := 3 * w.Patch
 	for x := range w.grid.Across {
 		at := w.index(x, y/w.Patch, w.grid.Across)*w.Cols() + y%w.Patch*size
-		out := w.pixels[at : at+size]
-		for i, b := range row[size*x : size*x+size] {
-			out[i] = w.colours[b]
-		}
+		copy(w.pixels[at:at+size], row[size*x:])
 	}
 }
 
 // apart writes row y of a frame to patches that are ordered by channel, frame, row, column, for
 // frames from to end.
 func (w *writer) apart(y int, row []byte, from, end int) {
-	square := w.Patch * w.Patch
+	n, square := w.Patch, w.Patch*w.Patch
 	for x := range w.grid.Across {
-		at := w.index(x, y/w.Patch, w.grid.Across)*w.Cols() + y%w.Patch*w.Patch
-		in := row[3*w.Patch*x : 3*w.Patch*(x+1)]
-		for c := range 3 {
-			first := at + (c*w.Frames+from)*square
-			out := w.pixels[first : first+w.Patch]
-			for i := range out {
-				out[i] = w.colours[in[3*i+c]]
-			}
-			for f := 1; f < end-from; f++ {
-				copy(w.pixels[first+f*square:], out)
+		at := w.index(x, y/n, w.grid.Across)*w.Cols() + y%n*n + from*square
+		separate(w.pixels[at:at+n], w.pixels[at+w.Frames*square:][:n], w.pixels[at+2*w.Frames*square:][:n], row[3*n*x:3*n*(x+1)])
+		for f := 1; f < end-from; f++ {
+			for c := range 3 {
+				first := at + c*w.Frames*square
+				copy(w.pixels[first+f*square:], w.pixels[first:first+n])
 			}
 		}
+	}
+}
+
+// separate writes the colours of pixels to r, g and b, which have a byte for each.
+func separate(r, g, b, pixels []byte) {
+	g, b = g[:len(r)], b[:len(r)]
+	for i := range r {
+		p := (*[3]byte)(pixels[3*i:])
+		r[i], g[i], b[i] = p[0], p[1], p[2]
 	}
 }

@@ -77,9 +77,10 @@ func (g Grid) Span(at int) Span {
 
 // Patches is the input of an encoder, as op Patches of the model's program reads it.
 type Patches struct {
-	// Pixels are the colours of each patch, 0 to 1: patches × Layout.Cols. The op's Scale and
-	// Shift make them pixel_values of transformers' processor.
-	Pixels []float32
+	// Pixels are the colours of each patch: patches × Layout.Cols. Colours has what a byte stands
+	// for, 0 to 1. The op's Scale and Shift make that pixel_values of transformers' processor.
+	Pixels  []byte
+	Colours *[256]float32
 	// Across and Down are column and row of each patch in the grid.
 	Across, Down []int32
 }

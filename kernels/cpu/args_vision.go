@@ -1,6 +1,7 @@
 package cpu
 
-// Patches is the operands of OpPatches: Item [patches, Cols] times Scale plus Shift, and the places.
+// Patches is the operands of OpPatches: the places, and the colours of Item times Scale plus Shift. Item is 256
+// F32, the colours of bytes, and behind them the bytes [patches, Cols].
 type Patches struct {
 	Item, ItemAcross, ItemDown, Pixels, Across, Down uintptr
 	Cols                                             int32

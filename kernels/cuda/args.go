@@ -273,7 +273,7 @@ type CombineArgs struct {
 type SampleArgs struct {
 	Logits, Rows, Grammar, Allowed, Bias, Raw Ptr
 	Sampled, Status, Rank, Logprob            Ptr
-	TopIDs, TopProbs                          Ptr
+	TopIDs, TopProbs, Reported                Ptr // Reported: the tokens of Sampled once more, for the host
 	Pages                                     Pages
 	Plane                                     int64
 	Vocab, Words, BiasWidth, TopWidth         int32

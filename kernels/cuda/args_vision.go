@@ -1,6 +1,7 @@
 package cuda
 
-// PatchesArgs: patches. A block for each patch.
+// PatchesArgs: patches. A block for each patch. Item is 256 F32, the colours of bytes, and behind them the
+// bytes of patches.
 type PatchesArgs struct {
 	Item, ItemAcross, ItemDown, Pixels, Across, Down Ptr
 	Scale, Shift                                     float32

@@ -178,7 +178,7 @@ func tokenKernels() []Kernel {
 
 func visionKernels() []Kernel {
 	out := []Kernel{
-		{"patches", "patches", "", "vision", sizeOf[PatchesArgs](), 256, 0, "8·T·cols", "2·T·cols", "TestPatches"},
+		{"patches", "patches", "", "vision", sizeOf[PatchesArgs](), 256, 0, "5·T·cols", "2·T·cols", "TestPatches"},
 		{"pool", "pool", "", "vision", sizeOf[PoolArgs](), 256, 0, "4·(T + rows)·cols + 8·T·rows", "T·cols", "TestPool"},
 		{"standardize", "standardize", "", "vision", sizeOf[StandardizeArgs](), 256, 0, "8·rows·cols", "2·rows·cols", "TestMerge"},
 		{"merge", "merge", "", "vision", sizeOf[MergeArgs](), 256, 0, "8·rows·cols", "0", "TestMerge"},

@@ -37,6 +37,8 @@ func TestLatentAttention(t *testing.T) {
 		"deepseek":      deepseek,
 		"deepseek many": vary(deepseek, func(c *latentCase) { c.many, c.heads = true, 40 }),
 		"narrow":        vary(deepseek, func(c *latentCase) { c.many, c.shared, c.heads, c.count = true, 99<<10, 9, []int{8, 1} }),
+		"long":          vary(deepseek, func(c *latentCase) { c.heads, c.history, c.count = 2, []int{4000}, []int{1} }),
+		"long many":     vary(decode, func(c *latentCase) { c.many, c.heads, c.history, c.count = true, 3, []int{4000}, []int{9} }),
 		"verify":        vary(decode, func(c *latentCase) { c.count = []int{5, 0, 3, 1} }),
 		"splits":        vary(decode, func(c *latentCase) { c.splits, c.rank = 3, 264 }),
 		"many splits":   vary(decode, func(c *latentCase) { c.splits, c.many, c.heads = 2, true, 70 }),

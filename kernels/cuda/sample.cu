@@ -334,7 +334,7 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
       token = choose(a, *w.r, all.best.value, [&](int i) { return edited(w, i); }, scratch, &found);
   }
   if (threadIdx.x == 0) {
-    a.sampled[w.row] = token;
+    a.sampled[w.row] = a.reported[w.row] = token;
     a.status[w.row] = token < 0;
     if (!w.wants || token < 0) {
       a.logprob[w.row] = 0.0f;

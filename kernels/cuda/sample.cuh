@@ -37,6 +37,7 @@ struct SampleArgs {
   float *logprob;                // [rows]
   int *top_ids;                  // [rows, top_width]
   float *top_probs;
+  int *reported;    // [rows]: the tokens once more, where the host reads them; kernels read `sampled`
   Pages pages;     // the class with the token plane
   long long plane;  // where it begins in a page
   int vocab, words, bias_width, top_width;

@@ -191,18 +191,21 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// sample launches the kernels for rows in slices.
-func (r *rig) sample(a cuda.SampleArgs, rows, slices, threads int) {
+// sample launches the kernels for rows in that many slices.
+func (r *rig) sample(a cuda.SampleArgs, rows, parts, threads int) {
 	r.Helper()
-	a.Workspace, a.Slices = alloc[byte](r, rows*cuda.SampleWorkspace), int32(slices)
+	a.Workspace, a.Slices, a.Reported = alloc[byte](r, rows*cuda.SampleWorkspace), int32(parts), alloc[int32](r, rows)
 	g := cudatest.Line(rows, threads)
-	g.Blocks = [3]int{slices, rows, 1}
+	g.Blocks = [3]int{parts, rows, 1}
 	for _, k := range []struct {
 		kernel string
 		shared int
 	}{{"sample_edit", cuda.SampleShared}, {"sample_weigh", 0}, {"sample_draw", cuda.SampleDrawShared}, {"sample_report", 0}} {
 		g.Shared = k.shared
 		launch(r, k.kernel, g, &a)
+	}
+	if tokens, reported := down[int32](r, a.Sampled, rows), down[int32](r, a.Reported, rows); !slices.Equal(tokens, reported) {
+		r.Errorf("the host gets %v, kernels get %v", reported, tokens)
 	}
 }
 

@@ -3,7 +3,7 @@
 #include "numbers.cuh"
 
 struct PatchesArgs {
-  const float *item;                   // [T, cols]
+  const float *item;                   // [256] colours of bytes; behind them the bytes, [T, cols]
   const int *item_across, *item_down;  // [T]
   float *pixels;                       // [T, cols]
   int *across, *down;                  // [T]
@@ -18,7 +18,8 @@ KERNEL(patches, PatchesArgs, 256) {
     a.across[t] = a.item_across[t];
     a.down[t] = a.item_down[t];
   }
-  for (int i = threadIdx.x; i < a.cols; i += blockDim.x) a.pixels[size_t(t) * a.cols + i] = a.item[size_t(t) * a.cols + i] * a.scale + a.shift;
+  const unsigned char *bytes = (const unsigned char *)(a.item + 256) + size_t(t) * a.cols;
+  for (int i = threadIdx.x; i < a.cols; i += blockDim.x) a.pixels[size_t(t) * a.cols + i] = a.item[bytes[i]] * a.scale + a.shift;
 }
 
 // most_place returns the largest of places [n] to all threads of the block, which has whole

@@ -1,7 +1,9 @@
 package cuda_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -24,13 +26,18 @@ func TestPatches(t *testing.T) {
 	r := newRig(t)
 	const cols = 41
 	for n, g := range map[int]ref.Grid{6: {Wide: 3}, 16: {Wide: 4, Square: 2}} {
-		x, want := r.floats(n*cols, 1), make([]float32, n*cols)
-		for i, v := range x {
-			want[i] = v*2 - 1
+		colours, bytes, want := r.floats(256, 1), make([]byte, n*cols), make([]float32, n*cols)
+		for i := range bytes {
+			bytes[i] = byte(i * 89)
+			want[i] = colours[bytes[i]]*2 - 1
+		}
+		item := make([]byte, 0, 4*256+n*cols)
+		for _, c := range colours {
+			item = binary.LittleEndian.AppendUint32(item, math.Float32bits(c))
 		}
 		across, below := places(g, n)
 		a := cuda.PatchesArgs{
-			Item: up(r, x), ItemAcross: up(r, across), ItemDown: up(r, below), Pixels: alloc[float32](r, n*cols), Across: alloc[int32](r, n), Down: alloc[int32](r, n),
+			Item: up(r, append(item, bytes...)), ItemAcross: up(r, across), ItemDown: up(r, below), Pixels: alloc[float32](r, n*cols), Across: alloc[int32](r, n), Down: alloc[int32](r, n),
 			Scale: 2, Shift: -1, Cols: cols,
 		}
 		launch(r, "patches", cudatest.Line(n, 32), &a)

@@ -17,74 +17,119 @@ const (
 // Rows of a model: streams, prompt tokens and output tokens. The most important come first, because
 // a part that runs out of time keeps the rows measured so far.
 var (
-	short = []string{"1x1024+64", "8x1024+64", "32x1024+64", "1x16384+64", "128x1024+32", "8x16384+32"}
-	eager = []string{"1x1024+64", "8x1024+64", "32x1024+64"}
-	few   = []string{"1x1024+16", "32x1024+16"}
+	short  = []string{"1x1024+64", "8x1024+64", "32x1024+64", "1x2048+2", "128x1024+32", "1x16384+64"}
+	eager  = []string{"1x1024+64", "8x1024+64", "32x1024+64"}
+	few    = []string{"1x1024+16", "32x1024+16"}
+	served = []string{"64x1024+32", "1x1024+64", "128x1024+32", "8x16384+32"}
 )
 
-// models are the measured profiles: short loads and the models of the targets first.
-var models = []string{"llama-3.2-1b", "qwen2-7b", "gpt-oss-20b", "gemma4-fp8", "qwen35-27b-fp8", "gemma4-bf16"}
+// agendaRun is one of the three runs. Each measures something alone, and ends in time.
+type agendaRun struct {
+	name, title string
+	most        time.Duration // for all parts together
+	parts       []agenda.Part // the most important first, because the time may end before the list does
+	dir         string        // of its report, below the one of all reports
+}
 
-// full returns the agenda for a GPU. The most important parts come first, because the time may end
-// before the list does. Last come op times, and rows of 16K tokens at 32 and 128 streams, whose
-// prompts have half a million tokens or more.
-func full() []agenda.Part {
-	const s = time.Second
-	out := []agenda.Part{
-		{Name: "device", Title: "Device", Kind: agenda.Text, Budget: 15 * s, Args: []string{"nvidia-smi"}},
+// ends is what a run has less than its minutes, to end its last process and to write.
+const ends = 20 * time.Second
+
+// runs returns the runs, for a GPU or for the emulated driver.
+func runs(small bool) []agendaRun {
+	a, b, c := correctness(), speed(), serving()
+	if small {
+		a, b, c = smallCorrectness(), smallSpeed(), smallServing()
+	}
+	return []agendaRun{
+		{name: "A", title: "correctness", most: 8*time.Minute - ends, parts: a},
+		{name: "B", title: "speed", most: 9*time.Minute - ends, parts: b},
+		{name: "C", title: "serving", most: 9*time.Minute - ends, parts: c},
+	}
+}
+
+const s = time.Second
+
+func device() agenda.Part {
+	return agenda.Part{Name: "device", Title: "Device", Kind: agenda.Text, Budget: 15 * s, Args: []string{"nvidia-smi"}}
+}
+
+// correctness is run A: first what the device and its driver are, then what a wrong kernel would fail
+// soonest.
+func correctness() []agenda.Part {
+	return []agenda.Part{
+		device(),
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 15 * s, Args: []string{"vapp", "plan", "profiles/llama-3.2-1b.cue"}},
 		tests("suite", "Ops of the backend against ref", suite, "TestSuite|TestPartsFP8", 100*s),
 		tests("replay", "Replayed graphs against launches", suite, "TestGraphReplay", 30*s),
 		tests("made", "Weights that are made up, times of ops", suite, "TestDummyWeights|TestOpTimes", 20*s),
 		tests("goldens", "Logits of the small checkpoints against those of transformers", goldens, "TestGoldenCUDA", 60*s),
+		library(tests("suite-cublaslt", "Dense products by the machine's cuBLASLt against ref", suite, "TestPartsLibrary", 30*s)),
+	}
+}
+
+// speed is run B: models by the targets, cuBLASLt and PyTorch beside them, and where their time goes.
+func speed() []agenda.Part {
+	out := []agenda.Part{
+		device(),
 		model("llama-3.2-1b", 35*s, short...),
-		withoutGraphs("llama-3.2-1b-eager", model("llama-3.2-1b", 20*s, eager...)),
-		model("qwen2-7b", 40*s, short...),
+		model("llama-3.1-8b", 45*s, short...),
+		model("qwen35-27b-fp8", 60*s, short...),
 		{Name: "clocks", Title: "Clocks, errors of memory, other processes", Kind: agenda.Text, Budget: 15 * s, Args: []string{"nvidia-smi", "-q", "-d", "CLOCK,PERFORMANCE,ECC,MEMORY,PIDS"}},
+		withoutGraphs("llama-3.2-1b-eager", model("llama-3.2-1b", 20*s, eager...)),
+		{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 75 * s, Args: []string{"python3", "torch_gpu.py"}},
+		library(model("llama-3.1-8b-cublaslt", 40*s, short...)),
+		model("qwen35-27b-x8", 60*s, short...),
+		library(model("llama-3.2-1b-cublaslt", 30*s, eager...)),
 	}
-	for _, m := range models[2:] {
-		out = append(out, model(m, 45*s, short...))
-	}
-	out = append(out, library(tests("suite-cublaslt", "Dense products by the machine's cuBLASLt against ref", suite, "TestPartsLibrary", 30*s)))
-	for _, m := range []string{"llama-3.2-1b", "qwen2-7b"} {
-		out = append(out, library(model(m+"-cublaslt", 35*s, eager...)))
-	}
-	out = append(out,
-		agenda.Part{Name: "serve", Title: "A server against itself", Kind: agenda.Serving, Budget: 45 * s, Args: []string{"gpu-check", "serve", "profiles/served.cue"}},
-		agenda.Part{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 60 * s, Args: []string{"python3", "torch_gpu.py"}},
-	)
-	for _, m := range models[:5] { // gemma4-bf16 has the ops of gemma4-fp8
+	for _, m := range []string{"llama-3.2-1b", "llama-3.1-8b", "qwen35-27b-fp8"} {
 		out = append(out, ops(m, model(m, 25*s, few...)))
 	}
-	for _, m := range models {
-		p := model(m, 60*s, "32x16384+16")
-		p.Name += "-32x16k"
-		out = append(out, p)
+	return out
+}
+
+// serving is run C: models of experts at many streams, a server, long contexts. Rows of 16K tokens
+// come last: their prompts have half a million tokens or more.
+func serving() []agenda.Part {
+	out := []agenda.Part{
+		device(),
+		model("gpt-oss-20b", 50*s, served...),
+		model("gemma4-fp8", 50*s, served...),
+		{Name: "serve", Title: "A server against itself", Kind: agenda.Serving, Budget: 45 * s, Args: []string{"gpu-check", "serve", "profiles/served.cue"}},
 	}
-	for _, m := range []string{"llama-3.2-1b", "gpt-oss-20b", "gemma4-fp8"} { // the KV cache of the others does not fit 80 GB
-		p := model(m, 90*s, "128x16384+8")
-		p.Name += "-128x16k"
+	for _, m := range []string{"gpt-oss-20b", "gemma4-fp8"} {
+		out = append(out, ops(m, model(m, 25*s, few...)))
+	}
+	out = append(out, model("gemma4-bf16", 45*s, served...))
+	for _, m := range []string{"llama-3.2-1b", "gpt-oss-20b", "gemma4-fp8"} { // the KV cache of larger ones does not fit 80 GB
+		p := model(m, 60*s, "32x16384+16", "128x16384+8")
+		p.Name, p.Title = m+"-16k", m+", long contexts"
 		out = append(out, p)
 	}
 	return out
 }
 
-// tiny returns a short agenda for the emulated driver, with a part of every kind.
-func tiny() []agenda.Part {
-	const s = time.Second
-	small := model("small", 60*s, "1x24+6", "3x24+6")
-	small.Args = append(small.Args, "--limits=false") // an emulated device has no limits
-	serve := []string{"gpu-check", "serve", "--prompts", "4", "--input", "16", "--output", "4", "--streams", "2", "profiles/small.cue"}
+// The runs for the emulated driver have a part of every kind.
+
+func smallCorrectness() []agenda.Part {
 	return []agenda.Part{
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 60 * s, Args: []string{"vapp", "plan", "profiles/small.cue"}},
 		tests("suite", "A few ops of the backend against ref", suite, "TestParts$|TestOpTimes", 300*s),
 		tests("goldens", "Logits of a small checkpoint against those of transformers", goldens, "TestGoldenCUDA$/tiny-llama3-tied/f32", 300*s),
-		small,
-		withoutGraphs("small-eager", small),
-		ops("small", small),
-		{Name: "serve", Title: "A server against itself", Kind: agenda.Serving, Budget: 120 * s, Args: serve},
+	}
+}
+
+func smallSpeed() []agenda.Part {
+	small := model("small", 60*s, "1x24+6", "3x24+6")
+	small.Args = append(small.Args, "--limits=false") // an emulated device has no limits
+	return []agenda.Part{
+		small, withoutGraphs("small-eager", small), ops("small", small),
 		{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 60 * s, Args: []string{"python3", "torch_gpu.py"}},
 	}
+}
+
+func smallServing() []agenda.Part {
+	serve := []string{"gpu-check", "serve", "--prompts", "4", "--input", "16", "--output", "4", "--streams", "2", "profiles/small.cue"}
+	return []agenda.Part{{Name: "serve", Title: "A server against itself", Kind: agenda.Serving, Budget: 120 * s, Args: serve}}
 }
 
 // tests returns a part that runs the tests of a binary that match pattern.

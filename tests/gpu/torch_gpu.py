@@ -59,8 +59,8 @@ def limits():
 MODELS = {
     "llama-3.2-1b": ("llama", dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
                                    num_key_value_heads=8, head_dim=64, vocab_size=128256, tie_word_embeddings=True)),
-    "qwen2-7b": ("qwen2", dict(hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, num_attention_heads=28,
-                               num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False)),
+    "llama-3.1-8b": ("llama", dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
+                                   num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=False)),
 }
 
 

@@ -48,16 +48,11 @@ func hashOf(p *vision.Patches) [32]byte {
 	for i := range p.Across {
 		b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, uint32(p.Across[i])), uint32(p.Down[i]))
 	}
-	h.Write(b)
-	for rest := p.Pixels; len(rest) > 0; {
-		n := min(len(rest), 4096)
-		b = b[:0]
-		for _, x := range rest[:n] {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-		}
-		h.Write(b)
-		rest = rest[n:]
+	for _, x := range p.Colours {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 	}
+	h.Write(b)
+	h.Write(p.Pixels)
 	return [32]byte(h.Sum(nil))
 }
 

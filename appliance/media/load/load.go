@@ -113,11 +113,11 @@ type picture struct {
 
 // bytes returns the memory that i takes.
 func (i *item) bytes() int64 {
-	n := len(i.tokens)
+	n := 4 * len(i.tokens)
 	for _, p := range i.pictures {
-		n += len(p.patches.Pixels) + len(p.patches.Across) + len(p.patches.Down)
+		n += len(p.patches.Pixels) + 4*(len(p.patches.Across)+len(p.patches.Down))
 	}
-	return 4 * int64(n)
+	return int64(n)
 }
 
 // add appends a picture with the tokens around it, behind those of a label.
@@ -253,7 +253,7 @@ func (l *Loader) fits(g vision.Grid, r chat.MediaRequest) error {
 
 // patchBytes returns the memory of the patches of a grid.
 func patchBytes(g vision.Grid, l vision.Layout) int64 {
-	return int64(g.Across) * int64(g.Down) * (4*int64(l.Cols()) + 8)
+	return int64(g.Across) * int64(g.Down) * (int64(l.Cols()) + 8)
 }
 
 // Attach implements chat.Vision.
@@ -263,7 +263,7 @@ func (l *Loader) Attach(r *engine.Request, items []chat.PromptItem) {
 			p := m.Value.(attached)
 			r.Items = append(r.Items, engine.Item{
 				Hash: p.hash, Name: p.name, At: i.At + m.At, Tokens: m.Len,
-				Pixels: p.patches.Pixels, Across: p.patches.Across, Down: p.patches.Down,
+				Pixels: p.patches.Pixels, Colours: p.patches.Colours, Across: p.patches.Across, Down: p.patches.Down,
 			})
 		}
 	}

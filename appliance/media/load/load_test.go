@@ -89,7 +89,7 @@ func TestLoad(t *testing.T) {
 // TestKept: equal data are decoded once, a uuid names an image that is kept, and the least recently
 // used leave.
 func TestKept(t *testing.T) {
-	l := small(t, nil)
+	l := small(t, func(c *Config) { c.Cache = 1 << 18 })
 	r := grey(t, 90, 60, 9)
 	r.UUID = "mine"
 	_, p := load(t, l, r)
@@ -120,7 +120,7 @@ func TestKept(t *testing.T) {
 // TestMemory: memory is held until the request ends and no longer, also after errors, and a wait that is too
 // long ends with an error.
 func TestMemory(t *testing.T) {
-	l := small(t, func(c *Config) { c.Memory, c.Cache, c.Timeout = 200_000, 0, 50*time.Millisecond })
+	l := small(t, func(c *Config) { c.Memory, c.Cache, c.Timeout = 80_000, 0, 50*time.Millisecond })
 	ctx, end := context.WithCancel(t.Context())
 	if _, err := l.Load(ctx, grey(t, 90, 60, 9)); err != nil {
 		t.Fatal(err)

@@ -38,6 +38,10 @@ type Suite struct {
 	// the order of a row's sum may depend on the other rows of the step. Their rows are
 	// compared within bounds, those of other backends bit by bit.
 	MatrixTolerance bool
+	// CutSums is for devices whose matrix units keep ref.SumBitsE4M3 bits of sums of products of E4M3.
+	// Their products of 8-bit floats are compared within ref.SumErrorE4M3, those of other backends, and of
+	// emulations, as sums in float32.
+	CutSums bool
 	// Settings are used by Part.
 	Settings backend.Settings
 	// Every is how many cases of a part there are for each one that Run runs; nil, 0: one. With the
@@ -48,6 +52,7 @@ type Suite struct {
 // subject is the backend under test, with settings, on this machine.
 type subject struct {
 	matrixTolerance bool
+	cutSums         bool
 	every           int // every n-th case of a part runs; 0: all
 	cases           int // seen so far
 	opener          backend.Opener
@@ -78,7 +83,7 @@ func (u Suite) Run(t *testing.T, settings ...backend.Settings) {
 		}
 		t.Run(title, func(t *testing.T) {
 			sub := open(t, u.Opener, s)
-			sub.matrixTolerance, sub.oracles = u.MatrixTolerance, known
+			sub.matrixTolerance, sub.cutSums, sub.oracles = u.MatrixTolerance, u.CutSums, known
 			if u.Every != nil && !soak {
 				sub.every = u.Every(s)
 			}
@@ -98,7 +103,7 @@ func (u Suite) Part(t *testing.T, name string, n int) {
 		t.Fatalf("the suite has no part %q", name)
 	}
 	sub := open(t, u.Opener, u.Settings)
-	sub.matrixTolerance, sub.every, sub.oracles = u.MatrixTolerance, n, oracles{}
+	sub.matrixTolerance, sub.cutSums, sub.every, sub.oracles = u.MatrixTolerance, u.CutSums, n, oracles{}
 	t.Run(name, func(t *testing.T) { parts[i].test(sub, t) })
 }
 
@@ -140,6 +145,7 @@ func parts() []part {
 		{"pack", (*subject).pack},
 		{"linear", (*subject).linear},
 		{"linear of scaled weights", (*subject).scaled},
+		{"linear of long rows", (*subject).linearLong},
 		{"linear of parts in several formats", (*subject).parts},
 		{"linear of heads", (*subject).headLinear},
 		{"experts", (*subject).mixtures},

@@ -39,19 +39,19 @@ func (s *subject) encodedRows(t *testing.T) {
 	plain := r.floats(x, most)
 	encode := func(seed uint64, wide, high int, at int32, waits bool) {
 		n, in := wide*high, enc.Item()
-		pixels := normal(rng(seed), n*cols, 1)
+		pixels := shades(rng(seed), n*cols)
 		for i := range n {
 			in.Across[i], in.Down[i] = int32(i/4%(wide/2)*2+i%2), int32(i/4/(wide/2)*2+i/2%2)
 		}
-		copy(in.Pixels, pixels)
+		pixels.fill(in, n*cols)
 		check(t, enc.Encode(exe, backend.EncodeBinding{Patches: n, Rows: n / 4, At: at}))
 		if waits {
 			check(t, enc.WaitItem())
 		}
 		for i := range n / 4 {
 			rows[int(at)+i] = make([]float32, width)
-			for k, v := range pixels[i*width:][:width] {
-				rows[int(at)+i][k] = float32(v*2) - 1
+			for k := range width {
+				rows[int(at)+i][k] = float32(pixels.at(i*width+k)*2) - 1
 			}
 		}
 	}

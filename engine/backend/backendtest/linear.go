@@ -19,15 +19,42 @@ func (s *subject) linear(t *testing.T) {
 		s.run(t, f.String(), func(t *testing.T) {
 			for i, shape := range linearShapes {
 				if block, _ := f.Block(); shape[0]%block == 0 {
-					t.Run(fmt.Sprintf("%dx%d", shape[0], shape[1]), func(t *testing.T) { s.linearShape(t, f, shape[0], shape[1], i%2 == 1) })
+					t.Run(fmt.Sprintf("%dx%d", shape[0], shape[1]), func(t *testing.T) { s.linearShape(t, f, shape[0], shape[1], i%2 == 1, 1, 3, 17, 33) })
 				}
 			}
 		})
 	}
 }
 
-func (s *subject) linearShape(t *testing.T, f kernels.Format, in, out int, bias bool) {
-	const most = 33
+// linearLong multiplies rows of the lengths of real models: of a hidden state, and of what a gated MLP has between its
+// products. Kernels whose weights pass through a ring of stages begin it anew many times. Steps of 137 rows are computed by other kernels
+// than those of 33 and of 3. Without the tag soak there are two formats.
+func (s *subject) linearLong(t *testing.T) {
+	shapes, rows := [][2]int{{4096, 40}, {14336, 17}}, []int{137, 33, 3}
+	plain, scaled := weightFormats, s.formats(unrounded())
+	if !soak {
+		shapes, rows, plain, scaled = shapes[:1], rows[:2], []kernels.Format{kernels.BF16, kernels.Q4_K}, nil
+		if s.settings.Activations == backend.FP8Activations {
+			scaled = []scaledFormat{{name: "f8 per block", source: kernels.F8E4M3, scaling: backend.PerBlock}}
+		}
+	}
+	if s.settings.Activations == backend.FP8Activations {
+		plain = nil
+	}
+	for _, shape := range shapes {
+		name := func(f string) string { return fmt.Sprintf("%s/%dx%d", f, shape[0], shape[1]) }
+		for _, f := range plain {
+			s.run(t, name(f.String()), func(t *testing.T) { s.linearShape(t, f, shape[0], shape[1], true, rows...) })
+		}
+		for i, f := range scaled {
+			s.run(t, name(f.name), func(t *testing.T) { s.scaledShape(t, f, [3]int{shape[1], 0, shape[0]}, i, rows...) })
+		}
+	}
+}
+
+// linearShape runs steps of each number of rows; the largest is the first or the last.
+func (s *subject) linearShape(t *testing.T, f kernels.Format, in, out int, bias bool, rows ...int) {
+	most := max(rows[0], rows[len(rows)-1])
 	r, m := rng(uint64(in*out)), &tensors{}
 	x := normal(r, most*in, 1)
 	for i := range x { // rows of different magnitude, with a few large elements
@@ -53,7 +80,7 @@ func (s *subject) linearShape(t *testing.T, f kernels.Format, in, out int, bias 
 	want := make([]float32, most*out)
 	ref.Linear(ref.LinearArgs{Rows: most, In: in, Out: out, X: x, W: w, Format: f, Bias: b, Y: want, To: out, Row: make([]float32, in)})
 	unit := linearUnits(x, decode(f, w), most, in, out, f, rig.res.Packed[weight].Format)
-	for _, rows := range []int{1, 3, 17, most} {
+	for _, rows := range rows {
 		rig.run(feed{tokens: upTo(rows)})
 		compareUnits(t, fmt.Sprintf("%d rows", rows), rig.floats(y, rows), want[:rows*out], unit[:rows*out])
 	}

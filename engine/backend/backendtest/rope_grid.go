@@ -24,7 +24,7 @@ func (s *subject) ropeGrid(t *testing.T) {
 func (s *subject) ropeGridOf(t *testing.T, f kernels.Format, together bool, dim, rotary int) {
 	const heads, most, scale = 3, 64, 1.25
 	cols, m, freqs := 3*heads*dim, &tensors{}, ropeFreqs(rotary/2)
-	x, inv := normal(rng(uint64(dim)), most*cols, 2), m.literal("freqs", freqs)
+	pixels, inv := shades(rng(uint64(dim)), most*cols), m.literal("freqs", freqs)
 	var angles, q, k, v backend.Value
 	o := s.towerOf(t, m, backend.Bucket{Tokens: most, Seqs: 1, Samples: most / 4}, cols, 0, func(rec *backend.Recorder, px, across, down backend.Value) backend.Value {
 		angles = rec.New("angles", kernels.F32, backend.PerToken, rotary)
@@ -34,9 +34,10 @@ func (s *subject) ropeGridOf(t *testing.T, f kernels.Format, together bool, dim,
 		rec.Do(backend.Rope{QKV: px, Angles: angles, Q: q, K: k, V: v, Heads: heads, KVHeads: heads, HeadDim: dim, Rotary: rotary, Grid: !together})
 		return joined(rec, px, cols)
 	})
+	x := pixels.values()
 	for _, g := range []grid{{8, 8, 0}, {1, 4, 0}, {32, 2, 0}} {
 		n, half := g.wide*g.high, rotary/4
-		o.encode(g, x, n/4)
+		o.encode(g, pixels, n/4)
 		got := o.values(angles, n)
 		for i, y := range got {
 			// In Grid the cosines of a position are before its sines; joined, all cosines are before all sines.

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -54,12 +55,45 @@ func joined(rec *backend.Recorder, px backend.Value, cols int) backend.Value {
 	return y
 }
 
+// shaded is random numbers of patches as an item has them: bytes, and what each stands for.
+type shaded struct {
+	colours []float32
+	bytes   []byte
+}
+
+// shades returns n random numbers.
+func shades(r *rand.Rand, n int) shaded {
+	s := shaded{normal(r, backend.Shades, 1), make([]byte, n)}
+	for i := range s.bytes {
+		s.bytes[i] = byte(r.Uint32())
+	}
+	return s
+}
+
+// at returns number i.
+func (s shaded) at(i int) float32 { return s.colours[s.bytes[i]] }
+
+// values returns all numbers.
+func (s shaded) values() []float32 {
+	out := make([]float32, len(s.bytes))
+	for i := range out {
+		out[i] = s.at(i)
+	}
+	return out
+}
+
+// fill writes the first n numbers to an item.
+func (s shaded) fill(in *backend.ItemInput, n int) {
+	copy(in.Colours, s.colours)
+	copy(in.Pixels, s.bytes[:n])
+}
+
 // encode runs the program on an item of a grid.
-func (o *tower) encode(g grid, pixels []float32, rows int) {
+func (o *tower) encode(g grid, pixels shaded, rows int) {
 	o.t.Helper()
 	enc := o.dev.(backend.Encoder)
 	in, n := enc.Item(), g.wide*g.high
-	copy(in.Pixels, pixels[:n*o.cols])
+	pixels.fill(in, n*o.cols)
 	for i := range n {
 		across, down := g.place(i)
 		in.Across[i], in.Down[i] = int32(across), int32(down)
@@ -90,7 +124,7 @@ func (s *subject) pooling(t *testing.T) {
 	} {
 		s.run(t, fmt.Sprintf("squares of %d in the order of %d", c.size, c.square), func(t *testing.T) {
 			m, r := &tensors{}, rng(uint64(c.size))
-			x, means, factors := normal(r, most*cols, 1), normal(r, cols, 1), normal(r, cols, 1)
+			x, means, factors := shades(r, most*cols), normal(r, cols, 1), normal(r, cols, 1)
 			mean, factor := m.vector("mean", kernels.F32, means), m.vector("factor", kernels.F32, factors)
 			var moved, y backend.Value
 			o := s.towerOf(t, m, backend.Bucket{Tokens: most, Seqs: 1, Samples: most / (c.size * c.size)}, cols, c.square, func(rec *backend.Recorder, px, across, down backend.Value) backend.Value {
@@ -108,8 +142,8 @@ func (s *subject) pooling(t *testing.T) {
 				in, size, want := make([]float64, n*cols), make([]float64, rows*cols), make([]float64, rows*cols)
 				for i, got := range o.values(moved, n) {
 					k := i % cols
-					in[i] = (float64(x[i]) - float64(means[k])) * float64(factors[k])
-					bound := (math.Abs(float64(x[i])) + math.Abs(float64(means[k]))) * math.Abs(float64(factors[k])) / (1 << 22)
+					in[i] = (float64(x.at(i)) - float64(means[k])) * float64(factors[k])
+					bound := (math.Abs(float64(x.at(i))) + math.Abs(float64(means[k]))) * math.Abs(float64(factors[k])) / (1 << 22)
 					if !(math.Abs(float64(got)-in[i]) <= bound) {
 						t.Fatalf("%+v: number %d of patch %d is %v, want %v", g, k, i/cols, got, in[i])
 					}
@@ -144,7 +178,7 @@ func (s *subject) resampling(t *testing.T) {
 		} {
 			s.run(t, fmt.Sprintf("%v, a side of %d", f, c.side), func(t *testing.T) {
 				m, r := &tensors{}, rng(uint64(c.side))
-				x, stored := normal(r, most*cols, 1), encode(f, normal(r, c.side*c.side*cols, 1))
+				x, stored := shades(r, most*cols), encode(f, normal(r, c.side*c.side*cols, 1))
 				entries := decode(f, stored)
 				table := m.matrix("table", backend.Lookup, f, c.side*c.side, cols, stored)
 				var y backend.Value
@@ -158,7 +192,7 @@ func (s *subject) resampling(t *testing.T) {
 					o.encode(g, x, n/4)
 					for i, got := range o.values(y, n) {
 						across, down := g.place(i / cols)
-						want, size := float64(x[i]), math.Abs(float64(x[i]))
+						want, size := float64(x.at(i)), math.Abs(float64(x.at(i)))
 						for e := range c.side * c.side {
 							v := shareOf(across, g.wide, c.side, e%c.side) * shareOf(down, g.high, c.side, e/c.side) * float64(entries[e*cols+i%cols])
 							want, size = want+v, size+math.Abs(v)

@@ -13,7 +13,7 @@ func (c *compiler) vision(op backend.Op) error {
 	case backend.Patches:
 		in, n := c.d.encoder.in, c.info(o.Pixels).Cols
 		return add(c, kcpu.OpPatches, kcpu.Patches{
-			Item: address(in.Pixels), ItemAcross: address(in.Across), ItemDown: address(in.Down), Pixels: c.value(o.Pixels), Across: c.value(o.Across), Down: c.value(o.Down),
+			Item: address(in.Colours), ItemAcross: address(in.Across), ItemDown: address(in.Down), Pixels: c.value(o.Pixels), Across: c.value(o.Across), Down: c.value(o.Down),
 			Cols: int32(n), Scale: o.Scale, Shift: o.Shift,
 		}, backend.PerToken, 1, rows(n))
 	case backend.AvgPool:

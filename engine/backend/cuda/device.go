@@ -163,6 +163,9 @@ func (d *device) open(s backend.Settings) (err error) {
 	if err := d.work.Fill(d.arenas[backend.Workspace], 0, counters); err != nil {
 		return err
 	}
+	if err := d.work.Fill(d.arenas[backend.StepIO], 0, d.r.Step.Bytes()); err != nil { // as host memory: nothing is sampled yet
+		return err
+	}
 	if err := d.clearUnloaded(); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (d *device) itemAddresses() addresses {
 	a := addresses{weights: d.offsets, arenas: d.arenas, shape: d.r.Step}
 	a.step.first, a.step.positions = placeIn(n.host, twin, n.in.First), placeIn(n.host, twin, n.in.Positions)
 	a.item = itemAddresses{
-		pixels: placeIn(n.host, twin, n.in.Pixels), across: placeIn(n.host, twin, n.in.Across), down: placeIn(n.host, twin, n.in.Down), at: placeIn(n.host, twin, n.in.At),
+		colours: placeIn(n.host, twin, n.in.Colours), across: placeIn(n.host, twin, n.in.Across), down: placeIn(n.host, twin, n.in.Down), at: placeIn(n.host, twin, n.in.At),
 	}
 	return a
 }
@@ -93,11 +93,12 @@ func (d *device) encode(x *executable, b backend.EncodeBinding) error {
 	return nil
 }
 
-// enqueueItem queues the copy of the item's patches, and of everything behind all patches, and the launches.
+// enqueueItem queues the copy of the item's colours and patches, and of everything behind all patches, and the
+// launches.
 func (d *device) enqueueItem(x *executable, b backend.EncodeBinding) error {
 	n := &d.encoder
-	tail := offset(n.host, n.in.Across)
-	for _, part := range [][2]int64{{0, 4 * int64(b.Patches) * int64(d.r.Encoder.Cols)}, {tail, d.r.Encoder.ItemBytes()}} {
+	end, tail := offset(n.host, n.in.Pixels)+int64(b.Patches)*int64(d.r.Encoder.Cols), offset(n.host, n.in.Across)
+	for _, part := range [][2]int64{{0, end}, {tail, d.r.Encoder.ItemBytes()}} {
 		if err := d.in.ToDevice(d.arenas[backend.Item]+driver.Address(part[0]), unsafe.Pointer(&n.host[part[0]]), part[1]-part[0]); err != nil {
 			return err
 		}

@@ -103,11 +103,13 @@ func (d *device) function(kernel string) (*driver.Function, error) {
 }
 
 // addresses returns the device addresses of a set. Inputs are copied to the device; outputs
-// are written through the mapping to host memory.
+// are written through the mapping to host memory. Sampled tokens are also written to the twin on
+// the device, where later launches and the next step read them: a read through the mapping would
+// wait for the bus.
 func (d *device) addresses(set int) addresses {
 	s, o := d.steps[set], d.steps[d.r.Step.Before(set)]
 	twin, host := d.arenas[backend.StepIO], d.mapped
-	a := addresses{weights: d.offsets, shape: d.r.Step, sampled: place(d, host, o.Sampled)}
+	a := addresses{weights: d.offsets, shape: d.r.Step, sampled: place(d, twin, o.Sampled)}
 	for i, p := range d.arenas {
 		a.arenas[i] = p
 	}
@@ -116,7 +118,7 @@ func (d *device) addresses(set int) addresses {
 		rows: place(d, twin, s.Rows), sampling: place(d, twin, s.Sampling), grammar: place(d, twin, s.Grammar), allowed: place(d, twin, s.Allowed),
 		bias: place(d, twin, s.Bias), places: place(d, twin, s.MRopePositions), adapters: place(d, twin, s.Adapters),
 		encoded: place(d, twin, s.Encoded), itemEnd: place(d, twin, s.ItemEnd),
-		sampled: place(d, host, s.Sampled), status: place(d, host, s.Status), logprob: place(d, host, s.Logprob), rank: place(d, host, s.Rank),
+		sampled: place(d, twin, s.Sampled), reported: place(d, host, s.Sampled), status: place(d, host, s.Status), logprob: place(d, host, s.Logprob), rank: place(d, host, s.Rank),
 		topIDs: place(d, host, s.TopIDs), topProbs: place(d, host, s.TopProbs), accepted: place(d, host, s.Accepted),
 		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Outputs),
 	}

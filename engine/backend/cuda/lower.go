@@ -158,7 +158,7 @@ func (c *lowering) sample(o backend.Sample) error {
 	s, m := c.at.step, c.sampling()
 	a := cuda.SampleArgs{
 		Logits: c.value(o.Logits), Rows: s.sampling, Grammar: s.grammar, Allowed: s.allowed, Bias: s.bias, Raw: c.workspace(m.raw), Workspace: c.workspace(m.shared), Slices: int32(m.slices),
-		Sampled: s.sampled, Status: s.status, Rank: s.rank, Logprob: s.logprob, TopIDs: s.topIDs, TopProbs: s.topProbs,
+		Sampled: s.sampled, Status: s.status, Rank: s.rank, Logprob: s.logprob, TopIDs: s.topIDs, TopProbs: s.topProbs, Reported: s.reported,
 		Pages: c.pages(o.Class, 0), Plane: c.p.Classes[o.Class].TokenOffset(),
 		Vocab: int32(c.p.Vocab), Words: int32(c.at.shape.MaskWords()), BiasWidth: int32(c.at.shape.Bias), TopWidth: int32(c.at.shape.Logprobs),
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // itemAddresses are the addresses of an encoder's input: see backend.ItemInput.
-type itemAddresses struct{ pixels, across, down, at cuda.Ptr }
+type itemAddresses struct{ colours, across, down, at cuda.Ptr }
 
 var _ backend.LoneEncoder = layout{}
 
@@ -22,7 +22,7 @@ func (c *lowering) vision(op backend.Op) error {
 	case backend.Patches:
 		x := c.info(o.Pixels)
 		a := cuda.PatchesArgs{
-			Item: c.at.item.pixels, ItemAcross: c.at.item.across, ItemDown: c.at.item.down, Pixels: c.value(o.Pixels), Across: c.value(o.Across), Down: c.value(o.Down),
+			Item: c.at.item.colours, ItemAcross: c.at.item.across, ItemDown: c.at.item.down, Pixels: c.value(o.Pixels), Across: c.value(o.Across), Down: c.value(o.Down),
 			Scale: o.Scale, Shift: o.Shift, Cols: int32(x.Cols),
 		}
 		return rowwise(c, "patches", x, a)

@@ -36,7 +36,7 @@ type addresses struct {
 	arenas  [backend.NumArenas]cuda.Ptr
 	weights []int64 // offset of each in the Weights arena
 	step    stepAddresses
-	sampled cuda.Ptr // the other set's Sampled
+	sampled cuda.Ptr // the other set's Sampled, in device memory
 	item    itemAddresses
 	shape   backend.StepShape
 }
@@ -45,7 +45,7 @@ type addresses struct {
 type stepAddresses struct {
 	tokens, positions, seq, first, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd cuda.Ptr
 	pages                                                                                                     []cuda.Ptr
-	sampled, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                               cuda.Ptr
+	sampled, reported, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                     cuda.Ptr // reported: Sampled for the host
 }
 
 // noAddresses returns zero addresses, to lower a program that is not run.

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"vapp.dev/engine/backend/backendtest"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
 )
 
 // emulated makes the process use the emulated driver, unless VAPP_GPU says that this machine
@@ -31,7 +33,8 @@ func emulated(t testing.TB) {
 
 // The order of a row's sum depends on the step: tiles for many rows, warps for few, and
 // chunks where many follow each other (see "Batching never changes a token" in the design).
-var suite = backendtest.Suite{Opener: Opener{}, MatrixTolerance: true}
+// A device keeps fewer bits of sums of 8-bit products than the emulation.
+var suite = backendtest.Suite{Opener: Opener{}, MatrixTolerance: true, CutSums: os.Getenv("VAPP_GPU") != ""}
 
 // TestParts runs the parts of the backends' suite: all cases of the fast ones, every n-th
 // case of others. TestSuite, in `make test-cuda`, runs all.
@@ -67,8 +70,25 @@ func eachOf(t *testing.T, parts []string, run func(t *testing.T, part string)) {
 func TestPartsFP8(t *testing.T) {
 	s := suite
 	s.Settings.Activations = backend.FP8Activations
-	every := map[string]int{"linear of scaled weights": 2, "experts": 1}
+	every := map[string]int{"linear of scaled weights": 2, "linear of long rows": 1, "experts": 1}
 	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) { s.Part(t, name, every[name]) })
+}
+
+// TestPartsFP8Cut does the same by units that keep as many bits of a sum as those of a device, within its bounds.
+func TestPartsFP8Cut(t *testing.T) {
+	if os.Getenv("VAPP_GPU") != "" {
+		t.Skip("not run: the units of a device are what TestPartsFP8 tests")
+	}
+	s := suite
+	s.Settings.Activations, s.CutSums = backend.FP8Activations, true
+	every := map[string]int{"linear of scaled weights": 9, "linear of long rows": 1, "experts": 100}
+	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) {
+		if err := driver.Emulate(fmt.Sprintf("e4m3=%d", ref.SumBitsE4M3)); err != nil {
+			t.Fatal(err)
+		}
+		defer driver.Emulate("reset")
+		s.Part(t, name, every[name])
+	})
 }
 
 // TestPartsLibrary tests dense products by an emulated cuBLASLt, and by the kernels that read

@@ -35,6 +35,7 @@ func (d *device) upload(p *backend.Program, b backend.Binding) error {
 	if len(s.Sampling) > 0 {
 		u.sampling(s, b.Samples)
 	}
+	u.flush() // outputs follow: kernels write the twin of Sampled, and the step before may still read it
 	send(&u, s.MRopePositions, b.Tokens*p.Axes)
 	if p.AdapterSlots > 0 {
 		send(&u, s.Adapters, b.Tokens)

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -146,5 +147,54 @@ func TestStepCalls(t *testing.T) {
 		if n := testing.AllocsPerRun(20, run); n > 0 {
 			t.Errorf("%s: %v allocations for two steps", c.what, n)
 		}
+	}
+}
+
+// TestSampledTwin: tokens that the step before has sampled are read from the twin on the device, which copies of inputs
+// leave alone, and not from host memory.
+func TestSampledTwin(t *testing.T) {
+	shape := backend.StepShape{Tokens: 4, Seqs: 1, Samples: 3, Vocab: 32, Axes: 3}
+	d, e := stepping(t, shape, backend.Graphs{})
+	twin := d.arenas[backend.StepIO] + driver.Address(offset(d.host, d.Step(1).Sampled))
+	zeros, sampled := make([]int32, 3), []int32{4, -1, 6}
+	read := func(to []int32, at driver.Address) {
+		t.Helper()
+		if err := d.do(func() error { return d.in.FromDevice(unsafe.Pointer(&to[0]), at, int64(4*len(to))) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(zeros, twin); !slices.Equal(zeros, []int32{0, 0, 0}) {
+		t.Errorf("%v were sampled before the first step", zeros)
+	}
+	other := d.Step(1)
+	copy(other.Sampled, []int32{20, 21, 22}) // in host memory alone
+	for i := range other.MRopePositions {
+		other.MRopePositions[i] = int32(100 + i)
+	}
+	if err := d.do(func() error {
+		if err := d.in.ToDevice(twin, unsafe.Pointer(&sampled[0]), 12); err != nil {
+			return err
+		}
+		return d.upload(&backend.Program{Axes: 3}, backend.Binding{Set: 1, Tokens: 4, Seqs: 1, Samples: 3})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	places := make([]int32, 12)
+	if read(places, d.arenas[backend.StepIO]+driver.Address(offset(d.host, other.MRopePositions))); !slices.Equal(places, other.MRopePositions) {
+		t.Errorf("positions on the device: %v", places)
+	}
+	s := d.Step(0)
+	copy(s.Tokens, []int32{-3, 7, -2, -1})
+	copy(s.Positions, []int32{0, 1, 2, 3})
+	copy(s.First, []int32{0, 4})
+	if err := d.Launch(e, backend.Binding{Tokens: 4, Seqs: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Wait(0); err != nil {
+		t.Fatal(err)
+	}
+	b := d.Scratch(0, e.Program())
+	if ids := unsafe.Slice((*int32)(unsafe.Pointer(&b[0])), 4); !slices.Equal(ids, []int32{6, 7, 0, 4}) {
+		t.Errorf("tokens are %v, want 6, 7, 0, 4", ids)
 	}
 }

@@ -34,7 +34,7 @@ func (o patches) run(l *launch, _, t int) error {
 	in, n := l.d.encoder.in, l.cols(o.Pixels)
 	y := rowOf(l.floats(o.Pixels), t, n)
 	for i, x := range rowOf(in.Pixels, t, n) {
-		y[i] = float32(x*o.Scale) + o.Shift
+		y[i] = float32(in.Colours[x]*o.Scale) + o.Shift
 	}
 	l.ints(o.Across)[t], l.ints(o.Down)[t] = in.Across[t], in.Down[t]
 	return nil

@@ -72,6 +72,13 @@ func (d *Device) Close() error {
 // Schedule selects one of Schedules for the next launches.
 func (d *Device) Schedule(s uint64) { d.schedule = s }
 
+// E4M3Bits sets how many bits of sums of products of E4M3 the matrix units keep; 0: all.
+// kernels/ref (SumBitsE4M3) describes such units.
+func (d *Device) E4M3Bits(n int) {
+	d.in.WriteByte('b')
+	d.put(uint64(n))
+}
+
 func (d *Device) put(values ...uint64) {
 	for _, v := range values {
 		binary.Write(d.in, binary.LittleEndian, v)

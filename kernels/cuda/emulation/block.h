@@ -104,6 +104,7 @@ struct Block {
   size_t fault_size = 0;
   bool illegal = false;  // the reason is an invalid memory access
   uint64_t schedule = 0;
+  int e4m3 = 0;  // bits that the matrix units keep of sums of products of E4M3; 0: all
 #if defined(__x86_64__)
   void *caller = nullptr;
 #else

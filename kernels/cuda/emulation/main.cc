@@ -6,6 +6,7 @@
 //   w address n bytes  writes
 //   r address n        reads; answers the bytes
 //   l name grid[3] block[3] shared schedule n args   launches; answers one byte
+//   b n                sets how many bits of sums of E4M3 the matrix units keep; 0: all
 //   k                  answers the number of kernels, then name and size of args of each
 //
 // A name is its length and its bytes. Numbers have 64 bits. Allocated memory is filled with
@@ -177,6 +178,9 @@ int main() {
       case 'l':
         launch();
         break;
+      case 'b':
+        emulation::block.e4m3 = int(number());
+        continue;
       case 'k':
         list();
         break;

@@ -127,7 +127,44 @@ struct Tile {
       memcpy(d[g + 8], &high, sizeof high);
     }
   }
+
+  // multiply_cut is multiply by units that keep few bits of a sum (Block.e4m3): the products and the sum before are
+  // aligned to the largest of them, that many bits of each are added, and as many of the result are kept. The bits
+  // below are cut off.
+  void multiply_cut(int bits) {
+    for (int r = 0; r < 16; r++)
+      for (int c = 0; c < 8; c++) {
+        float terms[kDepth + 1];
+        for (int k = 0; k < kDepth; k++) terms[k] = a[4 * (r % 8) + k / kPer % 4][k % kPer][2 * (k / kPer / 4) + r / 8] * b[k][c];
+        terms[kDepth] = d[r][c];
+        double most = 0, sum = 0;
+        bool numbers = true;
+        for (float v : terms) {
+          most = std::max(most, std::fabs(double(v)));
+          numbers = numbers && std::isfinite(v);
+        }
+        for (float v : terms) sum += numbers ? cut(v, most, bits) : double(v);
+        d[r][c] = Sum(numbers ? cut(sum, sum, bits) : sum);
+      }
+  }
+  // cut returns v without the bits below the first `bits` of `most`.
+  static double cut(double v, double most, int bits) {
+    if (most == 0) return 0;
+    double unit = std::ldexp(1, std::ilogb(most) - (bits - 1));
+    return std::trunc(v / unit) * unit;
+  }
 };
+
+// multiply_tile multiplies as the block's units do.
+template <class Number>
+void multiply_tile(Tile<Number> &t) {
+  if constexpr (Number::kKind == 2)
+    if (int bits = current()->block->e4m3) {
+      t.multiply_cut(bits);
+      return;
+    }
+  t.multiply();
+}
 
 template <class Number>
 struct Operands {
@@ -144,7 +181,7 @@ void answer_multiply(Meeting &m) {
     t.right(l, o.b);
     t.load(l, o.d);
   }
-  t.multiply();
+  multiply_tile(t);
   for (int l = 0; l < 32; l++) t.store(l, m.lane<Operands<Number>>(l).d);
 }
 
@@ -180,7 +217,7 @@ void compute(const Products &p) {
     }
     for (int l = 0; l < 32; l++) t.load(l, p.sums[l] + 4 * n);
     if (!p.add) memset(t.d, 0, sizeof t.d);
-    t.multiply();
+    multiply_tile(t);
     for (int l = 0; l < 32; l++) t.store(l, p.sums[l] + 4 * n);
   }
 }

@@ -44,6 +44,9 @@ type Part struct {
 	// the machine lacks what the part measures; the part is then Absent, not Failed. "": no such
 	// text.
 	Without string
+	// Needed means that nothing after the part can be measured if it fails or crashes: the parts
+	// after it are not run.
+	Needed bool
 }
 
 // Status is the result of a part.
@@ -56,8 +59,11 @@ const (
 	Crashed Status = "crashed" // ended by a signal
 	Late    Status = "late"    // its time or the total time was over
 	Absent  Status = "absent"  // the program is missing, or it reported that the machine lacks what it measures
-	NotRun  Status = "not run" // no time left
+	NotRun  Status = "not run" // no time left, or a part failed that it needs
 )
+
+// Bad reports whether a part has run and has not ended well.
+func (s Status) Bad() bool { return s == Failed || s == Crashed || s == Late }
 
 // Skipped is the exit code of a part that has nothing to measure on the machine, as in automake's
 // tests; the last line of its output is the reason.
@@ -82,6 +88,11 @@ type Result struct {
 type Run struct {
 	Bundle string        // directory of the programs
 	Whole  time.Duration // time limit of all parts together
+	// Also are directories in which programs are looked for that are neither in the bundle nor on
+	// the path.
+	Also []string
+	// KeepGoing runs the parts after a Needed one that failed.
+	KeepGoing bool
 	// Each is called after each part with the results so far.
 	Each func([]Result) error
 }
@@ -96,12 +107,18 @@ const (
 func (r Run) Do(ctx context.Context, parts []Part) ([]Result, error) {
 	end := time.Now().Add(r.Whole)
 	var out []Result
+	failed := "" // the name of a Needed part
 	for _, p := range parts {
 		res := Result{Name: p.Name, Title: p.Title, Kind: p.Kind, GraphsPart: p.GraphsPart, Command: p.Args}
-		if left := time.Until(end); left < least {
+		if left := time.Until(end); failed != "" {
+			res.Status, res.Why = NotRun, failed+" failed"
+		} else if left < least {
 			res.Status, res.Why = NotRun, fmt.Sprintf("the agenda's %v were over", r.Whole)
 		} else {
 			r.part(ctx, p, min(p.Budget, left), &res)
+		}
+		if p.Needed && !r.KeepGoing && (res.Status == Failed || res.Status == Crashed) {
+			failed = p.Name
 		}
 		out = append(out, res)
 		if err := r.Each(out); err != nil {
@@ -179,7 +196,7 @@ func statusOf(ctx context.Context, err error, most time.Duration, res *Result) (
 	return Failed, err.Error()
 }
 
-// find returns the path of a program in the bundle, or else on PATH.
+// find returns the path of a program in the bundle, or else on PATH, or else in Also.
 func (r Run) find(name string) (string, error) {
 	at, err := filepath.Abs(filepath.Join(r.Bundle, name))
 	if err != nil {
@@ -188,8 +205,13 @@ func (r Run) find(name string) (string, error) {
 	if _, err := os.Stat(at); err == nil {
 		return at, nil
 	}
-	if at, err = exec.LookPath(name); err != nil {
-		return "", fmt.Errorf("%s is neither in the bundle nor on the path", name)
+	if at, err = exec.LookPath(name); err == nil {
+		return at, nil
 	}
-	return at, nil
+	for _, dir := range r.Also {
+		if at, err = exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return at, nil
+		}
+	}
+	return "", fmt.Errorf("%s is neither in the bundle nor on the path", name)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,8 +124,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestWhole checks that parts without time left are listed but not run, and that an interrupted run
-// keeps its results.
+// TestWhole checks that parts without time left, or after a needed part that failed, are listed but not run, that
+// programs are found elsewhere, and that an interrupted run keeps its results.
 func TestWhole(t *testing.T) {
 	exe := self(t)
 	parts := []Part{{Name: "a", Kind: Text, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=text"}}}
@@ -133,6 +134,19 @@ func TestWhole(t *testing.T) {
 	if err != nil || got[0].Status != NotRun {
 		t.Errorf("%+v, %v", got, err)
 	}
+	needed := append([]Part{{Name: "first", Kind: Text, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=fail"}, Needed: true}}, parts...)
+	for keep, want := range map[bool]Status{false: NotRun, true: OK} {
+		got, err := Run{Bundle: "/", Whole: time.Minute, KeepGoing: keep, Each: func([]Result) error { return nil }}.Do(context.Background(), needed)
+		if err != nil || len(got) != 2 || got[0].Status != Failed || got[1].Status != want || want == NotRun && got[1].Why != "first failed" {
+			t.Errorf("keep going %v: %+v, %v", keep, got, err)
+		}
+	}
+	elsewhere := Run{Bundle: "/", Whole: time.Minute, Also: []string{t.TempDir(), filepath.Dir(exe)}, Each: keep}
+	parts[0].Args = []string{filepath.Base(exe)}
+	if got, err := elsewhere.Do(context.Background(), parts); err != nil || got[0].Status != OK {
+		t.Errorf("a program of another directory: %+v, %v", got, err)
+	}
+	parts[0].Args = []string{exe}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	got, err = Run{Bundle: "/", Whole: time.Minute, Each: keep}.Do(ctx, append(parts, parts...))
@@ -157,7 +171,7 @@ func read(t testing.TB, file string, v any) {
 func TestPage(t *testing.T) {
 	var results []Result
 	read(t, "testdata/results.json", &results)
-	got := Page(Head{Machine: "16 CPUs, linux/amd64", When: "2026-01-02 03:04 UTC", Bundle: "vapp v0"}, results)
+	got := Page(Head{Run: "B: speed", Machine: "16 CPUs, linux/amd64", When: "2026-01-02 03:04 UTC", Bundle: "vapp v0"}, results)
 	goldentest.Compare(t, "testdata/report.md", got)
 }
 

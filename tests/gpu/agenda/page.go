@@ -9,6 +9,7 @@ import (
 
 // Head is the head of the report.
 type Head struct {
+	Run     string // which agenda it is: "A: correctness"
 	Machine string // the device, for readers
 	When    string
 	Bundle  string // version of the binary
@@ -18,7 +19,7 @@ type Head struct {
 // failed parts. Figures that cannot be parsed are noted as such.
 func Page(h Head, results []Result) string {
 	w := &page{}
-	w.line("# GPU check")
+	w.line("# GPU check %s", h.Run)
 	w.line("")
 	w.line("%s, %s, %s.", h.Machine, h.When, h.Bundle)
 	w.line("")
@@ -71,21 +72,28 @@ func (w *page) head(align string, cells ...string) {
 
 // became writes the table of all parts.
 func (w *page) became(results []Result) {
-	count := map[Status]int{}
 	w.head("llrl", "part", "became", "seconds", "why")
 	for _, r := range results {
-		count[r.Status]++
 		w.row(r.Name, string(r.Status), fmt.Sprintf("%.1f", r.Seconds), r.Why)
 	}
 	w.line("")
+	w.line("%s.", Ended(results))
+	w.line("")
+}
+
+// Ended says in a line how many parts had which status.
+func Ended(results []Result) string {
+	count := map[Status]int{}
+	for _, r := range results {
+		count[r.Status]++
+	}
 	var said []string
 	for _, s := range []Status{OK, Failed, Crashed, Late, Absent, NotRun} {
 		if count[s] > 0 {
 			said = append(said, fmt.Sprintf("%d %s", count[s], s))
 		}
 	}
-	w.line("%d parts: %s.", len(results), strings.Join(said, ", "))
-	w.line("")
+	return fmt.Sprintf("%d parts: %s", len(results), strings.Join(said, ", "))
 }
 
 // section writes the output of a part.

@@ -146,7 +146,8 @@ func body(prompt string, tokens int, stream bool) []byte {
 }
 
 // occupy opens that many streams at url, which all reach a server, and returns when 16 of them run there and the others wait.
-func occupy(t *testing.T, url, server string, n int) {
+// Their requests name a session, unless it is empty.
+func occupy(t *testing.T, url, server string, n int, session string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -162,6 +163,9 @@ func occupy(t *testing.T, url, server string, n int) {
 		all.Go(func() {
 			q, _ := http.NewRequestWithContext(ctx, "POST", url+"/v1/completions", bytes.NewReader(body(fmt.Sprint("Story ", i), 8000, true)))
 			q.Header.Set("Content-Type", "application/json")
+			if session != "" {
+				q.Header.Set(sessionKey, session)
+			}
 			r, err := http.DefaultClient.Do(q)
 			if err == nil {
 				for s := bufio.NewScanner(r.Body); s.Scan(); {

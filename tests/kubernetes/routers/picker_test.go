@@ -48,7 +48,7 @@ func TestEndpointPicker(t *testing.T) {
 		return len(known) == len(hosts)
 	})
 	busy := "http://" + hosts[0] + ":" + port
-	occupy(t, busy, busy, 64)
+	occupy(t, busy, busy, 64, "")
 	time.Sleep(time.Second) // twenty of the picker's scrapes: what it decides by is no event outside it
 	counts := map[string]int{}
 	for i := range 200 {

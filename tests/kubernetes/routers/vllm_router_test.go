@@ -18,7 +18,7 @@ func TestVLLMRouter(t *testing.T) {
 		"--policy", "cache_aware", "--balance-abs-threshold", "8", "--balance-rel-threshold", "1.1", "--worker-urls", urls[0])
 	router := "http://127.0.0.1:" + own
 	await(t, "the router is ready", func() bool { return answers(router + "/readiness") })
-	occupy(t, router, urls[0], 64)
+	occupy(t, router, urls[0], 64, "")
 	// The second worker joins: all streams are the first one's.
 	if err := post(router + "/add_worker?url=" + urls[1]); err != nil {
 		t.Fatal(err)

@@ -9,4 +9,4 @@ const Built = false
 func Devices() ([]Info, error) { return nil, ErrNotBuilt }
 
 // FindBLAS fails with ErrNotBuilt.
-func FindBLAS() (int, error) { return 0, ErrNotBuilt }
+func FindBLAS() (version int, path string, err error) { return 0, "", ErrNotBuilt }

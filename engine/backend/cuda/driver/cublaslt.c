@@ -1,8 +1,7 @@
 //go:build linux && cgo && cuda
 
-// Products by cuBLASLt: libcublasLt.so.13 or .12, or the library in VAPP_LIBCUBLASLT. It is
-// opened if a profile selects it. Types and constants are those of cublasLt.h in CUDA 12 and
-// 13.
+// Products by cuBLASLt, libcublasLt.so.13 or .12; blas_paths.go says where it is looked for. Types
+// and constants are those of cublasLt.h in CUDA 12 and 13.
 #include "native.h"
 #include <dlfcn.h>
 #include <stddef.h>
@@ -82,28 +81,32 @@ static const struct {
     ENTRY("cublasLtMatmul", matmul),
 };
 
-int vapp_blas_load(vapp_blas **out, char *why, size_t size) {
-  const char *named = getenv("VAPP_LIBCUBLASLT");
+int vapp_blas_load(vapp_blas **out, const char *name, char *why, size_t size) {
   vapp_blas *b = calloc(1, sizeof *b);
-  if (named && *named)
-    b->library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-  else if (!(b->library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL)))
-    b->library = dlopen("libcublasLt.so.12", RTLD_NOW | RTLD_LOCAL);
-  *out = b;
+  *out = 0;
+  b->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!b->library) {
     const char *error = dlerror();
     snprintf(why, size, "%s", error ? error : "it cannot be loaded");
+    free(b);
     return -1;
   }
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
     void *f = dlsym(b->library, entries[i].name);
     if (!f) {
-      snprintf(why, size, "the library has no %s", entries[i].name);
+      snprintf(why, size, "%s has no %s", name, entries[i].name);
+      vapp_blas_unload(b);
       return -1;
     }
     memcpy((char *)b + entries[i].at, &f, sizeof f);
   }
+  *out = b;
   return 0;
+}
+
+void vapp_blas_unload(vapp_blas *b) {
+  dlclose(b->library);
+  free(b);
 }
 
 size_t vapp_blas_version(const vapp_blas *b) { return b->get_version(); }

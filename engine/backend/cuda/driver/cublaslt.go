@@ -28,24 +28,18 @@ type BLAS struct {
 
 // BLAS opens cuBLASLt for a context that is current. Errors: *NoBLAS, *BLASTooOld, *BLASError.
 func (c *Context) BLAS() (*BLAS, error) {
-	b := &BLAS{ctx: c, shapes: map[C.vapp_shape_args]*C.vapp_shape{}}
-	var why [512]C.char
-	missing := C.vapp_blas_load(&b.c, &why[0], C.size_t(len(why)))
-	if missing != 0 {
-		C.free(unsafe.Pointer(b.c))
-		return nil, &NoBLAS{Why: C.GoString(&why[0])}
-	}
-	err := b.open()
+	library, _, err := loadBLAS(candidates())
 	if err != nil {
+		return nil, err
+	}
+	b := &BLAS{ctx: c, c: library, shapes: map[C.vapp_shape_args]*C.vapp_shape{}}
+	if err := b.open(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
 func (b *BLAS) open() error {
-	if have := int(C.vapp_blas_version(b.c)); have < BLASNeed {
-		return &BLASTooOld{Have: have, Need: BLASNeed}
-	}
 	if status := C.vapp_blas_create(b.c); status != 0 {
 		return b.failed("cublasLtCreate", int(status))
 	}

@@ -104,19 +104,27 @@ const BLASNeed = 120000
 const BLASNeedScales = 120900
 
 // NoBLAS means that cuBLASLt is required and is missing, or lacks a function.
-type NoBLAS struct{ Why string }
+type NoBLAS struct {
+	Why    string
+	Absent bool // none was found; else there is one that cannot be used
+}
 
 func (e *NoBLAS) Error() string {
-	return fmt.Sprintf("no cuBLASLt (%s): install NVIDIA's cuBLAS of CUDA 12 or 13, libcublasLt.so.13 or .12, where the loader finds it, or set cuda.linear to \"own\"", e.Why)
+	return fmt.Sprintf("no cuBLASLt (%s): install NVIDIA's cuBLAS of CUDA 12 or 13 (the package libcublas, or the wheel nvidia-cublas), or name its libcublasLt.so.13 or .12 in VAPP_LIBCUBLASLT, or set cuda.linear to \"own\"", e.Why)
 }
+
+// notInstalled is the reason where no cuBLASLt was found.
+const notInstalled = "neither the loader nor Python's packages nor /usr/local/cuda have it"
 
 // BLASTooOld means that cuBLASLt is older than required.
 type BLASTooOld struct{ Have, Need int }
 
 func (e *BLASTooOld) Error() string {
-	of := func(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
-	return fmt.Sprintf("cuBLASLt is %s and %s is needed: install NVIDIA's cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", of(e.Have), of(e.Need))
+	return fmt.Sprintf("cuBLASLt is %s and %s is needed: install NVIDIA's cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", BLASVersion(e.Have), BLASVersion(e.Need))
 }
+
+// BLASVersion returns a version of cuBLASLt as text: "13.1.1" for 130101.
+func BLASVersion(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
 
 // NoAlgorithm means that cuBLASLt has no algorithm for a product.
 type NoAlgorithm struct {

@@ -8,21 +8,64 @@ package driver
 */
 import "C"
 
-import "unsafe"
+import (
+	"strings"
+	"unsafe"
+)
 
-// FindBLAS loads cuBLASLt without a device and returns its version: 130101 is 13.1.1. Errors:
-// *NoBLAS, *BLASTooOld.
-func FindBLAS() (int, error) {
+// FindBLAS returns the version of the cuBLASLt that Context.BLAS opens, 130101 for 13.1.1, and its
+// file; a bare name is one that the loader finds. It needs no device. Errors: *NoBLAS, *BLASTooOld.
+func FindBLAS() (version int, path string, err error) {
+	b, path, err := loadBLAS(candidates())
+	if err != nil {
+		return 0, "", err
+	}
+	version = int(C.vapp_blas_version(b))
+	C.free(unsafe.Pointer(b)) // the library stays loaded, as it does behind Context.BLAS
+	return version, path, nil
+}
+
+// loadBLAS opens the first of the files that is a cuBLASLt of a supported version. If there is none,
+// the error is about the first one that was there, or says that none was.
+func loadBLAS(files []string) (*C.vapp_blas, string, error) {
+	var first error
+	for _, file := range files {
+		b, err := loadBLASFile(file)
+		if err == nil {
+			return b, file, nil
+		}
+		if first == nil && !absent(file, err) {
+			first = err
+		}
+	}
+	switch {
+	case first != nil:
+		return nil, "", first
+	case len(files) == 0:
+		return nil, "", &NoBLAS{Why: "VAPP_LIBCUBLASLT is " + NoLibrary, Absent: true}
+	case len(files) == 1:
+		return nil, "", &NoBLAS{Why: "the loader does not find " + files[0]}
+	}
+	return nil, "", &NoBLAS{Why: notInstalled, Absent: true}
+}
+
+// absent reports whether the loader finds no file of a bare name. Then others may have it.
+func absent(file string, err error) bool {
+	missing, ok := err.(*NoBLAS)
+	return ok && ofLoader(file) && strings.HasPrefix(missing.Why, file+": cannot open shared object file")
+}
+
+func loadBLASFile(file string) (*C.vapp_blas, error) {
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
 	var b *C.vapp_blas
 	var why [512]C.char
-	missing := C.vapp_blas_load(&b, &why[0], C.size_t(len(why)))
-	defer C.free(unsafe.Pointer(b))
-	if missing != 0 {
-		return 0, &NoBLAS{Why: C.GoString(&why[0])}
+	if C.vapp_blas_load(&b, name, &why[0], C.size_t(len(why))) != 0 {
+		return nil, &NoBLAS{Why: C.GoString(&why[0])}
 	}
-	have := int(C.vapp_blas_version(b))
-	if have < BLASNeed {
-		return have, &BLASTooOld{Have: have, Need: BLASNeed}
+	if have := int(C.vapp_blas_version(b)); have < BLASNeed {
+		C.vapp_blas_unload(b)
+		return nil, &BLASTooOld{Have: have, Need: BLASNeed}
 	}
-	return have, nil
+	return b, nil
 }

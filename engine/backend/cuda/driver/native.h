@@ -37,8 +37,10 @@ typedef struct {
   int32_t unit, most, rows_at;  // rows_at: offset of the row count in a launch's arguments
 } vapp_product;
 
-// vapp_blas_load opens the library. On failure it returns −1, and why is the reason.
-int vapp_blas_load(vapp_blas **out, char *why, size_t size);
+// vapp_blas_load opens the library in a file. On failure it returns −1, and why is the reason.
+int vapp_blas_load(vapp_blas **out, const char *name, char *why, size_t size);
+// vapp_blas_unload closes a library that was not used.
+void vapp_blas_unload(vapp_blas *b);
 size_t vapp_blas_version(const vapp_blas *b);
 const char *vapp_blas_status(const vapp_blas *b, int status);
 int vapp_blas_create(vapp_blas *b);

@@ -4,18 +4,25 @@
 
 /* Ops of vision towers, and those that put encoded rows into a prompt. */
 
+/* An item is what each byte stands for, [SHADES], and behind that a byte for each number of its patches. */
+#define SHADES 256
+
 void vapp_op_patches(const void *args, const vapp_call *c)
 {
 	const vapp_patches *a = args;
+	const uint8_t *bytes = (const uint8_t *)(a->item + SHADES);
+	float shades[SHADES];
 	int64_t from, to;
+	for (int b = 0; b < SHADES; b++) {
+		float x = a->item[b] * a->scale; /* rounded, as in the oracle */
+		__asm__("" : "+m"(x));
+		shades[b] = x + a->shift;
+	}
 	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		a->across[t] = a->item_across[t], a->down[t] = a->item_down[t];
-		for (int64_t i = t * a->cols; i < (t + 1) * a->cols; i++) {
-			float x = a->item[i] * a->scale; /* rounded, as in the oracle */
-			__asm__("" : "+m"(x));
-			a->pixels[i] = x + a->shift;
-		}
+		for (int64_t i = t * a->cols; i < (t + 1) * a->cols; i++)
+			a->pixels[i] = shades[bytes[i]];
 	}
 }
 

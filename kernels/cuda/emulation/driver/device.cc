@@ -33,6 +33,7 @@ const struct {
     {"old", &Settings::old},         {"devices", &Settings::devices}, {"driver", &Settings::version}, {"sms", &Settings::sms},       {"memory", &Settings::memory},
     {"held", &Settings::held},       {"context", &Settings::context}, {"graph", &Settings::graph},   {"shared", &Settings::shared},
     {"mode", &Settings::mode},       {"ecc", &Settings::ecc},         {"threads", &Settings::threads}, {"schedule", &Settings::schedule},
+    {"e4m3", &Settings::e4m3},       {"stack", &Settings::stack},     {"limit", &Settings::limit},
 };
 
 // number parses all of a text as a number.
@@ -141,6 +142,17 @@ Result called(const char *name) {
   return kSuccess;
 }
 
+Result reserve_stack(long n) {
+  if (n <= context.limit) return kSuccess;
+  const long granule = 2 << 20, threads = settings.minor == 0 && settings.major < 11 ? 2048 : 1536;
+  long more = (n * threads * settings.sms + granule - 1) / granule * granule - context.stacks;
+  if (more > settings.memory - settings.held - context.taken) return kOutOfMemory;
+  context.taken += more;
+  context.stacks += more;
+  context.limit = n;
+  return kSuccess;
+}
+
 void forever(const char *call) {
   if (!context.hung) return;
   fprintf(stderr, "emulated driver: %s would wait for ever: a kernel hangs\n", call);
@@ -164,11 +176,12 @@ API int vapp_emulated(const char *text) {
 // vapp_emulated_count returns how often a call was made; "kernel" and kernels' names count
 // kernels that ran. For device memory, "bytes" is the requested bytes of allocations that are
 // not freed, "taken" is what they take including contexts and graphs; "pinned" is bytes of host
-// memory.
+// memory; "stacks" is device memory taken for kernels' stacks, and "grown" the launches that took some.
 API long vapp_emulated_count(const char *name) {
   std::lock_guard<std::recursive_mutex> lock(everything);
   std::string s = name;
   if (s == "taken") return context.taken;
+  if (s == "stacks") return context.stacks;
   if (s == "bytes") {
     long n = 0;
     for (auto &m : context.memory) n += long(m.second.bytes);
@@ -261,6 +274,8 @@ API int cuDevicePrimaryCtxRetain(void **c, int d) {
   if (context.users == 0) {
     if (settings.memory - settings.held < settings.context) return kOutOfMemory;
     context.taken = settings.context;
+    context.limit = settings.limit;
+    context.stacks = 0;
     opening++;
   }
   context.users++;
@@ -283,6 +298,17 @@ API int cuCtxSetCurrent(void *c) {
 API int cuCtxGetCurrent(void **c) {
   *c = usable() == kInvalidContext ? nullptr : &context;
   return kSuccess;
+}
+// Limit 0 is the stack of a thread.
+API int cuCtxGetLimit(size_t *v, int limit) {
+  if (Result r = usable()) return r;
+  *v = size_t(context.limit);
+  return limit == 0 ? kSuccess : kInvalidValue;
+}
+API int cuCtxSetLimit(int limit, size_t v) {
+  CALL("cuCtxSetLimit");
+  if (Result r = unsafe()) return r;
+  return limit == 0 ? reserve_stack(long(v)) : kInvalidValue;
 }
 API int cuCtxSynchronize() {
   CALL("cuCtxSynchronize");

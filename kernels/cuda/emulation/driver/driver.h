@@ -50,12 +50,15 @@ struct Settings {
   long memory = 8l << 30;   // bytes of the device
   long held = 0;            // bytes that other processes hold
   long context = 64 << 20;  // bytes that a context takes
+  long stack = 0;           // bytes of local memory of a kernel's thread
+  long limit = 1024;        // bytes of it that a context has for each thread from the start
   long graph = 4096;        // bytes that a node of a graph takes
   long shared = 227 << 10;  // bytes of shared memory that a block may ask for
   long mode = 0;            // compute mode: 2 prohibited, 3 exclusive
   long ecc = 1;
   long threads = 2;   // of the host, that run blocks
   long schedule = 0;  // in which order a block's threads run: block.h
+  long e4m3 = 0;      // bits that the matrix units keep of sums of products of E4M3; 0: all
   long lazy = 0;      // streams' work runs when something waits for it
   long idle = 0;      // launches do nothing: to measure the cost of a list
 };
@@ -88,9 +91,14 @@ struct Context {
   bool hung = false;         // a kernel never ends: nothing happens any more
   std::map<uint64_t, Allocation> memory;
   std::map<uint64_t, size_t> pinned;
-  long taken = 0;  // bytes of the device
+  long taken = 0;   // bytes of the device
+  long limit = 0;   // bytes of local memory for each thread
+  long stacks = 0;  // bytes of the device that raising the limit has taken
 };
 extern Context context;
+
+// reserve_stack takes memory so that every thread that the multiprocessors run at once has n bytes of local memory.
+Result reserve_stack(long n);
 
 // usable returns kSuccess if the calling thread has a context that works.
 Result usable();

@@ -57,7 +57,7 @@ API int cuFuncGetAttribute(int *v, int attribute, void *f) {
   switch (attribute) {
     case 0: *v = ((Function *)f)->kernel->threads; break;
     case 1: *v = 0; break;   // static shared memory
-    case 3: *v = 0; break;   // local memory
+    case 3: *v = int(settings.stack); break;  // local memory
     case 4: *v = 64; break;  // registers
     case 8: *v = ((Function *)f)->shared_max; break;
     default: return kInvalidValue;
@@ -82,6 +82,10 @@ API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   if (threads == 0 || threads > 1024 || bx > 1024 || by > 1024 || bz > 64) return kInvalidValue;
   if (long(threads) > fn->kernel->threads) return kOutOfResources;
   if (int(shared) > fn->shared_max || args == nullptr || extra != nullptr) return kInvalidValue;
+  if (settings.stack > context.limit) {
+    called("grown");
+    if (Result r = reserve_stack(settings.stack)) return r;
+  }
   Work w;
   w.kind = Work::kKernel;
   w.launch.function = fn;

@@ -32,6 +32,7 @@ void some(Blocks &w) {
   b.size = l.block;
   b.shared_bytes = l.shared;
   b.schedule = uint64_t(settings.schedule);
+  b.e4m3 = int(settings.e4m3);
   b.body = l.function->kernel->run;
   b.args = l.args->data();
   b.fault = why;
