@@ -34,7 +34,7 @@ func full() []agenda.Part {
 		{Name: "device", Title: "Device", Kind: agenda.Text, Budget: 15 * s, Args: []string{"nvidia-smi"}},
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 15 * s, Args: []string{"vapp", "plan", "profiles/llama-3.2-1b.cue"}},
 		tests("suite", "Ops of the backend against ref", suite, "TestSuite|TestPartsFP8", 100*s),
-		tests("replay", "Replayed graphs against launches", suite, "TestGraphReplay", 30*s),
+		tests("replay", "Replayed graphs against launches; prompts by warpgroups", suite, "TestGraphReplay|TestWarpgroups", 30*s),
 		tests("made", "Weights that are made up, times of ops", suite, "TestDummyWeights|TestOpTimes", 20*s),
 		tests("goldens", "Logits of the small checkpoints against those of transformers", goldens, "TestGoldenCUDA", 60*s),
 		model("llama-3.2-1b", 35*s, short...),
