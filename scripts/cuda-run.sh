@@ -4,7 +4,7 @@
 #   scripts/cuda-run.sh go test -tags cuda ./engine/backend/cuda/...
 #
 # cuda.h comes from NVIDIA's wheel of the runtime, one of those in kernels/cuda/requirements.txt, into
-# .cache/cuda; no GPU, no driver and no nvcc is needed. The linker gets an empty archive: the driver's
+# .cache/cuda; no GPU, no driver and no compiler of CUDA is needed. The linker gets an empty archive: the driver's
 # functions are in the binary (engine/backend/cuda/driver) and look for libcuda.so.1 when one is called.
 set -eu
 
@@ -26,23 +26,23 @@ wheel() {
 		echo "$pin" >"$cache/headers/requirements.txt"
 		"$cache/headers/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
 			--target "$cache/headers/lib" -r "$cache/headers/requirements.txt" 2>"$cache/pip.log" ||
-			fail "cuda.h could not be installed ($(grep -m 1 ERROR "$cache/pip.log" || tail -n 1 "$cache/pip.log")); run it once with a network, or put the wheel nvidia-cuda-runtime of kernels/cuda/requirements.txt into a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=<folder>"
+			fail "cuda.h could not be installed ($(grep -m 1 ERROR "$cache/pip.log" || tail -n 1 "$cache/pip.log")); run it once with a network, or put the wheel nvidia-cuda-runtime-cu12 of kernels/cuda/requirements.txt into a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=<folder>"
 		rm -rf "$cache/headers/venv"
 		echo "$pin" >"$cache/headers/pin"
 	fi
 }
 
 [ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "the tag cuda is for Linux on x86-64"
-pin=$(grep '^nvidia-cuda-runtime==' "$root/kernels/cuda/requirements.txt")
+pin=$(grep '^nvidia-cuda-runtime-cu12==' "$root/kernels/cuda/requirements.txt")
 if [ ! -f "$cache/include/cuda.h" ] || [ "$(cat "$cache/include/pin" 2>/dev/null)" != "$pin" ]; then
 	# What `make kernels` installed has it too.
 	header=
-	[ "$(cat "$cache/nvcc/pins" 2>/dev/null)" != "$(sha256sum <"$root/kernels/cuda/requirements.txt" | cut -d' ' -f1)" ] ||
-		header=$(ls "$cache"/nvcc/lib/python3*/site-packages/nvidia/cu13/include/cuda.h 2>/dev/null || :)
+	[ "$(cat "$cache/nvrtc/pins" 2>/dev/null)" != "$(sha256sum <"$root/kernels/cuda/requirements.txt" | cut -d' ' -f1)" ] ||
+		header=$(ls "$cache"/nvrtc/lib/python3*/site-packages/nvidia/cuda_runtime/include/cuda.h 2>/dev/null || :)
 	if [ -z "$header" ]; then
 		wheel
 		header=$(find "$cache/headers/lib" -name cuda.h | head -n 1)
-		[ -n "$header" ] || fail "the wheel nvidia-cuda-runtime holds no cuda.h; remove .cache/cuda/headers and run again"
+		[ -n "$header" ] || fail "the wheel nvidia-cuda-runtime-cu12 holds no cuda.h; remove .cache/cuda/headers and run again"
 	fi
 	mkdir -p "$cache/include"
 	cp "$header" "$cache/include/cuda.h.$$"

@@ -21,9 +21,9 @@ trap 'rm -f "$overlay"' EXIT
 if [ -z "${VAPP_NO_FATBIN:-}" ]; then
 	scripts/kernels.sh embed # what is built already stays
 	mkdir "$dir/kernels"
-	cp kernels/cuda/image/built/*.fatbin "$dir/kernels/"
+	cp kernels/cuda/image/built/*.zip "$dir/kernels/"
 fi
-find "$PWD/kernels/cuda/image/built" -name '*.fatbin' | sed 's/.*/"&": ""/' | paste -sd, | sed 's/.*/{"Replace": {&}}/' >"$overlay"
+find "$PWD/kernels/cuda/image/built" -name '*.zip' | sed 's/.*/"&": ""/' | paste -sd, | sed 's/.*/{"Replace": {&}}/' >"$overlay"
 
 # Symbols and line tables are two thirds of a Go binary, and of no use there.
 small='-s -w -extldflags=-Wl,--gc-sections'

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compiles kernels/cuda/*.cu: each into a fatbin of machine code for sm_80, 89, 90a, 100 and 120 and of
-# PTX of compute_80 for what comes later, compressed, where a binary with the tag cuda embeds it
-# (kernels/cuda/image/built).
+# Compiles kernels/cuda/*.cu: each into an archive of machine code for sm_80, 89, 90a, 100 and 120 and of
+# PTX of compute_80 for what comes later, where a binary with the tag cuda embeds it
+# (kernels/cuda/image/built). cuda.CodeFor says which driver runs what (docs/cuda-drivers.md).
 #
 #   scripts/kernels.sh               builds what is not built yet, and prints registers, shared memory and
 #                                    spills of every kernel by architecture (.cache/cuda/kernels.txt)
@@ -20,8 +20,10 @@
 # A file is compiled for an architecture when it or a header that it includes has changed, by as many
 # processes as there are processors: .cache/cuda/objects.
 #
-# nvcc comes from wheels pinned by kernels/cuda/requirements.txt, into .cache/cuda/nvcc; no GPU and no
-# driver is needed. `make test` goes without nvcc, `make build` where it is built without CUDA.
+# The compiler is NVRTC of CUDA 12.9 (scripts/kernels.py), from wheels pinned by
+# kernels/cuda/requirements.txt, in .cache/cuda/nvrtc; no GPU and no driver is needed. Machine code of
+# CUDA 12 runs on every driver from 525 on (Blackwell's: 570). `make test` goes without the compiler,
+# `make build` where it is built without CUDA.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -29,11 +31,11 @@ cache=$root/.cache/cuda
 source=$root/kernels/cuda
 pins=$source/requirements.txt
 objects=$cache/objects
-fatbins=$cache/fatbins
+packed=$cache/packed
 built=$source/image/built
 every="90a 80 100 89 120"
 archs=${VAPP_CUDA_ARCHS:-$every}
-options="-std=c++17 -O3"
+options="-std=c++17"
 mkdir -p "$objects"
 
 fail() {
@@ -41,20 +43,26 @@ fail() {
 	exit 1
 }
 
-# tools installs nvcc once for each version of the pins.
+# tools installs the compiler once for each version of the pins.
 tools() {
-	[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "the pinned wheels of nvcc are for Linux on x86-64; build the kernels there"
+	[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "the pinned wheels of NVRTC are for Linux on x86-64; build the kernels there"
 	want=$(sha256sum <"$pins" | cut -d' ' -f1)
-	if [ "$(cat "$cache/nvcc/pins" 2>/dev/null)" != "$want" ]; then
-		rm -rf "$cache/nvcc"
-		python3 -m venv "$cache/nvcc" >"$cache/venv.log" 2>&1 ||
+	if [ "$(cat "$cache/nvrtc/pins" 2>/dev/null)" != "$want" ]; then
+		rm -rf "$cache/nvrtc"
+		python3 -m venv "$cache/nvrtc" >"$cache/venv.log" 2>&1 ||
 			fail "python3 -m venv failed ($(tail -n 1 "$cache/venv.log")); install python3 with venv and run again"
-		"$cache/nvcc/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r "$pins" 2>"$cache/pip.log" ||
-			fail "nvcc's wheels could not be installed ($(grep -m 1 ERROR "$cache/pip.log" || tail -n 1 "$cache/pip.log")); run it with a network, or put the wheels of kernels/cuda/requirements.txt into a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=<folder>"
-		echo "$want" >"$cache/nvcc/pins"
+		"$cache/nvrtc/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r "$pins" 2>"$cache/pip.log" ||
+			fail "NVRTC's wheels could not be installed ($(grep -m 1 ERROR "$cache/pip.log" || tail -n 1 "$cache/pip.log")); run it with a network, or put the wheels of kernels/cuda/requirements.txt into a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=<folder>"
+		rm -f "$cache"/nvrtc/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/*.alt.so* # 114 MB that nothing here opens
+		echo "$want" >"$cache/nvrtc/pins"
 	fi
-	bin=$(dirname "$(ls "$cache"/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc 2>/dev/null)")
-	[ -x "$bin/nvcc" ] || fail "the wheels hold no nvcc; remove .cache/cuda/nvcc and run again"
+	for wheels in "$cache"/nvrtc/lib/python3*/site-packages/nvidia; do :; done
+	[ -f "$wheels/cuda_nvrtc/lib/libnvrtc.so.12" ] || fail "the wheels hold no libnvrtc.so.12; remove .cache/cuda/nvrtc and run again"
+}
+
+# python runs scripts/kernels.py in the folder of the kernels.
+python() {
+	(cd "$source" && exec "$cache/nvrtc/bin/python3" "$root/scripts/kernels.py" "$@")
 }
 
 # needs names a file and the headers that it includes, which include others.
@@ -73,7 +81,7 @@ object() {
 	# shellcheck disable=SC2046
 	key=$({
 		echo "$options"
-		cat "$pins"
+		cat "$pins" "$root/scripts/kernels.py" "$source/nvrtc/stdint.h"
 		cd "$source" && cat $(needs "$1.cu")
 	} | sha256sum | cut -c1-20)
 	echo "$objects/$1-$2-$key"
@@ -89,18 +97,18 @@ serialized() {
 	[ -z "$lines" ] || fail "kernels/cuda/$1.cu for sm_$2: $lines"
 }
 
-# compile makes $3.ptx, $3.cubin and $3.log, what ptxas says, of file $1 for architecture $2. It names
-# the file from its own folder, so that no path of this machine gets into the code.
+# compile makes $3.ptx, $3.cubin and $3.log, what NVRTC and ptxas say, of file $1 for architecture $2.
 compile() {
 	# shellcheck disable=SC2086
-	(cd "$source" && "$bin/nvcc" $options -ptx -gencode "arch=compute_$2,code=compute_$2" -o "$3.ptx" "$1.cu" &&
-		"$bin/ptxas" "-arch=sm_$2" -v "$3.ptx" -o "$3.new") 2>"$3.log" || {
+	python compile "$wheels" "$2" "$1.cu" "$3" $options --ptxas-options=-v 2>"$3.log" || {
 		grep -v '^ptxas info' "$3.log" >&2 || :
 		fail "kernels/cuda/$1.cu is not compiled for sm_$2"
 	}
 	grep -v -e '^ptxas info' -e 'bytes stack frame' -e '^$' "$3.log" >&2 || :
-	serialized "$1" "$2" "$3.log"
-	mv "$3.new" "$3.cubin"
+	(serialized "$1" "$2" "$3.log") || {
+		rm -f "$3.cubin"
+		exit 1
+	}
 }
 
 # build compiles what is not there. Files with many kernels come first.
@@ -114,24 +122,24 @@ build() {
 	done | xargs -r -n 3 -P "$(nproc)" "$0" compile || exit 1
 }
 
-# embed puts the files' fatbins where they are embedded.
+# embed puts the files' archives where they are embedded.
 embed() {
-	rm -rf "$fatbins"
-	mkdir "$fatbins"
+	rm -rf "$packed"
+	mkdir "$packed"
 	for f in "$source"/*.cu; do
-		f=$(basename "$f" .cu) images=
+		f=$(basename "$f" .cu) code=
 		for a in $archs; do
 			at=$(object "$f" "$a")
 			touch -c "$at.cubin" "$at.ptx" "$at.log"
 			serialized "$f" "$a" "$at.log"
-			images="$images --image3=kind=elf,sm=$a,file=$at.cubin"
-			[ "$a" != 80 ] || images="$images --image3=kind=ptx,sm=80,file=$at.ptx"
+			code="$code sm_$a.cubin=$at.cubin"
+			[ "$a" != 80 ] || code="$code compute_80.ptx=$at.ptx"
 		done
 		# shellcheck disable=SC2086
-		"$bin/fatbinary" --create="$fatbins/$f.fatbin" -64 -compress-all $images
-		cmp -s "$fatbins/$f.fatbin" "$built/$f.fatbin" || cp "$fatbins/$f.fatbin" "$built/$f.fatbin"
+		python pack "$packed/$f.zip" $code
+		cmp -s "$packed/$f.zip" "$built/$f.zip" || cp "$packed/$f.zip" "$built/$f.zip"
 	done
-	for f in "$built"/*.fatbin; do [ -f "$fatbins/$(basename "$f")" ] || rm -f "$f"; done
+	for f in "$built"/*; do [ "${f##*/}" = README ] || [ -f "$packed/${f##*/}" ] || rm -f "$f"; done
 }
 
 # rows reads what ptxas said: one for each kernel and architecture.
@@ -184,6 +192,7 @@ check() {
 		for f in "$source"/*.cu; do
 			f=$(basename "$f" .cu)
 			cmp "$to/$f-$a.cubin" "$(object "$f" "$a").cubin" || fail "two builds of $f.cu for sm_$a differ"
+			[ "$a" != 80 ] || cmp "$to/$f-$a.ptx" "$(object "$f" "$a").ptx" || fail "two builds of the PTX of $f.cu differ"
 		done
 	done
 	rm -rf "$to"
@@ -203,13 +212,13 @@ spills() {
 
 # quick compiles file $1 for architecture $2 with little of the optimisation.
 quick() {
-	(cd "$source" && "$bin/nvcc" -std=c++17 -Ofc max -cubin -gencode "arch=compute_$2,code=sm_$2" -o "$3.cubin" "$1.cu") >"$3.log" 2>&1 || {
+	python compile "$wheels" "$2" "$1.cu" "$3" -std=c++17 -Ofc=max >"$3.log" 2>&1 || {
 		cat "$3.log" >&2
 		fail "kernels/cuda/$1.cu is not compiled for sm_$2"
 	}
 }
 
-if [ "${1:-}" = log ]; then # needs no nvcc
+if [ "${1:-}" = log ]; then # needs no compiler
 	serialized "$2" "$3" "$4"
 	exit
 fi
@@ -241,7 +250,7 @@ spills)
 	table
 	find "$objects" -type f -mtime +30 -delete
 	[ "${1:-}" = embed ] || cat "$cache/kernels.txt"
-	echo "kernels: kernels/cuda/image/built/*.fatbin, $(cat "$fatbins"/*.fatbin | wc -c) bytes, sha256 $(cat "$fatbins"/*.fatbin | sha256sum | cut -d' ' -f1)"
+	echo "kernels: kernels/cuda/image/built/*.zip, $(cat "$packed"/*.zip | wc -c) bytes, sha256 $(cat "$packed"/*.zip | sha256sum | cut -d' ' -f1)"
 	;;
 *) fail "$1: there are check, spills, embed, errors and log" ;;
 esac

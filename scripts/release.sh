@@ -94,7 +94,7 @@ else
 fi
 
 # With CUDA: libcuda is opened when the server starts, so glibc is a shared library.
-if [ "${CUDA:-}" = 1 ] || ls kernels/cuda/image/built/*.fatbin >/dev/null 2>&1; then
+if [ "${CUDA:-}" = 1 ] || ls kernels/cuda/image/built/*.zip >/dev/null 2>&1; then
 	scripts/kernels.sh embed
 	# shellcheck disable=SC2086
 	scripts/cuda-run.sh go build $flags $slim -tags cuda -ldflags "$small -X main.version=$version -extldflags=-Wl,--gc-sections,-O1,--build-id=none" -o "$work/vapp-cuda" ./cmd/vapp

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -162,16 +163,29 @@ func gpuFacts() facts.GPU {
 	if err != nil {
 		var old *driver.DriverTooOld
 		var none *driver.NoDriver
-		g.Err, g.TooOld = err.Error(), errors.As(err, &old)
+		if g.Err = err.Error(); errors.As(err, &old) {
+			g.Err, g.Remedy = old.Why(), old.Remedy()
+		}
 		g.Present = !errors.As(err, &none) // a driver is installed
 		return g
 	}
 	g.Present, g.Driver = true, list[0].CUDA()
+	var loads []string
 	for _, i := range list {
+		code, err := i.Code()
+		var old *driver.DriverTooOld
+		if err == nil {
+			loads = append(loads, code.String())
+		} else if errors.As(err, &old) {
+			g.Err, g.Remedy = old.Why(), old.Remedy()
+		}
 		g.Devices = append(g.Devices, i.String())
 		if i.Prohibited && g.Busy == "" {
 			g.Busy = (&driver.BusyError{Device: i}).Error()
 		}
+	}
+	if g.Loads = strings.Join(slices.Compact(loads), ", "); g.Loads != "" {
+		g.Err, g.Remedy = "", "" // of another device
 	}
 	if _, _, err := driver.FindBLAS(); err != nil {
 		g.NoBLAS = err.Error()

@@ -21,7 +21,7 @@ const AttentionKeys = 64
 // ChooseAttention returns the kernel for keys and values stored as f and heads of dim
 // dimensions: up to 512, and a multiple of 8 except for F32. A block of the device may have
 // `shared` bytes of shared memory; many selects the kernel for prompts. ok is false if there is
-// none; every device that CUDA 13 supports has one.
+// none; every device of CodeFor has one.
 func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attention, ok bool) {
 	n, ok := Store(f)
 	if !ok || dim <= 0 || dim > 512 {

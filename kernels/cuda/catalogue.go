@@ -9,19 +9,19 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Architecture is a GPU architecture for which the fatbin has machine code.
+// Architecture is a GPU architecture for which there is machine code.
 type Architecture struct {
 	Name   string
 	Shared int // bytes of shared memory that a block may request
 }
 
-// Architectures are those of scripts/kernels.sh. Later ones run the PTX.
+// Architectures are those of scripts/kernels.sh. CodeFor says which device loads which.
 func Architectures() []Architecture {
 	const k = 1 << 10
 	return []Architecture{{"sm_80", 163 * k}, {"sm_89", 99 * k}, {"sm_90a", 227 * k}, {"sm_100", 227 * k}, {"sm_120", 99 * k}}
 }
 
-// Kernel is one kernel of the fatbin.
+// Kernel is one compiled kernel.
 type Kernel struct {
 	Name    string
 	Op      string // as in backend.OpName, or a part of it

@@ -94,7 +94,7 @@ func plainBytes(f kernels.Format) string {
 const LinearBias = "linear_bias"
 
 // LibraryProducts are the products that cuBLASLt computes if a profile asks for it. They are in
-// no fatbin and have no Stem.
+// no code here and have no Stem.
 func LibraryProducts() []Kernel {
 	var out []Kernel
 	for _, f := range plainFormats {

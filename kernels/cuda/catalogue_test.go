@@ -107,7 +107,7 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 		}
 		fmt.Fprintf(&b, "%s (%d KiB of shared memory for a block)", a.Name, a.Shared>>10)
 	}
-	b.WriteString("; others run the PTX. The products named cublaslt are NVIDIA's library's, where a profile says cuda: linear: \"cublaslt\".\nRegisters and shared memory of each: [kernel-registers.md](kernel-registers.md).\n")
+	b.WriteString("; [cuda-drivers.md](cuda-drivers.md) says which GPU and driver run which. The products named cublaslt are NVIDIA's library's, where a profile says cuda: linear: \"cublaslt\".\nRegisters and shared memory of each: [kernel-registers.md](kernel-registers.md).\n")
 	b.WriteString(mutantTable())
 	return b.String()
 }

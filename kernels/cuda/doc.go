@@ -1,6 +1,7 @@
 // Package cuda is the catalogue of the CUDA kernels, in plain Go: their names, arguments, grids
 // and packed weights. The kernels are the .cu files of this folder, with file names as in
-// kernels/ref, which defines what they compute. scripts/kernels.sh compiles them for devices.
+// kernels/ref, which defines what they compute. scripts/kernels.sh compiles them for devices;
+// CodeFor says what a device loads.
 // The tests here compile them for the host (emulation/) and run them without a GPU.
 //
 // A kernel takes one struct. Its Go form in args*.go has the same fields in the same order: Ptr

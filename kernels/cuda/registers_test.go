@@ -96,7 +96,7 @@ func stacksOf(on []cuda.Architecture, compiled map[string]map[string][]int) stri
 // architecture.
 func registersPage(t *testing.T, on []cuda.Architecture, compiled map[string]map[string][]int) string {
 	var b strings.Builder
-	b.WriteString("# Registers and shared memory of the CUDA kernels\n\nWhat nvcc made of [the kernels](kernels.md), written after `make kernels` by `go test ./kernels/cuda -run TestRegistersPage -update`.\n" +
+	b.WriteString("# Registers and shared memory of the CUDA kernels\n\nWhat NVRTC made of [the kernels](kernels.md), written after `make kernels` by `go test ./kernels/cuda -run TestRegistersPage -update`.\n" +
 		"Registers of a thread and, behind +, bytes of static shared memory of a block; bytes that spill stand there too, and more than one register's fail `make kernels-check`.\n" +
 		"A block's threads and its dynamic shared memory in bytes are the most that a launch asks for.\n\n| kernel | threads | shared |")
 	rule := "\n|---|---:|---:|"

@@ -221,8 +221,8 @@ func gpu(f facts.Facts) []Finding {
 		return is(Note, "use the build for CUDA, or make build CUDA=1", "there is a GPU of NVIDIA, and this binary was built without CUDA: it serves on the CPU")
 	case !g.Built:
 		return is(OK, "", "this binary was built without CUDA, and there is no GPU of NVIDIA")
-	case g.TooOld:
-		return is(Problem, "update NVIDIA's driver", "%s", g.Err)
+	case g.Remedy != "":
+		return is(Problem, g.Remedy, "%s", g.Err)
 	case g.Err != "" && !g.Present:
 		return is(OK, "", "no GPU of NVIDIA: served on the CPU")
 	case g.Err != "":
@@ -231,6 +231,10 @@ func gpu(f facts.Facts) []Finding {
 		return is(Problem, "nvidia-smi -c DEFAULT changes the compute mode", "%s", g.Busy)
 	}
 	found := fmt.Sprintf("%s; driver for CUDA %s", strings.Join(g.Devices, ", "), g.Driver)
+	if g.Loads == "" {
+		return is(Note, "serve on the CPU, or on a GPU of compute capability 8.0 or newer", "%s: no kernels for it, planned only", found)
+	}
+	found += ", which loads " + g.Loads
 	if g.NoBLAS != "" && f.Profile.BLAS {
 		return is(Problem, "install cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", "%s; %s", found, g.NoBLAS)
 	}

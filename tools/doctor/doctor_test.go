@@ -24,7 +24,7 @@ func healthy() facts.Facts {
 		},
 		Memory:  facts.Memory{Total: 64 * gib, Free: 60 * gib, Limit: "system"},
 		Huge:    facts.Huge{Mode: "madvise", Bytes: 2 << 20},
-		GPU:     facts.GPU{Built: true, Present: true, Devices: []string{"NVIDIA H100"}, Driver: "13.0"},
+		GPU:     facts.GPU{Built: true, Present: true, Devices: []string{"NVIDIA H100"}, Driver: "13.0", Loads: "machine code of sm_90a"},
 		Limits:  facts.Limits{Files: 1 << 20, Memlock: -1, Address: -1, Data: -1},
 		Hub:     facts.Hub{Endpoint: "https://hub", Token: true, Took: 20 * time.Millisecond, Cache: "/cache", Free: 100 * gib, Writable: true},
 		Clock:   facts.Clock{Now: now, Built: now.AddDate(0, -1, 0), Hub: now, Model: now.AddDate(0, -2, 0)},
@@ -64,7 +64,10 @@ var worse = []struct {
 		f.GPU = facts.GPU{Built: true, Present: true, Err: "no CUDA driver on this machine"}
 	}},
 	{"old driver", "gpu", Problem, func(f *facts.Facts) {
-		f.GPU = facts.GPU{Built: true, Present: true, TooOld: true, Err: "the CUDA driver is for CUDA 12.4 and the kernels need 13.0"}
+		f.GPU = facts.GPU{Built: true, Present: true, Remedy: "update NVIDIA's driver", Err: "the CUDA driver is for CUDA 11.8 and the kernels need 12.0, driver 525"}
+	}},
+	{"old GPU", "gpu", Note, func(f *facts.Facts) {
+		f.GPU = facts.GPU{Built: true, Present: true, Devices: []string{"Tesla V100"}, Driver: "12.4"}
 	}},
 	{"GPU in use", "gpu", Problem, func(f *facts.Facts) { f.GPU.Busy = "device 0, NVIDIA H100: busy" }},
 	{"no cuBLASLt", "gpu", Note, func(f *facts.Facts) { f.GPU.NoBLAS = "no cuBLASLt" }},

@@ -132,7 +132,7 @@ func (d *device) open(s backend.Settings) (err error) {
 		}
 	}
 	for _, stem := range cuda.Stems() {
-		b, err := image.Fatbin(stem)
+		b, err := image.Code(stem, d.ctx.Code().Name)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"archive/zip"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,9 +67,21 @@ func TestKernelsElsewhere(t *testing.T) {
 	if _, err := opened(t, backend.Settings{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("without kernels: %v", err)
 	}
-	for _, stem := range cuda.Stems() { // the emulated driver has its own kernels and reads none
-		check(t, os.WriteFile(filepath.Join(dir, stem+".fatbin"), []byte{1}, 0o644))
+	write := func(name string) {
+		for _, stem := range cuda.Stems() { // the emulated driver has its own kernels and reads none
+			var b bytes.Buffer
+			z := zip.NewWriter(&b)
+			w, err := z.Create(name)
+			check(t, err)
+			_, err = w.Write([]byte{1})
+			check(t, errors.Join(err, z.Close(), os.WriteFile(filepath.Join(dir, stem+".zip"), b.Bytes(), 0o644)))
+		}
 	}
+	write("sm_80.cubin")
+	if _, err := opened(t, backend.Settings{}); !errors.As(err, new(*image.NoEntry)) || !strings.Contains(err.Error(), "has no sm_90a.cubin, only sm_80.cubin: ") {
+		t.Errorf("with kernels for another GPU: %v", err)
+	}
+	write("sm_90a.cubin")
 	_, err := opened(t, backend.Settings{})
 	check(t, err)
 }

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -22,8 +23,11 @@ func (Opener) Probe() (backend.Facts, error) {
 	return factsOf(all[max(0, slices.IndexFunc(all, hasKernels))]), nil
 }
 
-// hasKernels reports whether there are kernels for the device.
-func hasKernels(i driver.Info) bool { return i.Major >= 8 }
+// hasKernels reports whether there are kernels for the device that its driver loads.
+func hasKernels(i driver.Info) bool {
+	_, err := i.Code()
+	return err == nil
+}
 
 func factsOf(i driver.Info) backend.Facts {
 	f := backend.Facts{
@@ -31,8 +35,11 @@ func factsOf(i driver.Info) backend.Facts {
 		Cores: runtime.GOMAXPROCS(0), SMs: i.SMs, Capability: i.Capability(), SharedBytes: int64(i.SharedPerSM), Bandwidth: i.Bandwidth,
 		Driver: i.CUDA(),
 	}
-	if !hasKernels(i) {
-		f.PlanOnly = "older than compute capability 8.0: planned only"
+	if _, err := i.Code(); err != nil {
+		var old *driver.DriverTooOld
+		if f.PlanOnly = "older than compute capability 8.0: planned only"; errors.As(err, &old) {
+			f.PlanOnly = err.Error()
+		}
 	}
 	return f
 }

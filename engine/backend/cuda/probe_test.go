@@ -27,6 +27,8 @@ func TestProbe(t *testing.T) {
 		{"devices=1", "9.0", 8 << 30, false},
 		{"devices=3,old=2,held=1073741824", "9.0", 7 << 30, false},
 		{"devices=2,old=2", "7.5", 8 << 30, true},
+		{"driver=12000", "9.0", 8 << 30, false},
+		{"driver=12040,capability=10.0", "10.0", 8 << 30, true},
 		{"fault=nvmlInit:1:1", "9.0", 0, false},
 		{"held=-1073741824", "9.0", 0, false}, // for a MIG instance, the whole device's free memory is reported
 	} {

@@ -2,5 +2,5 @@
 
 package image
 
-// Fatbin returns nil: this binary is built without CUDA.
-func Fatbin(string) ([]byte, error) { return nil, nil }
+// Code returns nil: this binary is built without CUDA.
+func Code(stem, name string) ([]byte, error) { return nil, nil }

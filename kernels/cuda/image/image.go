@@ -3,7 +3,7 @@
 // Package image holds the kernels as compiled for devices by `make kernels`, in binaries with
 // the tag cuda.
 //
-// It must not know the kernels or the driver: it only returns files. Start reading at Fatbin.
+// It must not know the kernels or the driver: it only returns files. Start reading at Code.
 package image
 
 import (
@@ -21,15 +21,26 @@ const Directory = "VAPP_CUDA_KERNELS"
 //go:embed built
 var built embed.FS
 
-// Fatbin returns a file of kernels, which is named without its extension, for the driver to
-// load. It returns nil in a binary that was built without kernels.
-func Fatbin(stem string) ([]byte, error) {
+// Code returns one form of a file of kernels for the driver to load: the entry of this name
+// ("sm_90a.cubin", "compute_80.ptx") in the file's archive. The file is named without its
+// extension. Code returns nil in a binary that was built without kernels. Errors: *NoEntry,
+// *Damaged, those of reading the archive.
+func Code(stem, name string) ([]byte, error) {
+	file := stem + ".zip"
 	if dir := os.Getenv(Directory); dir != "" {
-		return os.ReadFile(filepath.Join(dir, stem+".fatbin"))
+		path := filepath.Join(dir, file)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		return entry(b, path, name)
 	}
-	b, err := built.ReadFile("built/" + stem + ".fatbin")
+	b, err := built.ReadFile("built/" + file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	return entry(b, file, name)
 }

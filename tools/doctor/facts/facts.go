@@ -67,8 +67,9 @@ type GPU struct {
 	Present bool // the system lists a device of NVIDIA
 	Devices []string
 	Driver  string // the driver's CUDA version
+	Loads   string // what the devices load with this driver: "machine code of sm_90a"; "": no kernels
 	Err     string // why there is no device; with remedy
-	TooOld  bool   // of the driver
+	Remedy  string // where the driver is too old; Err has none then
 	Busy    string // a device's compute mode that excludes processes
 	NoBLAS  string // why cuBLASLt cannot be used; "": it can, or was not looked for
 }

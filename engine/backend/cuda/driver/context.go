@@ -3,11 +3,14 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"unsafe"
 
 	"gorgonia.org/cu"
+
+	"vapp.dev/kernels/cuda"
 )
 
 // Context is an open device: its primary context, which other CUDA libraries in the process
@@ -17,10 +20,11 @@ type Context struct {
 	device cu.Device
 	c      cu.CUContext
 	name   string // for error texts
+	code   cuda.Code
 }
 
 // Open opens a device and makes it current on the calling thread, which the caller has
-// locked. Errors: those of Devices, *BusyError, *MemoryError, *NoKernelError, *Error.
+// locked. Errors: those of Devices, also *DriverTooOld for this device, *BusyError, *MemoryError, *NoKernelError, *Error.
 func Open(ordinal int) (*Context, error) {
 	all, err := Devices()
 	if err != nil {
@@ -31,8 +35,12 @@ func Open(ordinal int) (*Context, error) {
 	}
 	c := &Context{info: all[ordinal], device: cu.Device(ordinal)}
 	c.name = fmt.Sprintf("device %d, %s", ordinal, c.info.Name)
-	if c.info.Major < 8 {
-		return nil, &NoKernelError{Device: c.info}
+	if c.code, err = c.info.Code(); err != nil {
+		var none *cuda.NoCode
+		if errors.As(err, &none) {
+			return nil, &NoKernelError{Device: c.info, Err: err}
+		}
+		return nil, err
 	}
 	if c.info.Prohibited {
 		return nil, &BusyError{Device: c.info}
@@ -66,6 +74,9 @@ const contextBytes = 512 << 20
 
 // Info returns the device's facts.
 func (c *Context) Info() Info { return c.info }
+
+// Code returns the kernels that the device loads.
+func (c *Context) Code() cuda.Code { return c.code }
 
 // Enter makes the context current on the calling thread, which the caller has locked.
 func (c *Context) Enter() error { return c.wrap("cuCtxSetCurrent", cu.SetCurrentContext(c.c)) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gorgonia.org/cu"
+
+	"vapp.dev/kernels/cuda"
 )
 
 // Built reports whether this binary has the native half.
@@ -27,8 +29,8 @@ func Devices() ([]Info, error) {
 		return nil, failed("cuInit", code, "")
 	}
 	have := cu.Version()
-	if have < Need {
-		return nil, &DriverTooOld{Have: have, Need: Need}
+	if have < cuda.OldestDriver {
+		return nil, &DriverTooOld{Have: have, Need: cuda.OldestDriver}
 	}
 	n, err := cu.NumDevices()
 	if err != nil {

@@ -53,12 +53,12 @@ type Info struct {
 func (i Info) Capability() string { return fmt.Sprintf("%d.%d", i.Major, i.Minor) }
 
 // CUDA returns the CUDA version of the driver: "13.0".
-func (i Info) CUDA() string { return version(i.Driver) }
+func (i Info) CUDA() string { return cuda.Version(i.Driver) }
+
+// Code returns the kernels that the device loads. Errors: *DriverTooOld, *cuda.NoCode.
+func (i Info) Code() (cuda.Code, error) { return cuda.CodeFor(i.Driver, i.Major, i.Minor) }
 
 // String returns one line: name, capability, memory.
 func (i Info) String() string {
 	return fmt.Sprintf("%s (compute capability %s, %d SMs, %.2f GiB)", i.Name, i.Capability(), i.SMs, float64(i.Total)/(1<<30))
 }
-
-// version formats a CUDA version: 13000 is "13.0".
-func version(n int) string { return fmt.Sprintf("%d.%d", n/1000, n%1000/10) }

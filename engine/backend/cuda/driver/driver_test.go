@@ -16,7 +16,7 @@ func TestErrorsNameDeviceAndRemedy(t *testing.T) {
 		want []string
 	}{
 		{&NoDriver{"libcuda.so.1: cannot open"}, []string{"libcuda.so.1: cannot open", "install NVIDIA's driver", "backend cpu"}},
-		{&DriverTooOld{12040, 13000}, []string{"12.4", "13.0", "update"}},
+		{&DriverTooOld{Have: 11080, Need: 12000}, []string{"CUDA 11.8", "the kernels need 12.0, driver 525", "update", "cuda-compat-12-9"}},
 		{&NoDevice{}, []string{"CUDA_VISIBLE_DEVICES"}},
 		{&NoSuchDevice{"NVIDIA H200", "9.0", 140 << 30, []Info{v100}}, []string{"NVIDIA H200 (compute capability 9.0, 140.00 GiB)", "Tesla V100 (compute capability 7.0", "CUDA_VISIBLE_DEVICES"}},
 		{&BusyError{Device: h200}, []string{"device 1, NVIDIA H200", "another process", "nvidia-smi"}},

@@ -1,27 +1,23 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
-)
 
-// Need is the CUDA version that the driver must support: that of the kernels' machine code.
-const Need = 13000
+	"vapp.dev/kernels/cuda"
+)
 
 // NoDriver means that the driver's library is missing or cannot be loaded.
 type NoDriver struct{ Why string }
 
 func (e *NoDriver) Error() string {
-	return fmt.Sprintf("no CUDA driver on this machine (%s): install NVIDIA's driver for CUDA %s or newer, or choose backend cpu", e.Why, version(Need))
+	return fmt.Sprintf("no CUDA driver on this machine (%s): install NVIDIA's driver for CUDA %s or newer, or choose backend cpu", e.Why, cuda.Version(cuda.OldestDriver))
 }
 
-// DriverTooOld means that the driver cannot load the kernels.
-type DriverTooOld struct{ Have, Need int }
-
-func (e *DriverTooOld) Error() string {
-	return fmt.Sprintf("the CUDA driver is for CUDA %s and the kernels need %s: update NVIDIA's driver", version(e.Have), version(e.Need))
-}
+// DriverTooOld means that the driver cannot load the kernels of any device, or of one.
+type DriverTooOld = cuda.DriverTooOld
 
 // NoDevice means that the driver has no device that this process may use.
 type NoDevice struct{ Driver int }
@@ -83,14 +79,19 @@ func (e *MemoryError) Error() string {
 		at, float64(e.Need)/gib, float64(e.Free)/gib, float64(e.Total)/gib)
 }
 
-// NoKernelError means that the kernels have no code for the device.
+// NoKernelError means that the kernels have no code for the device, or that its driver refuses it
+// (Err is an *Error then).
 type NoKernelError struct {
 	Device Info
 	Err    error
 }
 
 func (e *NoKernelError) Error() string {
-	return fmt.Sprintf("device %d, %s: no kernel for compute capability %s: 8.0 and newer run, older ones are planned only", e.Device.Ordinal, e.Device.Name, e.Device.Capability())
+	at := fmt.Sprintf("device %d, %s: ", e.Device.Ordinal, e.Device.Name)
+	if refused := (*Error)(nil); errors.As(e.Err, &refused) {
+		return at + "its driver refuses the kernels: " + refused.Name + ": make kernels builds them again; docs/cuda-drivers.md says which drivers take them"
+	}
+	return at + (&cuda.NoCode{Capability: e.Device.Capability()}).Error()
 }
 
 func (e *NoKernelError) Unwrap() error { return e.Err }
@@ -234,7 +235,7 @@ var remedies = map[int]string{
 	codeECC:             "the device's memory has an error that cannot be corrected: restart; if it happens again, reset or replace the device (nvidia-smi -q -d ECC)",
 	codeContained:       "the device's memory has an error that cannot be corrected: restart; if it happens again, reset or replace the device (nvidia-smi -q -d ECC)",
 	codeNVLink:          "the link between devices failed: restart; if it happens again, look at nvidia-smi nvlink -s",
-	codeUnsupportedPTX:  "the driver is older than the kernels: update NVIDIA's driver",
+	codeUnsupportedPTX:  "the driver is older than the kernels: update NVIDIA's driver (docs/cuda-drivers.md)",
 	codeOperatingSystem: "the operating system refused: is /dev/nvidia* there and may this process open it?",
 	codeIllegalAddress:  defect,
 	710:                 defect,

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"vapp.dev/kernels/cuda"
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
@@ -31,7 +32,12 @@ func TestMachines(t *testing.T) {
 		{path, "", "<nil>"},
 		{path + ".none", "", "*driver.NoDriver: no CUDA driver on this machine ("},
 		{"libm.so.6", "", "*driver.NoDriver: no CUDA driver on this machine (the library named as CUDA's driver has no cuInit)"},
-		{path, "driver=12090", "*driver.DriverTooOld: the CUDA driver is for CUDA 12.9 and the kernels need 13.0"},
+		{path, "driver=11080", "*cuda.DriverTooOld: the CUDA driver is for CUDA 11.8 and the kernels need 12.0, driver 525: update NVIDIA's driver"},
+		{path, "driver=12000", "<nil>"},
+		{path, "driver=12040,capability=10.0", "*cuda.DriverTooOld: the CUDA driver is for CUDA 12.4 and compute capability 10.0 needs 12.8, driver 570: update NVIDIA's driver"},
+		{path, "driver=12080,capability=12.0", "<nil>"},
+		{path, "driver=12080,capability=11.0", "*cuda.DriverTooOld: the CUDA driver is for CUDA 12.8 and compute capability 11.0 needs 12.9, driver 575"},
+		{path, "driver=12090,capability=11.0", "<nil>"},
 		{path, "devices=0", "*driver.NoDevice: "},
 		{path, "fault=cuInit:1:100", "*driver.NoDevice: "},
 		{path, "fault=cuInit:1:803", "*driver.Error: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: "},
@@ -54,6 +60,53 @@ func TestMachines(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), c.want) {
 			t.Errorf("%s %s: %v, want %q in\n%s", c.library, c.settings, err, c.want, out)
+		}
+	}
+}
+
+// TestOlderDrivers: a driver without the functions that are newer than 525 runs kernels and
+// measures times, as one that has them. It starts a process for each driver.
+func TestOlderDrivers(t *testing.T) {
+	if settings := os.Getenv("DRIVER_TEST_OLDER"); settings != "" {
+		c, s := open(t, settings)
+		f := load(t, c, "add")
+		want := 0
+		for _, k := range cuda.Catalogue() {
+			if k.Name == "add" {
+				want = k.Args
+			}
+		}
+		if f.Args() != want || want == 0 {
+			t.Errorf("vapp_add takes %d bytes, want %d", f.Args(), want)
+		}
+		x, into := floats(t, c, s, []float32{1, 2, 3, 4}), floats(t, c, s, []float32{1, 1, 1, 1})
+		l, err := NewList([]Launch{addition(t, f, x, into, 4)})
+		must(t, err)
+		start, err := c.Event()
+		must(t, err)
+		end, err := c.Event()
+		must(t, err)
+		must(t, errors.Join(s.Record(start), l.Run(s, 0, 1, [NumBound]int32{1}), s.Record(end), s.Wait(soon)))
+		if got := fetch(t, s, into, 4); got[3] != 5 {
+			t.Errorf("sum %v", got)
+		}
+		if _, err := end.Since(start); err != nil {
+			t.Errorf("time between events: %v", err)
+		}
+		t.Logf("cuFuncLoad was called %d times", Counted("cuFuncLoad"))
+		return
+	}
+	path := cudatest.Driver(t)
+	for settings, want := range map[string]string{
+		"driver=12000": "cuFuncLoad was called 0 times",
+		"driver=12040": "cuFuncLoad was called 1 times",
+		"driver=13000": "cuFuncLoad was called 1 times",
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestOlderDrivers$", "-test.v")
+		cmd.Env = append(os.Environ(), "DRIVER_TEST_OLDER="+settings, "VAPP_LIBCUDA="+path)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, want %q in\n%s", settings, err, want, out)
 		}
 	}
 }

@@ -5,9 +5,12 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"gorgonia.org/cu"
+
+	"vapp.dev/kernels/cuda"
 )
 
 // ErrNoKernels is the error of a binary without embedded kernels.
@@ -19,8 +22,8 @@ type Module struct {
 	m   cu.Module
 }
 
-// Load loads a fatbin. An emulated driver has its own kernels and ignores the image. Errors:
-// ErrNoKernels, *NoKernelError, *Error.
+// Load loads machine code or PTX. An emulated driver has its own kernels and ignores the image.
+// Errors: ErrNoKernels, *NoKernelError, *Error.
 func (c *Context) Load(image []byte) (*Module, error) {
 	if len(image) == 0 && !c.info.Emulated {
 		return nil, ErrNoKernels
@@ -48,21 +51,38 @@ type Function struct {
 	args int
 }
 
-// Function finds a kernel by its symbol and loads its code onto the device.
+// Function finds a kernel by its symbol and loads its code onto the device. The size of its
+// argument is what the driver reports, or in drivers before CUDA 12.4, which cannot, the
+// catalogue's.
 func (m *Module) Function(name string) (*Function, error) {
 	f, err := m.m.Function(name)
 	if err != nil {
 		return nil, m.ctx.kernel(m.ctx.wrap("cuModuleGetFunction", err), name)
 	}
-	if code := loadFunction(f); code != 0 {
+	// Drivers without cuFuncLoad, before CUDA 12.4, load the code in cuModuleGetFunction.
+	if code := loadFunction(f); code != 0 && code != codeNotFound {
 		return nil, m.ctx.kernel(failed("cuFuncLoad", code, m.ctx.name), name)
 	}
 	n, code := argumentBytes(f)
+	if code == codeNotFound {
+		if n, code = catalogued()[name], 0; n == 0 {
+			return nil, fmt.Errorf("%s is not in the catalogue, and a driver for CUDA %s does not tell its argument: update NVIDIA's driver", name, m.ctx.info.CUDA())
+		}
+	}
 	if code == 0 && n < 0 {
 		return nil, fmt.Errorf("%s takes more than one argument", name)
 	}
 	return &Function{m.ctx, name, f, n}, m.ctx.kernel(failed("cuFuncGetParamInfo", code, m.ctx.name), name)
 }
+
+// catalogued are the sizes of the catalogue's argument structs by symbol.
+var catalogued = sync.OnceValue(func() map[string]int {
+	out := map[string]int{}
+	for _, k := range cuda.Catalogue() {
+		out[cuda.Prefix+k.Name] = k.Args
+	}
+	return out
+})
 
 // kernel adds the kernel's name to an error.
 func (c *Context) kernel(err error, name string) error {

@@ -44,6 +44,13 @@ const char *vapp_cuda_missing(void) {
   return missing;
 }
 
+// find returns a function of the library, or 0. An emulated driver has all functions; it names
+// those that a driver of its version lacks.
+static void *find(const char *name) {
+  int (*lacks)(const char *) = (int (*)(const char *))dlsym(library, "vapp_emulated_lacks");
+  return lacks && lacks(name) ? 0 : dlsym(library, name);
+}
+
 void *vapp_cuda_entry(const char *name) {
   pthread_once(&opened, open_library);
   return library ? dlsym(library, name) : 0;
@@ -53,7 +60,9 @@ __attribute__((cold, noinline)) static CUresult resolve(void **slot, const char 
   pthread_once(&opened, open_library);
   // A driver whose cuInit failed can still return error names.
   if (status != CUDA_SUCCESS && !(library && strcmp(name, "cuGetErrorName") == 0)) return status;
-  void *p = dlsym(library, name);
+  void *p = find(name);
+  // Drivers before CUDA 12.8 have it with the same parameters under its older name.
+  if (!p && strcmp(name, "cuEventElapsedTime_v2") == 0) p = find("cuEventElapsedTime");
   if (!p) return CUDA_ERROR_NOT_FOUND;
   __atomic_store_n(slot, p, __ATOMIC_RELEASE);
   return CUDA_SUCCESS;

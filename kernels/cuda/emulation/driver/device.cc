@@ -195,6 +195,13 @@ API long vapp_emulated_count(const char *name) {
   return counts[s];
 }
 
+// vapp_emulated_lacks reports whether a driver of this version is too old for a function.
+API int vapp_emulated_lacks(const char *name) {
+  std::string s = name;
+  if (s == "cuFuncLoad" || s == "cuFuncGetParamInfo") return settings.version < 12040;
+  return s == "cuEventElapsedTime_v2" && settings.version < 12080;
+}
+
 API int cuInit(unsigned) {
   const char *text = getenv("VAPP_EMULATED");
   std::string wrong;

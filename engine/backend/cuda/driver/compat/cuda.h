@@ -1,6 +1,7 @@
 // gorgonia.org/cu v0.9.6 was written for the cuda.h of CUDA 11 and 12. CUDA 13 gave five
 // functions new parameters under the old names. The driver still exports the old versions,
-// and these lines select them.
+// and these lines select them. Under every cuda.h from CUDA 12.8 on the same functions are called,
+// those of entries.h.
 #pragma once
 #include_next <cuda.h>
 #if CUDA_VERSION >= 13000
@@ -15,4 +16,7 @@ CUresult CUDAAPI cuMemAdvise(CUdeviceptr at, size_t bytes, CUmem_advise advice, 
 CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr at, size_t bytes, CUdevice device, CUstream stream);
 CUresult CUDAAPI cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
 CUresult CUDAAPI cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n);
+#else
+#define cuDeviceGetUuid cuDeviceGetUuid_v2
+#define cuEventElapsedTime cuEventElapsedTime_v2
 #endif
