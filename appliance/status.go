@@ -27,6 +27,8 @@ type status struct {
 	// Media holds the maximum number of items of each kind in one prompt, by its name (image).
 	// A kind that the model does not take is absent.
 	Media map[string]int `json:"limit_mm_per_prompt,omitempty"`
+	// MaxBody is the maximum size of a request body, in bytes.
+	MaxBody int64 `json:"max_body_bytes"`
 }
 
 type planStatus struct {
@@ -68,7 +70,7 @@ func (a *Appliance) status() status {
 	l := a.live.Load()
 	s := status{
 		Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
-		Plan: a.prepared().outline, Ledger: []ledgerLine{}, Pending: a.audit.waiting(), Reloads: a.Reloads(),
+		Plan: a.prepared().outline, Ledger: []ledgerLine{}, Pending: a.audit.waiting(), Reloads: a.Reloads(), MaxBody: l.api.MaxBodyBytes,
 	}
 	if v := l.api.Chat.Vision; v != nil {
 		s.Media = map[string]int{}

@@ -44,6 +44,9 @@ func TestStatus(t *testing.T) {
 	if got.Sampling == nil || got.Sampling.RepetitionPenalty == 0 || got.Sampling.ModelLen == 0 {
 		t.Errorf("sampling %+v", got.Sampling)
 	}
+	if want := int64(s.live.Load().profile.Serve.Limits.MaxBodyBytes); got.MaxBody != want || want < 1 {
+		t.Errorf("bodies of at most %d bytes, want %d", got.MaxBody, want)
+	}
 	if strings.Contains(text, "limit_mm_per_prompt") {
 		t.Errorf("a model of text has limits of images: %s", text)
 	}

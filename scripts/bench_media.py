@@ -4,7 +4,7 @@
 
 It needs Pillow 13.0.0 and numpy. Both sides use one thread, and times are of its processor, so other load matters little. Pillow's side is what vLLM's loader does:
 open, EXIF orientation, convert to RGB; then resize with BICUBIC to the size that the model's rule has.
-Vapp's side of preprocessing also writes the patches of floats that the encoder takes.
+Vapp's side of preprocessing also writes the patches that the encoder takes.
 """
 
 import io

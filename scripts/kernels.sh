@@ -11,7 +11,8 @@
 #                                    than one register, which ptxas parks outside of loops
 #   scripts/kernels.sh log FILE ARCH LOG  fails where ptxas's log of a file says that products of
 #                                    warpgroups wait for each other
-#   scripts/kernels.sh spills [ARCH…] compiles what is not compiled, and fails where a kernel spills
+#   scripts/kernels.sh spills [ARCH…] compiles what is not compiled, and fails where a kernel spills or has a stack
+#                                    that the plan does not count
 #   scripts/kernels.sh errors        compiles for all architectures as fast as that goes, a fifth of the
 #                                    time, and keeps nothing: are there errors?
 #
@@ -202,6 +203,9 @@ check() {
 spills() {
 	spills=$(rows | awk '$6 + $7 > 8 { print $1 " (" $2 ")" }' | tr '\n' ' ')
 	[ -z "$spills" ] || fail "registers spill: $spills"
+	# The plan counts the stacks of stacks.tsv.
+	stacks=$(rows | awk 'NR == FNR { planned["vapp_" $1 " " $2] = $3; next } $5 > planned[$1 " " $2] + 0 { print $1 " (" $2 "): " $5 " bytes;" }' "$source/stacks.tsv" - | tr '\n' ' ')
+	[ -z "$stacks" ] || fail "stacks that kernels/cuda/stacks.tsv does not have: $stacks go test ./kernels/cuda -run TestRegistersPage -update writes it after make kernels"
 	echo "kernels: $(rows | wc -l) kernels by architecture for $archs, none spills more than a register"
 }
 

@@ -4,8 +4,9 @@
 // and WebP have frames. The format is found by the first bytes: MIME types do not matter, as in vLLM.
 //
 // JPEG is decoded by libjpeg-turbo's decoder and WebP by libwebp, as in Pillow, from the archive of
-// engine/tokenizer. Pixels are equal to Pillow's, byte for byte, with and without SIMD. PNG, GIF and
-// TIFF are unpacked by Go's packages and converted here. Every header is checked against the caller's
+// engine/tokenizer, which also unpacks PNG of 8 bits a sample that is not interlaced. Pixels are equal to
+// Pillow's, byte for byte, with and without SIMD. Other PNG, GIF and TIFF are unpacked by Go's packages.
+// All are converted here. Every header is checked against the caller's
 // bounds before memory is allocated for pixels.
 //
 // Where this package differs from Pillow 13:

@@ -9,6 +9,7 @@ package media
 import "C"
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 
@@ -45,6 +46,16 @@ func decodeJPEG(data []byte, info Info) (*rgb.Image, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// unpackRows returns the rows of a PNG's samples, of one byte each, that are not interlaced.
+func (p *pngFile) unpackRows(samples int) ([]byte, error) {
+	row := samples * p.Width
+	out, data := make([]byte, row*p.Height), slices.Concat(p.data...)
+	var e C.vapptext_error
+	code := C.vapptext_png(bytesOf(data), C.size_t(len(data)), C.uint32_t(p.Height), C.size_t(row), C.uint32_t(samples),
+		bytesOf(out), C.size_t(len(out)), &e)
+	return out, failure(code, &e, PNG)
 }
 
 func decodeWebP(data []byte, info Info, picks []int) ([]Frame, error) {

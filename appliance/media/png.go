@@ -156,16 +156,49 @@ func decodePNG(data []byte) (*rgb.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := png.Decode(p.stream())
+	m, stored, err := p.unpack()
 	if err != nil {
-		return nil, pngError(err)
+		return nil, err
 	}
-	m := rgb.New(p.Width, p.Height)
-	for y := range m.Height {
-		p.row(m.Row(y), stored, y)
+	if m == nil {
+		m = rgb.New(p.Width, p.Height)
+		for y := range m.Height {
+			p.row(m.Row(y), stored, y)
+		}
 	}
 	p.hideColor(m.Pix)
 	return m, nil
+}
+
+// errNoRows says that a build without cgo unpacks every PNG with image/png.
+var errNoRows = errors.New("png: no cgo")
+
+// unpack returns the image, if it is stored as red, green and blue of 8 bits, else what is stored. The
+// common forms are unpacked by the archive of engine/tokenizer, the others by image/png.
+func (p *pngFile) unpack() (*rgb.Image, image.Image, error) {
+	plain := p.depth == 8 && p.header[10] == 0 && p.header[11] == 0 && p.header[12] == 0
+	if samples := map[byte]int{0: 1, 2: 3, 3: 1, 6: 4}[p.color]; plain && samples > 0 {
+		pix, err := p.unpackRows(samples)
+		all, stride := image.Rect(0, 0, p.Width, p.Height), samples*p.Width
+		switch {
+		case err == errNoRows:
+		case err != nil:
+			return nil, nil, err
+		case p.color == 0:
+			return nil, &image.Gray{Pix: pix, Stride: stride, Rect: all}, nil
+		case p.color == 2:
+			return &rgb.Image{Width: p.Width, Height: p.Height, Pix: pix}, nil, nil
+		case p.color == 3:
+			return nil, &image.Paletted{Pix: pix, Stride: stride, Rect: all}, nil
+		default:
+			return nil, &image.NRGBA{Pix: pix, Stride: stride, Rect: all}, nil
+		}
+	}
+	stored, err := png.Decode(p.stream())
+	if err != nil {
+		return nil, nil, pngError(err)
+	}
+	return nil, stored, nil
 }
 
 func pngError(err error) error {

@@ -32,7 +32,7 @@ func readWebP(data []byte) (Info, error) {
 			}
 		case "ANMF":
 			info.Frames++
-			if len(body) >= 15 {
+			if len(body) >= 16 {
 				info.Duration += shown(time.Duration(le.Uint32(body[12:])&0xffffff) * time.Millisecond)
 			}
 		case "EXIF":

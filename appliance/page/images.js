@@ -8,6 +8,7 @@ const keptSides = [1280, 640, 320]; // the same of the copy that is stored, the 
 
 let attached = []; // the images of the message field
 let imageLimit = null; // images of a conversation; 0: the model takes none; null: not known yet
+let bodyLimit = 0; // bytes of a request; 0: not known yet
 let reading = Promise.resolve(); // ends when the chosen files are read
 
 const marks = {png: /^\x89PNG\r\n\x1a\n/, jpeg: /^\xff\xd8\xff/, gif: /^GIF8[79]a/, webp: /^RIFF.{4}WEBP/s, bmp: /^BM/, tiff: /^(II\*\0|MM\0\*)/};
@@ -71,6 +72,12 @@ function tooMany(n) {
   return 'At most ' + imageLimit + (imageLimit === 1 ? ' image fits' : ' images fit') + ' in a conversation with this model.';
 }
 
+// tooLarge returns why a request of that many bytes cannot be sent, '' if it can.
+function tooLarge(bytes) {
+  if (!bodyLimit || bytes <= bodyLimit) return '';
+  return 'a request would have ' + size(bytes) + ' with all images of the conversation, and this server takes at most ' + size(bodyLimit) + ' (serve.limits.maxBodyBytes).';
+}
+
 // attach reads files into the message field, and says why one is not taken.
 function attach(files) {
   const list = [...files];
@@ -80,7 +87,12 @@ function attach(files) {
       const before = chat.messages.at(-1)?.role === 'user' ? chat.messages.slice(0, -1) : chat.messages; // an unanswered message is replaced
       const why = imageLimit === null ? 'The server has not said yet whether it takes images.' : tooMany(imagesIn(before) + attached.length + 1);
       if (why) { refuse(why); break; }
-      try { attached.push(await readImage(f)); } catch (e) { refuse(e.message); }
+      try {
+        const p = await readImage(f);
+        const large = tooLarge([...before.flatMap(m => m.images || []), ...attached, p].reduce((n, q) => n + (q.url || '').length, 0));
+        if (large) throw new Error('“' + p.name + '” is too large: ' + large);
+        attached.push(p);
+      } catch (e) { refuse(e.message); }
     }
     showAttached();
     $('text').focus();

@@ -103,7 +103,7 @@ func seen(t *testing.T, files map[string][]byte) (*site, *chattest.Vision, func(
 // the page, edits their message, and has the page refuse what cannot be sent.
 func TestImages(t *testing.T) {
 	red, blue, green := plain(t, color.RGBA{200, 10, 30, 255}), plain(t, color.RGBA{10, 30, 220, 255}), plain(t, color.RGBA{10, 180, 60, 255})
-	s, v, file := seen(t, map[string][]byte{"red.png": red, "green.png": green, "notes.txt": []byte("a text"), "broken.png": red[:40], "scan.tiff": []byte("II*\x00\x08\x00\x00\x00\x00\x00")})
+	s, v, file := seen(t, map[string][]byte{"red.png": red, "green.png": green, "notes.txt": []byte("a text"), "broken.png": red[:40], "noise.png": noise(t, 100), "scan.tiff": []byte("II*\x00\x08\x00\x00\x00\x00\x00")})
 	ctx := browse(t)
 	refused := func(text string) chromedp.Action {
 		return until(`!document.querySelector('#refused').hidden && document.querySelector('#refused').textContent === ` + quoted(text))
@@ -154,6 +154,14 @@ func TestImages(t *testing.T) {
 	do(t, ctx, "text", enter("go"), says(".content", "I see."))
 	if n := len(s.Requests()); n != asked+1 {
 		t.Errorf("%d requests, want %d: what the page refuses is not sent", n, asked+1)
+	}
+	s.status.Store(ptr(strings.TrimSuffix(fixed, "}") + `,"limit_mm_per_prompt":{"image":2},"max_body_bytes":15000}`))
+	do(t, ctx, "more than a body may have", chromedp.Evaluate(refresh, nil), until(`!document.querySelector('#attach').hidden`), drop(file("noise.png")),
+		says("#refused", "“noise.png” is too large: a request would have "), says("#refused", "and this server takes at most 14.6 KiB (serve.limits.maxBodyBytes)."), until(`document.querySelector('#images').hidden`))
+	do(t, ctx, "with its text", drop(file("red.png")), pictured("#images", 1), chromedp.Evaluate(`document.querySelector('#text').value = 'x'.repeat(9000); document.querySelector('#text').focus()`, nil), press("Enter", "Enter"),
+		says(".facts.bad", "It is not sent: a request would have "))
+	if n := len(s.Requests()); n != asked+1 {
+		t.Errorf("%d requests, want %d: what a body has no room for is not sent", n, asked+1)
 	}
 }
 

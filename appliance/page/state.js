@@ -151,6 +151,7 @@ async function look() {
   else banner('The server is ' + s.phase + '. It answers when it is ready.');
   now(s.now);
   takesImages(s.limit_mm_per_prompt?.image || 0);
+  bodyLimit = s.max_body_bytes || 0;
   const rest = JSON.stringify([s.models, s.plan, s.ledger, s.reloads, s.pending, s.sampling]);
   if (rest === drawn) return;
   drawn = rest;

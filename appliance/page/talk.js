@@ -18,7 +18,10 @@ function request(messages) {
     const {role, reasoning, tool_calls, tool_call_id, name} = m;
     body.messages.push({role, content: contentOf(m), reasoning, tool_calls, tool_call_id, name});
   }
-  return JSON.stringify(body);
+  const text = JSON.stringify(body);
+  const large = imagesIn(messages) ? tooLarge(new Blob([text]).size) : '';
+  if (large) throw new Error('It is not sent: ' + large);
+  return text;
 }
 
 const atEnd = () => $('log').scrollHeight - $('log').scrollTop - $('log').clientHeight < 60;

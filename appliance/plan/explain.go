@@ -124,7 +124,7 @@ func lineSource(name string, b Basis) string {
 		return fromProfile
 	case name == mappedItem:
 		return "the headers of the model's files"
-	case slices.Contains([]string{"context", "modules", "graphs", "workspace", "item copy", "step copies", "staging"}, name):
+	case slices.Contains([]string{"context", "modules", "stacks", "graphs", "workspace", "item copy", "step copies", "staging"}, name):
 		return fromLayout
 	}
 	return fromPlanner

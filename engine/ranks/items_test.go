@@ -109,7 +109,7 @@ func TestItemRefused(t *testing.T) {
 		"in 3 bytes":                   {{kind: item, b: []byte{1, 2, 3}}},
 		"in the middle of an item":     {{kind: item, b: sizeOf(2, 1, 0)}, {kind: move}},
 		"4 bytes follow an item":       {{kind: item, b: sizeOf(1, 1, 0)}, {kind: pixels, b: append(bytesOfItem(1), 1, 2, 3, 4)}},
-		"1037 bytes follow an item":     {{kind: item, b: sizeOf(1, 1, 0)}, {kind: pixels, b: bytesOfItem(1)}, {kind: pixels, b: bytesOfItem(1)}},
+		"1037 bytes follow an item":    {{kind: item, b: sizeOf(1, 1, 0)}, {kind: pixels, b: bytesOfItem(1)}, {kind: pixels, b: bytesOfItem(1)}},
 		"2 bytes follow an item":       {{kind: pixels, b: []byte{1, 2}}},
 		"kind 10 in the middle of an ": {{kind: item, b: sizeOf(2, 1, 0)}, {kind: pixels, b: []byte{1}}, {kind: pixels}, {kind: item, b: sizeOf(2, 1, 0)}},
 	} {

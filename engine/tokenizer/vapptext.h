@@ -111,5 +111,9 @@ int32_t vapptext_jpeg(const uint8_t *data, size_t n, uint32_t width, uint32_t he
                       vapptext_error *err);
 int32_t vapptext_webp(const uint8_t *data, size_t n, uint32_t width, uint32_t height, const uint32_t *picks, size_t picks_n,
                       int32_t *starts, uint8_t *out, size_t out_n, vapptext_error *err);
+/* Rows of a PNG's pixels from its data, the zlib stream of all IDAT chunks. A row has row bytes, a pixel
+ * pixel bytes: 1, 3 or 4. out gets height · row bytes. The image is not interlaced. */
+int32_t vapptext_png(const uint8_t *data, size_t n, uint32_t height, size_t row, uint32_t pixel, uint8_t *out, size_t out_n,
+                     vapptext_error *err);
 
 #endif

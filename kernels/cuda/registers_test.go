@@ -44,7 +44,7 @@ func sources(t *testing.T) string {
 
 // TestRegistersPage checks that docs/kernel-registers.md has what the compiler reported for
 // these sources. It needs the output of `make kernels` on this machine, for all architectures;
-// -update writes the page. A kernel that is not compiled for an architecture does not fit
+// -update writes the page and stacks.tsv, which the plan reads. A kernel that is not compiled for an architecture does not fit
 // there, or is not meant for it.
 func TestRegistersPage(t *testing.T) {
 	b, err := os.ReadFile(compiledTable)
@@ -73,8 +73,23 @@ func TestRegistersPage(t *testing.T) {
 	if len(on) < len(cuda.Architectures()) && !*goldentest.Update {
 		t.Skip("not run: not compiled for all architectures here; make kernels compiles for them")
 	}
+	goldentest.Compare(t, "stacks.tsv", stacksOf(on, compiled))
 	page := registersPage(t, on, compiled)
 	goldentest.Compare(t, "../../docs/kernel-registers.md", page)
+}
+
+// stacksOf returns stacks.tsv.
+func stacksOf(on []cuda.Architecture, compiled map[string]map[string][]int) string {
+	var lines []string
+	for _, k := range cuda.Catalogue() {
+		for _, a := range on {
+			if row := compiled[k.Name][a.Name]; row != nil && k.On(a) && row[2] > 0 {
+				lines = append(lines, fmt.Sprintf("%s %s %d\n", k.Name, a.Name, row[2]))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 // registersPage returns a row for each kernel of the catalogue, with a column for each

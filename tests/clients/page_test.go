@@ -130,6 +130,35 @@ func shoot(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
+// paste pastes a PNG, as base64 has it, into the message field.
+func paste(file, data string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf(`{ const d = new DataTransfer(); d.items.add(new File([Uint8Array.from(atob(%q), c => c.charCodeAt(0))], %q, {type: 'image/png'}));
+		document.querySelector('#text').dispatchEvent(new ClipboardEvent('paste', {clipboardData: d, bubbles: true, cancelable: true})); } 0`, data, file), nil)
+}
+
+// TestPageImage pastes an image on the page of a server whose model takes images. The figures of the reply count
+// its tokens in the prompt.
+func TestPageImage(t *testing.T) {
+	if os.Getenv("CHROMIUM") == "" {
+		t.Fatal("CHROMIUM names no browser; `make browser` finds or installs one")
+	}
+	s := startSighted(t)
+	ctx := browse(t)
+	const prompt = `+(/([0-9]+) in the prompt/.exec([...document.querySelectorAll('.facts')].at(-1)?.textContent) || [])[1]`
+	do(t, ctx, "open", chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.url), says("#phase", "ready"), until(`!document.querySelector('#attach').hidden`), set("max_tokens", "4"))
+	do(t, ctx, "a text", send(look), until(prompt+` > 0`))
+	var text, both float64
+	do(t, ctx, "its tokens", chromedp.Evaluate(prompt, &text), chromedp.Click("#fresh", chromedp.ByQuery))
+	do(t, ctx, "an image", paste("red.png", red), until(`document.querySelector('#images img')?.naturalWidth === 60`), send(look), until(prompt+` > 0`), chromedp.Evaluate(prompt, &both))
+	if both < text+10 {
+		t.Errorf("%v tokens in a prompt with an image, %v without", both, text)
+	}
+	do(t, ctx, "leave", chromedp.Navigate("about:blank"))
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 const weatherTool = `[{"type":"function","function":{"name":"weather","description":"The weather in a city.","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]`
 
 // TestPage checks on the page a chat with reasoning, a stop, a reload of the profile, and a

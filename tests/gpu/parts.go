@@ -60,7 +60,7 @@ func correctness() []agenda.Part {
 		device(),
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 15 * s, Args: []string{"vapp", "plan", "profiles/llama-3.2-1b.cue"}},
 		tests("suite", "Ops of the backend against ref", suite, "TestSuite|TestPartsFP8", 100*s),
-		tests("replay", "Replayed graphs against launches", suite, "TestGraphReplay", 30*s),
+		tests("replay", "Replayed graphs against launches; prompts by warpgroups", suite, "TestGraphReplay|TestWarpgroups", 30*s),
 		tests("made", "Weights that are made up, times of ops", suite, "TestDummyWeights|TestOpTimes", 20*s),
 		tests("goldens", "Logits of the small checkpoints against those of transformers", goldens, "TestGoldenCUDA", 60*s),
 		library(tests("suite-cublaslt", "Dense products by the machine's cuBLASLt against ref", suite, "TestPartsLibrary", 30*s)),

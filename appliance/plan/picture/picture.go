@@ -36,7 +36,7 @@ var parts = []struct {
 	{"KV cache", []string{"kv"}},
 	{"scratch", []string{"scratch", "workspace", "step", "item", "encoded"}},
 	{"adapters", []string{"lora"}},
-	{"driver, graphs", []string{"context", "modules", "graphs"}},
+	{"driver, graphs", []string{"context", "modules", "stacks", "graphs"}},
 	{"process", []string{"text", "children", "runtime", "swap"}},
 	{"reserve", []string{"reserve"}},
 }

@@ -24,8 +24,9 @@ type device struct {
 	*member                             // this rank; its ctx is nil when closed
 	modules   map[string]*driver.Module // by kernel file
 	blas      *driver.BLAS              // nil: kernels compute all products
-	finding   sync.Mutex                // guards functions: several goroutines pack
+	finding   sync.Mutex                // guards functions and stack: several goroutines pack
 	functions map[string]*driver.Function
+	stack     int                               // bytes of stack that are reserved for a thread
 	arenas    [backend.NumArenas]driver.Address // device addresses; Swap's is a mapping of swap
 	offsets   []int64                           // of each weight in its arena
 	shared    *memory                           // the Weights arena and its users; nil: not allocated yet
@@ -104,6 +105,10 @@ func (d *device) openOn(ordinal int, s backend.Settings) (err error) {
 // open allocates everything; the context is current.
 func (d *device) open(s backend.Settings) (err error) {
 	if err := d.joinWeights(s); err != nil {
+		return err
+	}
+	d.stack, _ = stackOf(d.layout.arch())
+	if err := d.ctx.ReserveStack(d.stack); err != nil { // before the arenas take what is left
 		return err
 	}
 	var need int64

@@ -44,3 +44,10 @@ func SetHangTimeout(t testing.TB, d time.Duration) {
 	hangTimeout = d
 	t.Cleanup(func() { hangTimeout = before })
 }
+
+// SetStackBytes sets the largest stack of the kernels of every architecture for a test.
+func SetStackBytes(t testing.TB, n int) {
+	before := stackOf
+	stackOf = func(string) (int, string) { return n, "a kernel" }
+	t.Cleanup(func() { stackOf = before })
+}

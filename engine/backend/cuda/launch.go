@@ -98,6 +98,16 @@ func (d *device) function(kernel string) (*driver.Function, error) {
 			return nil, err
 		}
 	}
+	at, err := f.Attributes()
+	if err != nil {
+		return nil, err
+	}
+	if at.Local > d.stack { // of PTX that the driver compiled; the plan has those of the machine code
+		if err := d.ctx.ReserveStack(at.Local); err != nil {
+			return nil, err
+		}
+		d.stack = at.Local
+	}
 	d.functions[kernel] = f
 	return f, nil
 }

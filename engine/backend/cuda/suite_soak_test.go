@@ -12,3 +12,8 @@ import (
 func TestSuite(t *testing.T) {
 	eachOf(t, backendtest.Parts(), func(t *testing.T, part string) { suite.Part(t, part, 1) })
 }
+
+// TestSuiteFP8Cut runs all cases of TestPartsFP8Cut, and mixtures.
+func TestSuiteFP8Cut(t *testing.T) {
+	cutParts(t, map[string]int{"linear of scaled weights": 1, "linear of long rows": 1, "experts": 1})
+}

@@ -74,14 +74,19 @@ func TestPartsFP8(t *testing.T) {
 	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) { s.Part(t, name, every[name]) })
 }
 
-// TestPartsFP8Cut does the same by units that keep as many bits of a sum as those of a device, within its bounds.
+// TestPartsFP8Cut does the same by units that keep as many bits of a sum as those of a device, within its bounds. The tag
+// soak has all cases.
 func TestPartsFP8Cut(t *testing.T) {
+	cutParts(t, map[string]int{"linear of scaled weights": 9, "linear of long rows": 1})
+}
+
+// cutParts runs every n-th case of parts of the suite on such units.
+func cutParts(t *testing.T, every map[string]int) {
 	if os.Getenv("VAPP_GPU") != "" {
-		t.Skip("not run: the units of a device are what TestPartsFP8 tests")
+		t.Skip("not run: TestPartsFP8 tests the units of the device")
 	}
 	s := suite
 	s.Settings.Activations, s.CutSums = backend.FP8Activations, true
-	every := map[string]int{"linear of scaled weights": 9, "linear of long rows": 1, "experts": 100}
 	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) {
 		if err := driver.Emulate(fmt.Sprintf("e4m3=%d", ref.SumBitsE4M3)); err != nil {
 			t.Fatal(err)

@@ -15,22 +15,34 @@ type bench struct {
 	Device  string  `json:"device"`
 	Load    float64 `json:"load_seconds"`
 	Limits  struct {
-		Read float64 `json:"read"`
+		Read      float64 `json:"read"`
+		Copy      float64 `json:"copy"`
+		Library   float64 `json:"library"`
+		NoLibrary string  `json:"no_library"`
 	} `json:"limits"`
-	Matrix float64 `json:"matrix_rate"`
-	Cut    string  `json:"cut"`
-	Rows   []struct {
-		Streams  int       `json:"streams"`
-		Prompt   int       `json:"prompt"`
-		Output   int       `json:"output"`
-		Prefill  []float64 `json:"prefill"`
-		Decode   []float64 `json:"decode"`
-		StepRead float64   `json:"step_bytes"`
-		PromptOp float64   `json:"prompt_operations"`
-		Steps    []step    `json:"steps"`
-	} `json:"rows"`
-	Memory memory `json:"memory"`
+	Matrix      float64    `json:"matrix_rate"`
+	Cut         string     `json:"cut"`
+	Unpredicted string     `json:"not_predicted"`
+	Rows        []benchRow `json:"rows"`
+	Memory      memory     `json:"memory"`
 }
+
+// benchRow is a measured load.
+type benchRow struct {
+	Streams   int         `json:"streams"`
+	Prompt    int         `json:"prompt"`
+	Output    int         `json:"output"`
+	Prefill   []float64   `json:"prefill"`
+	Decode    []float64   `json:"decode"`
+	StepRead  float64     `json:"step_bytes"`
+	PromptOp  float64     `json:"prompt_operations"`
+	Steps     []step      `json:"steps"`
+	Predicted []predicted `json:"predicted"`
+}
+
+// read and matrix are the largest rates that were measured, by vapp's kernels or without them.
+func (b bench) read() float64   { return max(b.Limits.Read, b.Limits.Copy) }
+func (b bench) matrix() float64 { return max(b.Matrix, b.Limits.Library) }
 
 // memory is the planned memory and the memory that the driver reported.
 type memory struct {
@@ -108,25 +120,31 @@ func figuredOf(results []Result) (out []figured) {
 	return out
 }
 
-// limits writes the limits of the device: measured by vapp's kernels in each part, and by PyTorch's
-// kernels as a check.
+// limits writes the limits of the device: what copies of its driver and cuBLASLt reach, what PyTorch
+// does, and vapp's kernels.
 func (w *page) limits(results []Result) {
-	begun := false
+	begun, without := false, ""
 	row := func(part string, bytes, operations float64) {
 		if !begun {
 			begun = true
 			w.line("## Limits")
 			w.line("")
-			w.line("What vapp's own kernels reach (two streams added, a product of 8,192 × 8,192 × 8,192 with what packs it), measured in each part; shares are of that.")
-			w.line("PyTorch's copy and product stand beside them: where they are faster, shares flatter.")
+			w.line("What the machine reaches without vapp's kernels: cuMemcpyDtoD, and cuBLASLt's product of 8,192 × 8,192 × 8,192; PyTorch's copy and product; and vapp's own")
+			w.line("kernels (two streams added, the same product with what packs it). Shares are of the fastest of the part.")
 			w.line("")
 			w.head("lrr", "measured by", "GB/s", "bf16 TFLOP/s")
 		}
 		w.row(part, number(bytes/1e9), number(operations/1e12))
 	}
 	for _, r := range figuredOf(results) {
+		if r.Limits.Copy > 0 || r.Limits.Library > 0 {
+			row(r.Name+", driver and cuBLASLt", r.Limits.Copy, r.Limits.Library)
+		}
 		if r.Limits.Read > 0 || r.Matrix > 0 {
-			row(r.Name, r.Limits.Read, r.Matrix)
+			row(r.Name+", vapp", r.Limits.Read, r.Matrix)
+		}
+		if r.Limits.NoLibrary != "" {
+			without = r.Limits.NoLibrary
 		}
 	}
 	for _, r := range results {
@@ -141,6 +159,10 @@ func (w *page) limits(results []Result) {
 	if begun {
 		w.line("")
 	}
+	if without != "" {
+		w.line("cuBLASLt is not measured: %s.", strings.TrimSuffix(oneLine(without), "."))
+		w.line("")
+	}
 }
 
 // benches writes one table of all rows of all models.
@@ -151,7 +173,7 @@ func (w *page) benches(results []Result) {
 	}
 	w.line("## Decode and prefill")
 	w.line("")
-	w.line("Tokens a second of all streams; shares are of the read bandwidth and the bf16 matrix rate that vapp's kernels reach in the same run.")
+	w.line("Tokens a second of all streams; shares are of the largest bandwidth and bf16 matrix rate that were measured in the same part.")
 	w.line("")
 	w.head("lrrrrrrrr", "part", "streams", "context", "prefill", "of matrix rate", "decode", "ms a token", "GB a step", "of bandwidth")
 	for _, r := range all {
@@ -161,8 +183,8 @@ func (w *page) benches(results []Result) {
 			if decode > 0 {
 				token = 1e3 * float64(x.Streams) / decode
 			}
-			w.row(r.Name, fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(prefill), share(prefill*x.PromptOp, r.Matrix), number(decode), number(token),
-				number(x.StepRead/1e9), share(decode/float64(max(1, x.Streams))*x.StepRead, r.Limits.Read))
+			w.row(r.Name, fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(prefill), share(prefill*x.PromptOp, r.matrix()), number(decode), number(token),
+				number(x.StepRead/1e9), share(decode/float64(max(1, x.Streams))*x.StepRead, r.read()))
 		}
 	}
 	w.line("")
@@ -268,11 +290,11 @@ func (w *page) targets(results []Result) {
 					outside.got = append(outside.got, fmt.Sprintf("%s %s", r.Name, number(s.op(between))))
 				}
 			}
-			if x.Streams == 1 && b.Limits.Read > 0 {
-				one = max(one, median(x.Decode)*x.StepRead/b.Limits.Read)
+			if x.Streams == 1 && b.read() > 0 {
+				one = max(one, median(x.Decode)*x.StepRead/b.read())
 			}
-			if b.Matrix > 0 {
-				fill = max(fill, median(x.Prefill)*x.PromptOp/b.Matrix)
+			if b.matrix() > 0 {
+				fill = max(fill, median(x.Prefill)*x.PromptOp/b.matrix())
 			}
 		}
 		if r.GraphsPart == "" {

@@ -44,6 +44,8 @@ func Page(h Head, results []Result) string {
 			w.section(r)
 		}
 	}
+	w.line("")
+	w.model(results)
 	return strings.TrimRight(w.b.String(), "\n") + "\n"
 }
 
@@ -163,7 +165,7 @@ func unpassed(output string) string {
 	var kept []string
 	for line := range strings.Lines(output) {
 		said := strings.TrimSpace(line)
-		if !strings.HasPrefix(said, "=== ") && !strings.HasPrefix(said, "--- PASS") {
+		if !strings.HasPrefix(said, "=== ") && !strings.HasPrefix(said, "--- PASS") && !strings.Contains(said, figureMark) {
 			kept = append(kept, line)
 		}
 	}

@@ -15,6 +15,11 @@ type step struct {
 		Micros float64 `json:"us"`
 		Share  float64 `json:"share"`
 	} `json:"ops"`
+	Kernels []struct {
+		Op     string  `json:"op"`
+		Calls  int64   `json:"calls"`
+		Micros float64 `json:"us"`
+	} `json:"kernels"`
 }
 
 // between is the op that backend.BetweenSteps names, all the sum of ops.

@@ -116,6 +116,20 @@ func (c *Context) Require(n int64) error {
 	return nil
 }
 
+// ReserveStack makes the driver take now, and not at a launch, the local memory of kernels with up to n bytes of stack a
+// thread; 0: no kernel has a stack. The limit is set even if it is high enough already: that takes effect at once,
+// and when the driver takes the memory of the limit that a context begins with is not documented.
+func (c *Context) ReserveStack(n int) error {
+	if n <= 0 {
+		return nil
+	}
+	have, err := cu.Limits(cu.StackSize)
+	if err != nil {
+		return c.wrap("cuCtxGetLimit", err)
+	}
+	return c.wrap("cuCtxSetLimit", cu.SetLimit(cu.StackSize, max(have, int64(n))))
+}
+
 // Alloc allocates n ≥ 1 bytes on the device, at a multiple of 256.
 func (c *Context) Alloc(n int64) (Address, error) {
 	p, err := cu.MemAlloc(n)

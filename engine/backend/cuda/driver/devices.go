@@ -68,7 +68,8 @@ func Emulate(settings string) error {
 
 // Counted returns a count of an emulated driver; −1 with a real one. what is the name of a
 // driver call ("cuMemAlloc"), "kernel" for all launches or a kernel's name, "bytes" for the
-// device memory requested, "taken" for the device memory used, with contexts and graphs, or
+// device memory requested, "taken" for the device memory used, with contexts and graphs,
+// "stacks" for that of kernels' stacks, "grown" for the launches that took some of it, or
 // "pinned" for the pinned host memory.
 func Counted(what string) int64 { return emulatedCount(what) }
 

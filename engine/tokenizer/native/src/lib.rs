@@ -13,6 +13,7 @@ mod json;
 mod methods;
 mod operators;
 mod program;
+mod png;
 mod pystr;
 mod recipe;
 mod regex_nfa;

@@ -145,7 +145,7 @@ Result called(const char *name) {
 Result reserve_stack(long n) {
   if (n <= context.limit) return kSuccess;
   const long granule = 2 << 20, threads = settings.minor == 0 && settings.major < 11 ? 2048 : 1536;
-  long more = (n * threads * settings.sms + granule - 1) / granule * granule - context.stacks;
+  long more = ((n - settings.limit) * threads * settings.sms + granule - 1) / granule * granule - context.stacks;
   if (more > settings.memory - settings.held - context.taken) return kOutOfMemory;
   context.taken += more;
   context.stacks += more;
