@@ -58,6 +58,7 @@ struct Settings {
   long schedule = 0;  // in which order a block's threads run: block.h
   long lazy = 0;      // streams' work runs when something waits for it
   long idle = 0;      // launches do nothing: to measure the cost of a list
+  std::string name = "emulated GPU";
 };
 extern Settings settings;
 
