@@ -277,7 +277,7 @@ var rules = map[string]rule{
 	"tools/serverstatus":   {parts: []string{"appliance/drift", "tools/console"}, not: map[string]string{"net/http": "tools/console has the client"}},
 	"tools/console":        {parts: []string{"tools/sse", "nearest"}, modules: []string{"github.com/reeflective/readline", "golang.org/x/term"}},
 	"tools/bench/enginebench": {
-		parts: []string{"schema", "appliance", "appliance/plan", "engine", "engine/backend", "engine/checkpoint", "engine/sample"}, not: noHTTP,
+		parts: []string{"schema", "appliance", "appliance/plan", "engine", "engine/backend", "engine/checkpoint", "engine/sample", "engine/speed"}, not: noHTTP,
 	},
 
 	// cmd

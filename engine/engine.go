@@ -176,6 +176,18 @@ func (e *Engine) OpTimes() (decode, prompts []backend.OpTime) {
 	return nil, nil
 }
 
+// KernelTimes returns the times of OpTimes by kernel, where the device sums them so: Op is the kernel's name, Runs are its
+// launches. Steps that run as graphs do not count.
+func (e *Engine) KernelTimes() (decode, prompts []backend.OpTime) {
+	p, ok := e.dev.(interface {
+		KernelTimes() (decode, prompts []backend.OpTime)
+	})
+	if !ok {
+		return nil, nil
+	}
+	return p.KernelTimes()
+}
+
 // Huge returns how many bytes of the arenas are in huge pages and the arenas' total; ok is
 // false if the device does not know.
 func (e *Engine) Huge() (huge, of int64, ok bool) {

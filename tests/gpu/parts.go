@@ -59,11 +59,16 @@ func correctness() []agenda.Part {
 	return []agenda.Part{
 		device(),
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 15 * s, Args: []string{"vapp", "plan", "profiles/llama-3.2-1b.cue"}},
+		needed(tests("first", "The first kernels of every file", suite, "TestFirst", 60*s)),
+		tests("shapes", "Products of the models' shapes against float64 and cuBLASLt", suite, "TestShapes", 110*s),
 		tests("suite", "Ops of the backend against ref", suite, "TestSuite|TestPartsFP8", 100*s),
 		tests("replay", "Replayed graphs against launches; prompts by warpgroups", suite, "TestGraphReplay|TestWarpgroups", 30*s),
 		tests("made", "Weights that are made up, times of ops", suite, "TestDummyWeights|TestOpTimes", 20*s),
 		tests("goldens", "Logits of the small checkpoints against those of transformers", goldens, "TestGoldenCUDA", 60*s),
 		library(tests("suite-cublaslt", "Dense products by the machine's cuBLASLt against ref", suite, "TestPartsLibrary", 30*s)),
+		sanitizer("memcheck", "TestFirst", 60*s),
+		sanitizer("racecheck", "TestFirst", 60*s),
+		sanitizer("synccheck", "TestFirst", 40*s),
 	}
 }
 
@@ -79,6 +84,8 @@ func speed() []agenda.Part {
 		{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 75 * s, Args: []string{"python3", "torch_gpu.py"}},
 		library(model("llama-3.1-8b-cublaslt", 40*s, short...)),
 		model("qwen35-27b-x8", 60*s, short...),
+		counters("ncu-prefill", "Counters of a prompt's kernels", "linear_.*_wide|attention_.*_many"),
+		counters("ncu-decode", "Counters of a decode step's kernels", "linear_.*_8|attention_.*_few"),
 		library(model("llama-3.2-1b-cublaslt", 30*s, eager...)),
 	}
 	for _, m := range []string{"llama-3.2-1b", "llama-3.1-8b", "qwen35-27b-fp8"} {
@@ -94,7 +101,9 @@ func serving() []agenda.Part {
 		device(),
 		model("gpt-oss-20b", 50*s, served...),
 		model("gemma4-fp8", 50*s, served...),
-		{Name: "serve", Title: "A server against itself", Kind: agenda.Serving, Budget: 45 * s, Args: []string{"gpu-check", "serve", "profiles/served.cue"}},
+		{Name: "serve", Title: "A server of 64 streams, operated", Kind: agenda.Serving, Budget: 60 * s, Args: []string{"gpu-check", "serve", "--ops", "profiles/served.cue"}},
+		{Name: "serve-256", Title: "256 streams of new prompts, one of 32K tokens beside them", Kind: agenda.Serving, Budget: 60 * s,
+			Args: []string{"gpu-check", "serve", "--streams", "256", "--prompts", "768", "--long", "32000", "profiles/served.cue"}},
 	}
 	for _, m := range []string{"gpt-oss-20b", "gemma4-fp8"} {
 		out = append(out, ops(m, model(m, 25*s, few...)))
@@ -113,6 +122,8 @@ func serving() []agenda.Part {
 func smallCorrectness() []agenda.Part {
 	return []agenda.Part{
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 60 * s, Args: []string{"vapp", "plan", "profiles/small.cue"}},
+		needed(tests("first", "The first kernels of every file", suite, "TestFirst", 120*s)),
+		tests("shapes", "Products of the models' shapes, made smaller", suite, "TestShapes", 120*s),
 		tests("suite", "A few ops of the backend against ref", suite, "TestParts$|TestOpTimes", 300*s),
 		tests("goldens", "Logits of a small checkpoint against those of transformers", goldens, "TestGoldenCUDA$/tiny-llama3-tied/f32", 300*s),
 	}
@@ -128,7 +139,7 @@ func smallSpeed() []agenda.Part {
 }
 
 func smallServing() []agenda.Part {
-	serve := []string{"gpu-check", "serve", "--prompts", "4", "--input", "16", "--output", "4", "--streams", "2", "profiles/small.cue"}
+	serve := []string{"gpu-check", "serve", "--prompts", "4", "--input", "16", "--output", "4", "--streams", "2", "--long", "40", "profiles/small.cue"}
 	return []agenda.Part{{Name: "serve", Title: "A server against itself", Kind: agenda.Serving, Budget: 120 * s, Args: serve}}
 }
 
@@ -155,6 +166,27 @@ func model(name string, most time.Duration, rows ...string) agenda.Part {
 func withoutGraphs(name string, p agenda.Part) agenda.Part {
 	p.Name, p.Title, p.GraphsPart = name, name, p.Name
 	p.Args = append(slices.DeleteFunc(slices.Clone(p.Args), func(a string) bool { return a == "--profile" }), "--eager")
+	return p
+}
+
+// needed marks a part after which nothing can be measured if it fails.
+func needed(p agenda.Part) agenda.Part {
+	p.Needed = true
+	return p
+}
+
+// counters returns a part that reads the hardware counters of the first two launches of kernels that match a pattern.
+func counters(name, title, pattern string) agenda.Part {
+	return agenda.Part{Name: name, Title: title, Kind: agenda.Text, Budget: 40 * s, Without: "ERR_NVGPUCTRPERM", Args: []string{
+		"ncu", "--target-processes", "all", "--kernel-name", "regex:vapp_(" + pattern + ")", "--launch-count", "2", "--section", "SpeedOfLight", "--section", "Occupancy",
+		"./vapp", "bench", "engine", "--json", "--limits=false", "--eager", "--repeat", "1", "--work", "1x2048+4", "profiles/llama-3.1-8b.cue",
+	}}
+}
+
+// sanitizer returns a part that runs tests of the backend under a tool of compute-sanitizer.
+func sanitizer(tool, pattern string, most time.Duration) agenda.Part {
+	p := tests(tool, "compute-sanitizer's "+tool, suite, pattern, most)
+	p.Args = append([]string{"compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "../cuda.test"}, p.Args[1:]...)
 	return p
 }
 

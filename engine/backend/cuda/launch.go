@@ -20,7 +20,8 @@ type executable struct {
 	p        *backend.Program
 	variants []variant
 	lists    [][]*driver.List
-	starts   [][]int // by variant: index of each op's first launch
+	starts   [][]int    // by variant: index of each op's first launch
+	launches [][]launch // by variant, for the timer; nil without one
 	graphs   []map[backend.Graph]*captured
 }
 
@@ -53,6 +54,9 @@ func (d *device) compile(e *executable) error {
 			}
 			if set == 0 {
 				e.starts = append(e.starts, starts(launches, len(e.p.Ops)))
+				if d.timer != nil {
+					e.launches = append(e.launches, launches)
+				}
 			}
 			list, err := d.list(launches)
 			if err != nil {

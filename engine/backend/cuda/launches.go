@@ -49,14 +49,25 @@ func (l layout) Launches(p *backend.Program) (func(tokens, seqs, samples int) ([
 
 // bound returns the launch with its symbols for the rows of a step.
 func (n launch) bound(rows backend.Bucket) launch {
-	n.args = slices.Clone(n.args)
+	n.args, n.blocks = slices.Clone(n.args), n.grid(rows)
 	for _, s := range n.symbols {
-		value := (rows.Rows(backend.Rows(s.of))*int(s.times)+int(s.over)-1)/int(s.over) + int(s.add)
-		if s.at == inGrid {
-			n.blocks[s.dim] = value
-		} else {
-			binary.NativeEndian.PutUint32(n.args[s.at:], uint32(value))
+		if s.at != inGrid {
+			binary.NativeEndian.PutUint32(n.args[s.at:], uint32(s.value(rows)))
 		}
 	}
 	return n
+}
+
+// grid returns the launch's blocks for the rows of a step.
+func (n launch) grid(rows backend.Bucket) [3]int {
+	for _, s := range n.symbols {
+		if s.at == inGrid {
+			n.blocks[s.dim] = s.value(rows)
+		}
+	}
+	return n.blocks
+}
+
+func (s symbol) value(rows backend.Bucket) int {
+	return (rows.Rows(backend.Rows(s.of))*int(s.times)+int(s.over)-1)/int(s.over) + int(s.add)
 }

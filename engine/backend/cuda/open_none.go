@@ -13,6 +13,11 @@ func (Opener) Probe() (backend.Facts, error) {
 	return backend.Facts{}, backend.Unsupported(name, "this machine's GPU", driver.ErrNotBuilt.Error()+"; plans are made for GPUs by name, with --gpu")
 }
 
+// Ceilings fails with backend.ErrUnsupported.
+func (Opener) Ceilings(backend.Facts, int64, int) (Ceilings, error) {
+	return Ceilings{}, backend.Unsupported(name, "measuring", driver.ErrNotBuilt.Error())
+}
+
 // Open fails with backend.ErrUnsupported.
 func (Opener) Open(backend.Facts, backend.Settings, backend.Reservation) (backend.Device, error) {
 	return nil, backend.Unsupported(name, "running", driver.ErrNotBuilt.Error())

@@ -5,6 +5,7 @@ package cuda
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda/driver"
@@ -13,22 +14,30 @@ import (
 // inGraph is the OpTime.Op of graphs: their ops are not measured separately.
 const inGraph = "(graph)"
 
-// opTimer measures ops on the device by events between their launches. An event costs about a
-// microsecond of device time, so shorter ops appear slower than they are.
+// opTimer measures launches on the device by events between them, and sums them by op and by
+// kernel. An event costs about a microsecond of device time, so shorter launches appear slower than
+// they are.
 type opTimer struct {
-	mu    sync.Mutex
-	times [2]map[string]*backend.OpTime // [0] steps with one token for each sequence, [1] others
-	sets  []timed
-	ends  []*driver.Event // ends of the last steps, twice as many as may be in progress
-	steps int
+	mu      sync.Mutex
+	times   [2]map[string]*backend.OpTime // [0] steps with one token for each sequence, [1] others
+	kernels [2]map[string]*backend.OpTime // the same times, by kernel
+	sets    []timed
+	ends    []*driver.Event // ends of the last steps, twice as many as may be in progress
+	steps   int
 }
 
-// timed is a measured step of a set: op i took from timer i to timer i+1.
+// timed is a measured step of a set: launch i took from timer i to timer i+1.
 type timed struct {
-	timers []*driver.Event
-	ops    []string
-	kind   int
-	step   int
+	timers   []*driver.Event
+	launches []timedLaunch
+	kind     int
+	step     int
+}
+
+// timedLaunch is a launch of an op, or a graph.
+type timedLaunch struct {
+	op, kernel string
+	first      bool // of its op
 }
 
 var _ backend.OpTimer = (*device)(nil)
@@ -38,19 +47,31 @@ func newOpTimer(s backend.Settings, sets int) *opTimer {
 	if !s.TimeOps {
 		return nil
 	}
-	return &opTimer{times: [2]map[string]*backend.OpTime{{}, {}}, sets: make([]timed, sets), ends: make([]*driver.Event, 2*sets)}
+	return &opTimer{times: [2]map[string]*backend.OpTime{{}, {}}, kernels: [2]map[string]*backend.OpTime{{}, {}}, sets: make([]timed, sets), ends: make([]*driver.Event, 2*sets)}
 }
 
 // OpTimes implements backend.OpTimer. Busy is unknown on a device.
 func (d *device) OpTimes() (decode, prompts []backend.OpTime) {
-	p := d.timer
-	if p == nil {
-		return nil, nil
+	if p := d.timer; p != nil {
+		return p.sums(&p.times)
 	}
+	return nil, nil
+}
+
+// KernelTimes returns what OpTimes does, by kernel, of steps that do not run as graphs (engine.Engine.KernelTimes).
+func (d *device) KernelTimes() (decode, prompts []backend.OpTime) {
+	if p := d.timer; p != nil {
+		return p.sums(&p.kernels)
+	}
+	return nil, nil
+}
+
+// sums returns a copy of sums, the longest first.
+func (p *opTimer) sums(of *[2]map[string]*backend.OpTime) (decode, prompts []backend.OpTime) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out [2][]backend.OpTime
-	for kind, times := range p.times {
+	for kind, times := range of {
 		for _, t := range times {
 			out[kind] = append(out[kind], *t)
 		}
@@ -59,11 +80,11 @@ func (d *device) OpTimes() (decode, prompts []backend.OpTime) {
 	return out[0], out[1]
 }
 
-// measured runs a step like start and records the time of every op.
+// measured runs a step like start and records the time of every launch.
 func (d *device) measured(x *executable, c *captured, b backend.Binding) error {
 	p := d.timer
 	t := &p.sets[b.Set]
-	t.ops, t.kind, t.step = t.ops[:0], 0, p.steps
+	t.launches, t.kind, t.step = t.launches[:0], 0, p.steps
 	if b.Tokens != b.Seqs {
 		t.kind = 1
 	}
@@ -71,8 +92,8 @@ func (d *device) measured(x *executable, c *captured, b backend.Binding) error {
 	if err := d.mark(t); err != nil {
 		return err
 	}
-	if err := d.ops(x, c, b, func(op string) error {
-		t.ops = append(t.ops, op)
+	if err := d.each(x, c, b, func(l timedLaunch) error {
+		t.launches = append(t.launches, l)
 		return d.mark(t)
 	}); err != nil {
 		return err
@@ -87,77 +108,92 @@ func (d *device) measured(x *executable, c *captured, b backend.Binding) error {
 	return d.work.Record(*end)
 }
 
-// ops starts a step and calls done after the launches of each op or graph.
-func (d *device) ops(x *executable, c *captured, b backend.Binding, done func(op string) error) error {
+// each starts a step and calls done after each launch, or after its graph. A launch without blocks
+// in this step counts only where its op has no other.
+func (d *device) each(x *executable, c *captured, b backend.Binding, done func(timedLaunch) error) error {
 	if c != nil {
 		if err := d.replay(c, b); err != nil {
 			return err
 		}
-		return done(inGraph)
+		return done(timedLaunch{op: inGraph, first: true})
 	}
 	i := x.holds(b)
 	if i < 0 {
 		return errNoList(b)
 	}
 	list, starts, n := x.lists[b.Set][i], x.starts[i], bound(b.Tokens, b.Seqs, b.Samples)
+	rows := backend.Bucket{Tokens: b.Tokens, Seqs: b.Seqs, Samples: b.Samples}
 	for op := range x.p.Ops {
-		if starts[op] == starts[op+1] {
-			continue
-		}
-		if err := d.work.run(list, starts[op], starts[op+1], n, d.sets[b.Set].limit); err != nil {
-			return err
-		}
-		if err := done(backend.OpName(x.p.Ops[op])); err != nil {
-			return err
+		first := true
+		for at := starts[op]; at < starts[op+1]; at++ {
+			l := x.launches[i][at]
+			grid := l.grid(rows)
+			if grid[0]*grid[1]*grid[2] == 0 && at+1 < starts[op+1] {
+				continue // it is skipped
+			}
+			if err := d.work.run(list, at, at+1, n, d.sets[b.Set].limit); err != nil {
+				return err
+			}
+			if err := done(timedLaunch{backend.OpName(x.p.Ops[op]), l.kernel, first}); err != nil {
+				return err
+			}
+			first = false
 		}
 	}
 	return nil
 }
 
-// mark records a timer event after the ops launched so far.
+// mark records a timer event after the launches so far.
 func (d *device) mark(t *timed) error {
-	if len(t.timers) == len(t.ops) {
+	if len(t.timers) == len(t.launches) {
 		e, err := d.ctx.Timer()
 		if err != nil {
 			return err
 		}
 		t.timers = append(t.timers, e)
 	}
-	return d.work.Record(t.timers[len(t.ops)])
+	return d.work.Record(t.timers[len(t.launches)])
 }
 
 // add reads the timers of a finished step.
 func (p *opTimer) add(t *timed) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	count := func(op string, from, to *driver.Event) error {
-		took, err := to.Since(from)
+	times := p.times[t.kind]
+	for i, l := range t.launches {
+		took, err := t.timers[i+1].Since(t.timers[i])
 		if err != nil {
 			return err
 		}
-		sum := p.times[t.kind][op]
-		if sum == nil {
-			sum = &backend.OpTime{Op: op}
-			p.times[t.kind][op] = sum
+		if l.op == inGraph { // every step begins with the tokens, so their runs count steps
+			addTime(times, backend.OpName(backend.Tokens{}), 1, 0)
+		} else {
+			addTime(p.kernels[t.kind], l.kernel, 1, took)
 		}
-		sum.Runs, sum.Wall = sum.Runs+1, sum.Wall+took
-		return nil
-	}
-	begins := backend.OpName(backend.Tokens{}) // every step begins with it, so its runs count steps
-	for i, op := range t.ops {
-		if op == inGraph {
-			if err := count(begins, t.timers[i], t.timers[i]); err != nil {
-				return err
-			}
+		runs := int64(0)
+		if l.first {
+			runs = 1
 		}
-		if err := count(op, t.timers[i], t.timers[i+1]); err != nil {
-			return err
-		}
+		addTime(times, l.op, runs, took)
 	}
 	if t.step == 0 {
 		return nil
 	}
-	return count(backend.BetweenSteps, p.ends[(t.step-1)%len(p.ends)], t.timers[0])
+	took, err := t.timers[0].Since(p.ends[(t.step-1)%len(p.ends)])
+	if err != nil {
+		return err
+	}
+	addTime(times, backend.BetweenSteps, 1, took)
+	return nil
+}
+
+func addTime(sums map[string]*backend.OpTime, name string, runs int64, took time.Duration) {
+	s := sums[name]
+	if s == nil {
+		s = &backend.OpTime{Op: name}
+		sums[name] = s
+	}
+	s.Runs, s.Wall = s.Runs+runs, s.Wall+took
 }
 
 // close frees the timers.

@@ -20,7 +20,7 @@ import (
 	"vapp.dev/kernels/cuda/image"
 )
 
-// TestOpTimes: ops are counted by name, separately for decode steps and others. A graph
+// TestOpTimes: ops and kernels are counted by name, separately for decode steps and others. A graph
 // counts as one op. The time between steps is counted from the second step on. Without the
 // setting nothing is measured.
 func TestOpTimes(t *testing.T) {
@@ -54,6 +54,14 @@ func TestOpTimes(t *testing.T) {
 		}
 		if got := fmt.Sprint(runs(t, decode), " ", runs(t, prompts)); got != want {
 			t.Errorf("TimeOps %v: %s, want %s", on, got, want)
+		}
+		decode, prompts = d.KernelTimes()
+		want = "map[add:4 tokens:2] map[add:4 tokens:2]"
+		if !on {
+			want = "map[] map[]"
+		}
+		if got := fmt.Sprint(runs(t, decode), " ", runs(t, prompts)); got != want {
+			t.Errorf("TimeOps %v: kernels %s, want %s", on, got, want)
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 // apart is the environment variable that names the subtest for a process started by Apart.
 const apart = "VAPP_CUDA_APART"
 
+// Figure begins a figure that a test logs: a JSON object follows, for a report.
+const Figure = "FIGURE {"
+
 // Apart runs the subtests of a test in a file. On this machine's GPU (if VAPP_GPU says that
 // there is one) each subtest has its own process, and most of them run at once. A device error
 // ends everything that a process has on the device, and a kernel that hangs blocks its process;
@@ -65,14 +68,18 @@ func alone(t *testing.T, test, name string) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var ended []string // tests, each by its line
+	var kept []string // tests, each by its line, and figures
+	ended := 0
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "--- ") {
-			ended = append(ended, line)
+			ended++
+		} else if !strings.Contains(line, Figure) {
+			continue
 		}
+		kept = append(kept, line)
 	}
-	if len(ended) < 2 {
+	if ended < 2 {
 		t.Fatalf("no test of it ran\n%s", out)
 	}
-	t.Log("\n" + strings.Join(ended, ""))
+	t.Log("\n" + strings.Join(kept, ""))
 }

@@ -23,6 +23,11 @@ type Limits struct {
 	F32  float64 `json:"f32"`
 	BF16 float64 `json:"bf16"`
 	Int8 float64 `json:"int8"` // vector instructions; 0: the CPU has no int8 product
+	// Of a GPU, without vapp's kernels: bytes that the driver's copies read and write, and bf16
+	// operations of cuBLASLt, or why there are none.
+	Copy      float64 `json:"copy,omitempty"`
+	Library   float64 `json:"library,omitempty"`
+	NoLibrary string  `json:"no_library,omitempty"`
 }
 
 // matrix returns the multiply rate of the variant that runs: bf16 on GPUs, AMX and AVX-512

@@ -51,6 +51,11 @@ func Run(ctx context.Context, path string, m appliance.Machine, o Options) (*Rep
 	}
 	defer s.eng.Close()
 	r := s.report(top, time.Since(start))
+	if p.Opener.Name() == "cuda" {
+		if s.predictor, err = predictor(p); err != nil {
+			r.Unpredicted = err.Error()
+		}
+	}
 	var cut error
 	if r.Rows, cut = s.measure(ctx); cut != nil {
 		if len(r.Rows) == 0 {
@@ -100,6 +105,8 @@ type session struct {
 	Options
 	p   *appliance.Prepared
 	eng *engine.Engine
+	// predictor is the cost model of the GPU; nil: there is none.
+	predictor *engine.Predictor
 }
 
 // report returns the report without its rows and memory.
@@ -143,6 +150,11 @@ func (s session) measure(ctx context.Context) ([]Row, error) {
 		row.StepRead, row.PromptOp, row.DecodeOp = cost.step(w.Streams), cost.prompt, cost.decode
 		if s.OpTimes {
 			row.Steps = stepTimes(s.threads(), before, s.opTimes())
+		}
+		if s.predictor != nil {
+			if row.Predicted, err = s.predicted(w); err != nil {
+				return append(out, row), err
+			}
 		}
 		out = append(out, row)
 	}

@@ -9,11 +9,13 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// opTimes returns the accumulated times of the ops: first of steps that prefill, then of steps
-// that only decode.
-func (s session) opTimes() [2][]backend.OpTime {
+// spent are accumulated times: first of steps that prefill, then of steps that only decode.
+type spent struct{ ops, kernels [2][]backend.OpTime }
+
+func (s session) opTimes() spent {
 	decode, prompts := s.eng.OpTimes()
-	return [2][]backend.OpTime{prompts, decode}
+	decode2, prompts2 := s.eng.KernelTimes()
+	return spent{[2][]backend.OpTime{prompts, decode}, [2][]backend.OpTime{prompts2, decode2}}
 }
 
 // StepTimes holds the time of each op in the steps of one kind. The last op, "all", is the
@@ -22,6 +24,7 @@ type StepTimes struct {
 	Kind    string   `json:"kind"` // prefill: steps with prompt tokens; decode: steps without
 	Steps   int64    `json:"steps"`
 	Ops     []OpTime `json:"ops"`
+	Kernels []OpTime `json:"kernels,omitempty"` // the same times, of steps without graphs: Calls are launches
 	Threads int      `json:"threads"`
 	// Idle shares of the threads' time. Waiting is inside steps: a thread waits for others, or
 	// an op is too small for all threads. Between is outside steps: the engine's loop runs, or
@@ -51,10 +54,10 @@ func (s session) threads() int {
 }
 
 // stepTimes returns the op times between two readings of opTimes, for each kind of step.
-func stepTimes(threads int, before, after [2][]backend.OpTime) []StepTimes {
+func stepTimes(threads int, before, after spent) []StepTimes {
 	var out []StepTimes
 	for kind, name := range []string{"prefill", "decode"} {
-		spent, steps, all := opDelta(before[kind], after[kind])
+		spent, steps, all := opDelta(before.ops[kind], after.ops[kind])
 		if steps == 0 {
 			continue
 		}
@@ -75,6 +78,12 @@ func stepTimes(threads int, before, after [2][]backend.OpTime) []StepTimes {
 		}
 		if whole := float64(threads) * all.Wall.Seconds(); whole > 0 {
 			step.Waiting = max(0, 1-all.Busy.Seconds()/whole-step.Between)
+		}
+		kernels, _, _ := opDelta(before.kernels[kind], after.kernels[kind])
+		for _, k := range kernels {
+			if k.Runs > 0 {
+				step.Kernels = append(step.Kernels, OpTime{Op: k.Op, Calls: (k.Runs + steps - 1) / steps, Micros: k.Wall.Seconds() * 1e6 / float64(steps), Share: k.Wall.Seconds() / all.Wall.Seconds()})
+			}
 		}
 		out = append(out, step)
 	}

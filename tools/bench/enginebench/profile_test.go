@@ -14,11 +14,11 @@ func TestOpShares(t *testing.T) {
 	at := func(op string, runs int64, wall, busy time.Duration) backend.OpTime {
 		return backend.OpTime{Op: op, Runs: runs, Wall: wall * time.Microsecond, Busy: busy * time.Microsecond}
 	}
-	before := [2][]backend.OpTime{{}, {at("linear", 10, 100, 150), at("tokens", 1, 1, 1)}}
-	after := [2][]backend.OpTime{
+	before := spent{ops: [2][]backend.OpTime{{}, {at("linear", 10, 100, 150), at("tokens", 1, 1, 1)}}}
+	after := spent{ops: [2][]backend.OpTime{
 		{at("tokens", 0, 0, 0)},
 		{at("linear", 30, 280, 480), at(backend.BetweenSteps, 0, 10, 0), at("tokens", 3, 11, 3), at("join", 2, 0, 0)},
-	}
+	}}
 	const want = `  op, decode, one stream  calls  µs a step  of the step  threads at work
                   linear     10       90.0       90.0 %             1.83
                (no step)      0        5.0        5.0 %                 

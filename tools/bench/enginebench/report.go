@@ -23,7 +23,9 @@ type Report struct {
 	Matrix  float64 `json:"matrix_rate"` // limit of the variant that runs
 	Rows    []Row   `json:"rows"`
 	Cut     string  `json:"cut,omitempty"` // why rows are missing
-	Memory  Memory  `json:"memory"`
+	// Unpredicted is why the rows of a GPU have no Predicted.
+	Unpredicted string `json:"not_predicted,omitempty"`
+	Memory      Memory `json:"memory"`
 }
 
 // Row holds the rates of a row's runs: Prefill counts prompt tokens until the last stream has
@@ -37,6 +39,8 @@ type Row struct {
 	PromptOp float64     `json:"prompt_operations"` // of a prompt token
 	DecodeOp float64     `json:"decode_operations"` // of a generated token
 	Steps    []StepTimes `json:"steps,omitempty"`   // time of each op
+	// Predicted are a step with prompt tokens and one without, as the cost model of GPUs has them.
+	Predicted []PredictedStep `json:"predicted,omitempty"`
 }
 
 // Memory compares planned with allocated bytes.
@@ -103,9 +107,17 @@ func (r Report) Text(w io.Writer) error {
 		return err
 	}
 	for _, x := range r.Rows {
-		fmt.Fprint(w, opTable(fmt.Sprintf("%d+%d, %s", x.Prompt, x.Output, x.streamsText()), x.Steps))
+		what := fmt.Sprintf("%d+%d, %s", x.Prompt, x.Output, x.streamsText())
+		fmt.Fprint(w, opTable(what, x.Steps), kernelTable(what, x.Steps, x.Predicted))
 	}
-	if r.Limits.Read > 0 {
+	if r.Limits.Copy > 0 {
+		fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, the driver's copies %.1f; matrix rate %.0f GFLOP/s in bf16, ", r.Limits.Read/1e9, r.Limits.Copy/1e9, r.Limits.BF16/1e9)
+		if r.Limits.Library > 0 {
+			fmt.Fprintf(w, "cuBLASLt's %.0f\n", r.Limits.Library/1e9)
+		} else {
+			fmt.Fprintf(w, "cuBLASLt's not measured: %s\n", r.Limits.NoLibrary)
+		}
+	} else if r.Limits.Read > 0 {
 		fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16, %.0f in int8\n",
 			r.Limits.Read/1e9, r.Limits.F32/1e9, r.Limits.BF16/1e9, r.Limits.Int8/1e9)
 	}

@@ -41,6 +41,11 @@ func (s *Stream) FromDevice(dst unsafe.Pointer, src Address, n int64) error {
 	return s.ctx.wrap("cuMemcpyDtoHAsync", cu.MemcpyDtoHAsync(dst, cu.DevicePtr(src), n, s.s))
 }
 
+// OnDevice copies n bytes within the device.
+func (s *Stream) OnDevice(dst, src Address, n int64) error {
+	return s.ctx.wrap("cuMemcpyDtoDAsync", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(src), n, s.s))
+}
+
 // Fill sets n bytes.
 func (s *Stream) Fill(dst Address, b byte, n int64) error {
 	return s.ctx.wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(dst), b, n, s.s))

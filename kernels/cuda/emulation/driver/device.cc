@@ -51,6 +51,10 @@ bool set_one(const std::string &name, const std::string &value) {
     char more;
     return sscanf(value.c_str(), "%ld.%ld%c", &settings.major, &settings.minor, &more) == 2;
   }
+  if (name == "name") {
+    settings.name = value;
+    return !value.empty();
+  }
   if (name == "order") {
     settings.lazy = value == "lazy";
     return value == "lazy" || value == "eager";
@@ -231,7 +235,7 @@ API int cuDeviceGet(int *d, int i) {
   return i >= 0 && i < settings.devices ? kSuccess : kInvalidDevice;
 }
 API int cuDeviceGetName(char *to, int n, int) {
-  snprintf(to, size_t(n), "emulated GPU");
+  snprintf(to, size_t(n), "%s", settings.name.c_str());
   return kSuccess;
 }
 API int cuDeviceGetUuid_v2(unsigned char *to, int d) {

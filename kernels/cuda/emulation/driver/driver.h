@@ -61,6 +61,7 @@ struct Settings {
   long e4m3 = 0;      // bits that the matrix units keep of sums of products of E4M3; 0: all
   long lazy = 0;      // streams' work runs when something waits for it
   long idle = 0;      // launches do nothing: to measure the cost of a list
+  std::string name = "emulated GPU";
 };
 extern Settings settings;
 
