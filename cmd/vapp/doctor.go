@@ -173,8 +173,10 @@ func gpuFacts() facts.GPU {
 			g.Busy = (&driver.BusyError{Device: i}).Error()
 		}
 	}
-	if _, _, err := driver.FindBLAS(); err != nil {
+	if version, path, err := driver.FindBLAS(); err != nil {
 		g.NoBLAS = err.Error()
+	} else {
+		g.BLAS = driver.BLASVersion(version) + " of " + path
 	}
 	return g
 }

@@ -231,11 +231,14 @@ func gpu(f facts.Facts) []Finding {
 		return is(Problem, "nvidia-smi -c DEFAULT changes the compute mode", "%s", g.Busy)
 	}
 	found := fmt.Sprintf("%s; driver for CUDA %s", strings.Join(g.Devices, ", "), g.Driver)
+	if g.BLAS != "" {
+		found += "; cuBLASLt " + g.BLAS
+	}
 	if g.NoBLAS != "" && f.Profile.BLAS {
 		return is(Problem, "install cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", "%s; %s", found, g.NoBLAS)
 	}
 	if g.NoBLAS != "" {
-		return is(Note, "nothing, unless a profile sets cuda.linear to \"cublaslt\"", "%s; %s", found, g.NoBLAS)
+		return is(Note, "nothing: vapp's own kernels multiply. Products of many rows may be faster with cuBLAS of CUDA 12 or 13", "%s; %s", found, g.NoBLAS)
 	}
 	return is(OK, "", "%s", found)
 }

@@ -70,6 +70,7 @@ type GPU struct {
 	Err     string // why there is no device; with remedy
 	TooOld  bool   // of the driver
 	Busy    string // a device's compute mode that excludes processes
+	BLAS    string // version and file of cuBLASLt; "": there is none, or it was not looked for
 	NoBLAS  string // why cuBLASLt cannot be used; "": it can, or was not looked for
 }
 
