@@ -24,7 +24,8 @@ type device struct {
 	*member                             // this rank; its ctx is nil when closed
 	modules   map[string]*driver.Module // by kernel file
 	blas      *driver.BLAS              // nil: kernels compute all products
-	finding   sync.Mutex                // guards functions: several goroutines pack
+	notes     []string
+	finding   sync.Mutex // guards functions: several goroutines pack
 	functions map[string]*driver.Function
 	arenas    [backend.NumArenas]driver.Address // device addresses; Swap's is a mapping of swap
 	offsets   []int64                           // of each weight in its arena
@@ -58,6 +59,7 @@ type set struct {
 var (
 	_ backend.Inspector      = (*device)(nil)
 	_ backend.MemoryReporter = (*device)(nil)
+	_ backend.Noter          = (*device)(nil)
 )
 
 // errClosed is the error of a closed device.
