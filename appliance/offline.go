@@ -19,7 +19,8 @@ type Offline struct {
 	Settings chat.Settings
 	// Slots is the number of sequences that run at once (scheduler.maxNumSeqs).
 	Slots int
-	// Warnings has an entry for each arena whose allocated bytes differ from the plan.
+	// Warnings has what the device says about its start, and an entry for each arena whose allocated
+	// bytes differ from the plan.
 	Warnings []string
 
 	engine *engine.Engine
@@ -60,6 +61,9 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 	}
 	o := &Offline{Service: p.service(eng, loras, t, c.Sandbox), Settings: l.api.Chat, Slots: p.Plan.Options.MaxNumSeqs, engine: eng}
 	o.Settings.Adapter = o.HasAdapter
+	for _, n := range eng.Notes() {
+		o.Warnings = append(o.Warnings, "device: "+n)
+	}
 	for _, d := range p.Ledger().Compare(eng.Usage()) {
 		if d.Difference() != 0 {
 			o.Warnings = append(o.Warnings, fmt.Sprintf("ledger: %s took %d bytes and was planned with %d", d.Item, d.Actual, d.Planned))

@@ -72,6 +72,9 @@ func (a *Appliance) compare(s *served) {
 		a.log.Debug("huge pages", "bytes", huge, "of", of)
 	}
 	a.logPlacement(s.engine.Placement())
+	for _, n := range s.engine.Notes() {
+		a.log.Warn("device: " + n)
+	}
 }
 
 // logPlacement logs the threads and the memory on each NUMA node, and why memory could not be

@@ -3,6 +3,7 @@ package appliance
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"vapp.dev/appliance/plan"
@@ -73,10 +74,34 @@ func (m Machine) atTarget(p *schema.Profile) (Machine, error) {
 // if they do not, or there is no target.
 func (p *Prepared) OffTarget() (target, machine string) {
 	d, err := TargetOf(p.Profile)
-	if err != nil || d == nil || sameMachine(*d, p.Plan.Facts) {
+	if err != nil || d == nil {
 		return "", ""
 	}
-	return targetText(*d), machineText(p.Plan.Facts)
+	f := p.Plan.Facts
+	target, machine = targetText(*d), machineText(f)
+	switch {
+	case !sameMachine(*d, f):
+		return target, machine
+	case p.chosenByLibrary() && (d.CUBLASLt == "") != (f.CUBLASLt == ""):
+		return target + libraryText(d.CUBLASLt), machine + libraryText(f.CUBLASLt)
+	}
+	return "", ""
+}
+
+// chosenByLibrary reports whether the plan would differ if the machine had, or lacked, cuBLASLt.
+func (p *Prepared) chosenByLibrary() bool {
+	if p.Profile.CUDA != nil && p.Profile.CUDA.Linear != "auto" {
+		return false
+	}
+	return slices.ContainsFunc(p.Plan.Choices, func(c backend.Choice) bool { return c.Name == "linear" })
+}
+
+// libraryText returns the library of a machine in words that follow the machine.
+func libraryText(version string) string {
+	if version == "" {
+		return " without cuBLASLt"
+	}
+	return " with cuBLASLt " + version
 }
 
 // slack is the share of a machine's memory, as a divisor, that firmware and kernel may keep: a

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"vapp.dev/appliance/plan"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/devices"
 	"vapp.dev/schema"
@@ -48,6 +49,37 @@ func TestTargetOf(t *testing.T) {
 	} {
 		if err := CheckTarget(targeted(t, text)); err == nil || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// TestOffTarget: the target is another machine, or the same with another choice of the library of dense
+// products.
+func TestOffTarget(t *testing.T) {
+	linear := []backend.Choice{{Name: "linear"}}
+	for _, c := range []struct {
+		profile, library string
+		choices          []backend.Choice
+		want             string
+	}{
+		{`target: gpu: "h200"`, "", linear, ""},
+		{`target: gpu: "h200"`, "13.0.2", linear, "h200 without cuBLASLt, NVIDIA H200 with 139.80 GiB with cuBLASLt 13.0.2"},
+		{`target: gpu: "h200+cublaslt=13.0"`, "", linear, "h200 with cuBLASLt 13.0.0, NVIDIA H200 with 139.80 GiB without cuBLASLt"},
+		{`target: gpu: "h200+cublaslt=13.0"`, "13.0.2", linear, ""},
+		{`target: gpu: "h200"`, "13.0.2", nil, ""},
+		{"target: gpu: \"h200\"\ncuda: linear: \"own\"", "13.0.2", linear, ""},
+		{`target: gpu: "h100"`, "13.0.2", linear, "h100, NVIDIA H200 with 139.80 GiB"},
+	} {
+		d, err := devices.Find("h200")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := d.Facts("cuda")
+		f.CUBLASLt = c.library
+		p := &Prepared{Profile: targeted(t, c.profile), Plan: &plan.Plan{Facts: f, Choices: c.choices}}
+		target, machine := p.OffTarget()
+		if got := strings.Trim(target+", "+machine, ", "); got != c.want {
+			t.Errorf("%s, library %q: %q, want %q", c.profile, c.library, got, c.want)
 		}
 	}
 }

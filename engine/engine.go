@@ -198,6 +198,14 @@ func (e *Engine) Huge() (huge, of int64, ok bool) {
 	return huge, of, ok
 }
 
+// Notes returns what the device says about its start, a line each.
+func (e *Engine) Notes() []string {
+	if d, ok := e.dev.(backend.Noter); ok {
+		return d.Notes()
+	}
+	return nil
+}
+
 // Placement returns what the device has on the machine's NUMA nodes; nothing if it does not place
 // threads and memory.
 func (e *Engine) Placement() backend.Placement {

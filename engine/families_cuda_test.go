@@ -94,6 +94,7 @@ func TestLibraryCUDA(t *testing.T) {
 	emulate(t)
 	if os.Getenv("VAPP_GPU") == "" {
 		t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	} else if os.Getenv("VAPP_LIBCUBLASLT") == "" {
 		t.Skip("not run: VAPP_LIBCUBLASLT does not name the machine's library")
 	}

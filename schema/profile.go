@@ -212,8 +212,8 @@ type CPU struct {
 
 // CUDA mirrors #CUDA.
 type CUDA struct {
-	Activations string `json:"activations"` // auto, fp8
-	Linear      string `json:"linear"`      // own, cublaslt
+	Activations string `json:"activations"` // auto, 16bit, fp8
+	Linear      string `json:"linear"`      // auto, own, cublaslt
 }
 
 // Sampling mirrors #Sampling; nil: GenerationConfig selects the default.

@@ -18,7 +18,7 @@ const fp8Model, fp8Fields = "Qwen/Qwen3.5-27B-FP8", `cuda: activations: "fp8"`
 // TestFP8Activations: the profile's setting is in the text, the JSON, the table of kernels and the
 // difference of two plans; weights take as many bytes as without it.
 func TestFP8Activations(t *testing.T) {
-	old, p := made(t, on(t, fp8Model, "", "h100")), made(t, on(t, fp8Model, fp8Fields, "h100"))
+	old, p := made(t, on(t, fp8Model, `cuda: activations: "16bit"`, "h100")), made(t, on(t, fp8Model, fp8Fields, "h100"))
 	var text, json bytes.Buffer
 	if err := errors.Join(p.TextAs(&text, plan.Form{Verbose: true}), p.JSON(&json)); err != nil {
 		t.Fatal(err)
@@ -56,6 +56,33 @@ func TestFP8Activations(t *testing.T) {
 	r.Opener, r.Facts = ref.Opener{}, server
 	if got := made(t, r); !strings.Contains(says(t, r), "activations      fp8") || got.Options.Backend.Activations != backend.FP8Activations {
 		t.Errorf("backend ref: %+v", got.Options.Backend)
+	}
+}
+
+// TestFP8ActivationsAuto: without the field, activations are rounded where the checkpoint says dynamic and
+// the GPU multiplies fp8. Weights that the profile quantizes keep activations in 16 bits.
+func TestFP8ActivationsAuto(t *testing.T) {
+	for _, c := range []struct{ model, fields, device, want string }{
+		{fp8Model, "", "h100", "activations fp8 (auto: the checkpoint says dynamic, with weights of f8_e4m3; with others bf16)"},
+		{"Qwen/Qwen3-30B-A3B-FP8", `cuda: linear: "own"`, "rtx-4090", "activations fp8 (auto: the checkpoint says dynamic"},
+		{fp8Model, "", "a100-80g", "activations bf16 (auto: the matrix units of NVIDIA A100-SXM4-80GB have no 8-bit floats)"},
+		{fp8Model, `cuda: activations: "16bit"`, "h100", "activations bf16 (what the matrix units take)"},
+		{"Qwen/Qwen3-8B", `quantization: "fp8"`, "h100", "activations bf16 (what the matrix units take)"},
+	} {
+		i := on(t, c.model, c.fields+"\n\tmaxModelLen: 1024", c.device)
+		i.Facts.TotalBytes = 80 << 30
+		p := made(t, i)
+		if text := strings.Join(strings.Fields(p.String()), " "); !strings.Contains(text, c.want) {
+			t.Errorf("%s with %s on %s: the plan does not say %q:\n%s", c.model, c.fields, c.device, c.want, p)
+		}
+		if got, want := p.Options.Backend.Activations == backend.FP8Activations, strings.Contains(c.want, "activations fp8"); got != want {
+			t.Errorf("%s with %s on %s: rounded %v, want %v", c.model, c.fields, c.device, got, want)
+		}
+	}
+	r := on(t, fp8Model, "", "h100")
+	r.Opener, r.Facts = ref.Opener{}, server
+	if got := made(t, r).Options.Backend.Activations; got != "" {
+		t.Errorf("backend ref rounds without being told: %q", got)
 	}
 }
 

@@ -29,7 +29,8 @@ var gpuModels = []struct {
 	{"openai/gpt-oss-20b", "gpt-oss-20b", "", "17", 420},
 	{"google/gemma-4-26B-A4B-it", "gemma-4-26B fp8", `quantization: "fp8"`, "28", 854},
 	{"Qwen/Qwen3.5-27B-FP8", "Qwen3.5-27B-FP8", "", "11–15", 844},
-	{"Qwen/Qwen3.5-27B-FP8", "the same, fp8 activations", `cuda: activations: "fp8"`, "11–15", 844},
+	{"Qwen/Qwen3.5-27B-FP8", "the same, cuBLASLt", `cuda: linear: "cublaslt"`, "11–15", 844},
+	{"Qwen/Qwen3.5-27B-FP8", "the same, 16-bit activations", `cuda: activations: "16bit"`, "11–15", 844},
 }
 
 const gpuPreface = `# The speed of GPUs, predicted

@@ -3,10 +3,12 @@ package plan_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/schema"
@@ -59,7 +61,7 @@ func TestLibraryFP8(t *testing.T) {
 	}{
 		{fp8Model, both, "h100", true}, {denseModel, `quantization: "fp8", ` + both, "h200", true},
 		{denseModel, `quantization: "fp8", ` + both, "b200", false}, {fp8Model, both, "b200", false},
-		{fp8Model, libraryFields, "h100", false}, // with 16-bit activations
+		{fp8Model, `cuda: {linear: "cublaslt", activations: "16bit"}`, "h100", false}, {fp8Model, libraryFields, "h100", true},
 	} {
 		p := made(t, on(t, c.model, c.fields, c.device))
 		var text, json bytes.Buffer
@@ -73,9 +75,59 @@ func TestLibraryFP8(t *testing.T) {
 		if c.library {
 			said = "for dense bf16, f16 and f8_e4m3 beyond 16 rows; 32 MiB"
 		}
-		if c.fields != libraryFields && !strings.Contains(strings.Join(strings.Fields(text.String()), " "), said) {
+		if !strings.Contains(c.fields, "16bit") && !strings.Contains(strings.Join(strings.Fields(text.String()), " "), said) {
 			t.Errorf("%s on %s: the plan does not say %q:\n%s", c.model, c.device, said, &text)
 		}
+	}
+}
+
+// TestLibraryAuto: without the field, products are the library's where the facts have one that would
+// multiply a weight, found or assumed. The plan is then that of "cublaslt". Else the kernels are vapp's
+// own, and the plan says why.
+func TestLibraryAuto(t *testing.T) {
+	const fp8, odd = `cuda: activations: "fp8"`, `scheduler: {maxNumSeqs: 255, maxNumBatchedTokens: 2048}`
+	found := func(f *backend.Facts) { f.Measured, f.CUBLASLt = true, "13.0.2" }
+	for _, c := range []struct {
+		model, fields, device string
+		change                func(*backend.Facts)
+		want, warning         string
+		library               bool
+	}{
+		{denseModel, "", "h100", nil, "own  (auto: no cuBLASLt is assumed; --gpu NAME+cublaslt=13.0 assumes one)", "", false},
+		{denseModel, "", "h100+cublaslt=12.4", nil, "cublaslt  (12.4.0 is assumed, for dense bf16 and f16 beyond 16 rows; 32 MiB", "", true},
+		{denseModel, `cuda: linear: "auto"`, "h100", found, "cublaslt  (13.0.2 is found, for dense bf16 and f16", "", true},
+		{denseModel, "", "h100", func(f *backend.Facts) { f.Measured = true }, "own  (auto: this machine has no cuBLASLt)", "", false},
+		{denseModel, "", "h100", func(f *backend.Facts) { f.Measured, f.NoCUBLASLt = true, "no cuBLASLt (torn)" },
+			"own  (auto: the cuBLASLt of this machine cannot be used)", "cuda.linear: own kernels multiply: no cuBLASLt (torn)", false},
+		{denseModel, `cuda: linear: "own"`, "h100", found, "", "", false},
+		{fp8Model, fp8, "h100", found, "cublaslt  (13.0.2 is found, for dense bf16, f16 and f8_e4m3", "", true},
+		{fp8Model, fp8, "h100+cublaslt=12.8", nil, "f8_e4m3 is vapp's: the library scales by row and by block from 12.9 on", "", true},
+		{fp8Model, fp8 + "\n" + odd, "h100", found, "own  (auto: cuBLASLt takes scales of blocks for multiples of 4 rows; make", "", false},
+		{denseModel, odd, "h100", found, "cublaslt  (13.0.2 is found", "", true},
+	} {
+		i := on(t, c.model, c.fields, c.device)
+		if c.change != nil {
+			c.change(&i.Facts)
+		}
+		p := made(t, i)
+		var b bytes.Buffer
+		if err := p.TextAs(&b, plan.Form{Verbose: true}); err != nil {
+			t.Fatal(err)
+		}
+		line := strings.Join(strings.Fields(b.String()), " ")
+		if !strings.Contains(line, strings.Join(strings.Fields(c.want), " ")) || c.want == "" && strings.Contains(line, " linear own") {
+			t.Errorf("%s on %s with %s: the plan does not say %q:\n%s", c.model, c.device, c.fields, c.want, &b)
+		}
+		if got := p.Ledger.Bytes("cublaslt") > 0; got != c.library {
+			t.Errorf("%s on %s with %s: the library multiplies: %v", c.model, c.device, c.fields, got)
+		}
+		if got := slices.Contains(p.Warnings, c.warning); got != (c.warning != "") {
+			t.Errorf("%s on %s with %s: warnings %q, want %q", c.model, c.device, c.fields, p.Warnings, c.warning)
+		}
+	}
+	asked, auto := made(t, on(t, denseModel, libraryFields, "h100")), made(t, on(t, denseModel, "", "h100+cublaslt=13.0"))
+	if a, b := asked.Ledger, auto.Ledger; !slices.EqualFunc(a, b, func(x, y plan.Item) bool { return x.Name == y.Name && x.Bytes == y.Bytes }) {
+		t.Errorf("as set:\n%v\nauto:\n%v", a, b)
 	}
 }
 

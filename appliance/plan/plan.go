@@ -168,7 +168,7 @@ func (w resolved) plan(s solution) (_ *Plan, err error) {
 		return nil, fmt.Errorf("plan: the ledger sums to %d bytes, above its budget of %d", total, p.Budget.Bytes)
 	}
 	p.Capacity = w.capacity(s.options, &acct)
-	p.Choices = append(acct.Layout.Choices(), w.choices(s.options)...)
+	p.Choices = append(w.layoutChoices(acct.Layout), w.choices(s.options)...)
 	p.Kernels, p.Favored = kernelsOf(acct.Reservation), w.favored()
 	if p.Shapes, err = shapesOf(&acct); err != nil {
 		return nil, err

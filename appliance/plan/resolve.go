@@ -33,6 +33,8 @@ type resolved struct {
 	accounts    accounts
 	stages      []*engine.Model // of distinct pipeline stages; one without a pipeline
 	stageOf     []int           // by stage: the one of stages that it is equal to
+	fp8Inputs   string          // what cuda.activations "auto" decided, and why; "": the checkpoint leaves no choice, or the profile sets it
+	ownLinear   string          // why cuda.linear "auto" leaves all products to own kernels; "": it does not, or no product is the library's
 }
 
 // onGPU reports whether the arenas are in a device's own memory, separate from the host's.
@@ -85,6 +87,8 @@ func (w resolved) withLayout() (resolved, error) {
 			return resolved{}, err
 		}
 	}
+	w.chooseActivations()
+	w.chooseLinear()
 	if w.layout, err = in.Opener.Layout(in.Facts, w.options.Backend); err != nil {
 		return resolved{}, w.locateLayoutError(err)
 	}
@@ -120,62 +124,6 @@ func (w resolved) locateLayoutError(err error) error {
 		return p.Reject("cpu", "%v", err)
 	}
 	return err
-}
-
-// activations returns the format that backends cuda and ref round activations to; "": none.
-func activations(p *schema.Profile) string {
-	if p.CUDA == nil || p.CUDA.Activations == "auto" {
-		return ""
-	}
-	return p.CUDA.Activations
-}
-
-// checkActivations refuses rounded activations if no weight would be multiplied by them.
-func (w resolved) checkActivations() error {
-	p, name := w.in.Profile, w.in.Opener.Name()
-	if activations(p) == "" {
-		return nil
-	}
-	if name == "cpu" {
-		return p.Reject("cuda.activations", "backend cpu has no products with %s activations; leave the field out, or take backend cuda", activations(p))
-	}
-	met := false
-	for _, s := range w.in.Model.Family.Weights() {
-		r, err := backend.FP8Inputs(name, s)
-		if err != nil {
-			return p.Reject("cuda.activations", "%v; leave the field out", err)
-		}
-		met = met || r.RoundInputs && r.Stored() == kernels.F8E4M3
-	}
-	if !met {
-		return p.Reject("cuda.activations", "%s has no weights in fp8 that %s activations would meet; leave the field out, or set quantization to \"fp8\"", w.in.Model.Source.Name, activations(p))
-	}
-	return nil
-}
-
-// linear returns the library that computes matrix products on backend cuda; "": its own kernels.
-func linear(p *schema.Profile) string {
-	if p.CUDA == nil || p.CUDA.Linear == "own" {
-		return ""
-	}
-	return p.CUDA.Linear
-}
-
-// checkLinear refuses a library that would compute no product.
-func (w resolved) checkLinear() error {
-	p, name := w.in.Profile, w.in.Opener.Name()
-	if linear(p) == "" {
-		return nil
-	}
-	if name != "cuda" {
-		return p.Reject("cuda.linear", "backend %s has no products by %s; leave the field out, or take backend cuda", name, linear(p))
-	}
-	for _, s := range w.in.Model.Family.Weights() {
-		if packed, err := w.layout.Weight(s); err == nil && strings.HasSuffix(packed.Kernel, "_"+backend.CUBLASLt) {
-			return nil
-		}
-	}
-	return p.Reject("cuda.linear", "%s has no dense weights that %s would multiply, which are bf16 and f16, and with fp8 activations on compute capability 9.0 fp8; leave the field out", w.in.Model.Source.Name, linear(p))
 }
 
 // settings returns the profile's settings of the backend. Backend ref uses those of cpu too.
@@ -320,6 +268,9 @@ func (w resolved) choices(o engine.Options) []backend.Choice {
 		{Name: "kv cache dtype", Value: word(o.KVFormat), Why: why},
 		{Name: modelLenChoice, Value: Group(int64(o.MaxModelLen)), Why: length},
 	}
+	if w.ownLinear != "" {
+		out = append(out, backend.Choice{Name: "linear", Value: "own", Why: "auto: " + w.ownLinear})
+	}
 	out = append(out, editChoices(m, o)...)
 	if m.Pooling != nil {
 		out = append(out, poolingChoice(m.Pooling))
@@ -370,6 +321,9 @@ func (w resolved) warnings() []string {
 	}
 	if f.Measured && f.HugeBytes == 0 && w.in.Opener.Name() == "cpu" {
 		out = append(out, "huge pages are off on this machine, so that decoding reads weights at a tenth to a quarter less than the memory's rate; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
+	}
+	if w.ownLinear != "" && f.NoCUBLASLt != "" {
+		out = append(out, "cuda.linear: own kernels multiply: "+f.NoCUBLASLt)
 	}
 	if f.TotalBytes <= 0 {
 		out = append(out, "the machine's memory is unknown: whether the ledger fits was not checked")

@@ -187,8 +187,10 @@ func gpuFacts() facts.GPU {
 	if g.Loads = strings.Join(slices.Compact(loads), ", "); g.Loads != "" {
 		g.Err, g.Remedy = "", "" // of another device
 	}
-	if _, _, err := driver.FindBLAS(); err != nil {
+	if version, path, err := driver.FindBLAS(); err != nil {
 		g.NoBLAS = err.Error()
+	} else {
+		g.BLAS = driver.BLASVersion(version) + " of " + path
 	}
 	return g
 }

@@ -69,7 +69,8 @@ func toy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
 }
 
-// emulated NAME sets a variable to the path of the emulated CUDA driver, or NCCL.
+// emulated NAME sets a variable to the path of the emulated CUDA driver, or NCCL. The driver's
+// machine has no cuBLASLt, whatever this one has.
 func emulated(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "emulated NAME")
 	build := cudatest.BuildDriver
@@ -79,6 +80,7 @@ func emulated(ts *testscript.TestScript, neg bool, args []string) {
 	path, err := build()
 	ts.Check(err)
 	ts.Setenv(args[0], path)
+	ts.Setenv("VAPP_LIBCUBLASLT", driver.NoLibrary)
 }
 
 // poison DIR FROM TOKEN copies a model and sets the token's embedding to NaN.

@@ -21,7 +21,7 @@ type target struct {
 
 // flags adds --gpu and --memory.
 func (t *target) flags(c *cobra.Command) {
-	c.Flags().StringVar(&t.gpu, "gpu", "", "plan for a device of the catalogue (vapp devices), such as a100-80g or cpu-16c-64g; default: the profile's target, else this machine")
+	c.Flags().StringVar(&t.gpu, "gpu", "", "plan for a device of the catalogue (vapp devices), such as a100-80g, h200+cublaslt=13.0 or cpu-16c-64g; default: the profile's target, else this machine")
 	c.Flags().StringVar(&t.memory, "memory", "", "plan for a machine with this much memory, such as 64GiB")
 }
 

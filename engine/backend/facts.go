@@ -23,6 +23,11 @@ type Facts struct {
 	Bandwidth   float64 `json:"bandwidth,omitempty"`    // of memory, bytes a second
 	MatrixRate  float64 `json:"matrix_rate,omitempty"`  // dense 16-bit products, FLOP a second
 	Driver      string  `json:"driver,omitempty"`       // its version, when probed
+	// CUBLASLt is the version of NVIDIA's cuBLASLt, "13.0.2": found by Probe, assumed for a device of a
+	// catalogue; "": there is none.
+	CUBLASLt string `json:"cublaslt,omitempty"`
+	// NoCUBLASLt is the reason why a cuBLASLt that was found cannot be used.
+	NoCUBLASLt string `json:"no_cublaslt,omitempty"`
 	// NoAMX is the reason why Variants lacks amx although the processor has it.
 	NoAMX string `json:"no_amx,omitempty"`
 	// PlanOnly is the reason why programs cannot run on the device; "": they can.

@@ -116,6 +116,12 @@ type MemoryReporter interface {
 	Memory() (total, before, now int64, err error)
 }
 
+// Noter is a Device that has something to say about its start, by which nothing fails.
+type Noter interface {
+	// Notes returns it, a line each.
+	Notes() []string
+}
+
 // Placer is a Device that places threads and memory on NUMA nodes.
 type Placer interface {
 	// Placement returns what is on which node now. It reads the system's list of this

@@ -22,6 +22,7 @@ type quant struct {
 	packed  bool     // I8: four codes, each plus 128, in an I32
 	ordered bool     // I4, Q8_0: each matrix has an order of inputs
 	round   bool     // I8: activations are rounded to int8 too (W8A8)
+	dynamic bool     // F8E4M3: activations are to be rounded to it too, with scales of their own numbers
 	suffix  string   // of the tensor of scales: "_scale_inv"; of NVFP4, of a matrix's scale
 	skip    patterns // modules stored in torch_dtype
 }
@@ -29,8 +30,9 @@ type quant struct {
 // quantization is the JSON of quantization_config in all dialects.
 type quantization struct {
 	Method   string                     `json:"quant_method"`
-	Fmt      string                     `json:"fmt"`        // of the dialect fp8
-	Algo     string                     `json:"quant_algo"` // of modelopt
+	Scheme   string                     `json:"activation_scheme"` // of the dialect fp8: "dynamic", "static"
+	Fmt      string                     `json:"fmt"`               // of the dialect fp8
+	Algo     string                     `json:"quant_algo"`        // of modelopt
 	Block    []int                      `json:"weight_block_size"`
 	Skip     []string                   `json:"modules_to_not_convert"`
 	Ignored  []string                   `json:"ignored_layers"`
@@ -45,7 +47,8 @@ type quantization struct {
 // quantOf reads the dialects of Hugging Face checkpoints: "fp8" (scales per tensor or per 128 × 128
 // block), "fbgemm_fp8" (per channel), "compressed-tensors" (8-bit floats: per tensor, channel or
 // block; int8: per tensor, channel or group, as W8A16 or W8A8; int4: per channel or group; NVFP4),
-// "gptq", "awq", "modelopt" (FP8, per tensor, and NVFP4) and "mxfp4". Activations stay in float except in W8A8. Other dialects are refused by name.
+// "gptq", "awq", "modelopt" (FP8, per tensor, and NVFP4) and "mxfp4". Activations stay in float except in W8A8 of int8; DynamicFP8 says whether
+// those of 8-bit floats may be rounded. Other dialects are refused by name.
 func quantOf(c checkpoint.Config) (quant, error) {
 	if len(c.QuantizationConfig) == 0 || string(c.QuantizationConfig) == "null" {
 		return quant{}, nil
@@ -83,6 +86,14 @@ func quantOf(c checkpoint.Config) (quant, error) {
 	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "gptq, awq, fp8, fbgemm_fp8, compressed-tensors (fp8, int8, int4, nvfp4), modelopt (FP8, NVFP4) and mxfp4 are read"}
 }
 
+// DynamicFP8 reports whether a checkpoint of 8-bit floats says that activations are to be rounded to
+// them too, with scales that are computed from the activations: activation_scheme "dynamic" of
+// "fp8", or input_activations with dynamic true of "compressed-tensors". vLLM rounds them then.
+func DynamicFP8(c checkpoint.Config) bool {
+	q, err := quantOf(c)
+	return err == nil && q.format == kernels.F8E4M3 && q.dynamic
+}
+
 // groupedQuant returns the quant of four-bit weights in groups, or the refusal of their config.
 func groupedQuant(g checkpoint.Grouping, err error) (quant, error) {
 	var refused *checkpoint.GroupingError
@@ -101,6 +112,7 @@ func (out quant) fp8(q quantization) (quant, error) {
 	if q.Fmt != "" && q.Fmt != "e4m3" {
 		return quant{}, &UnsupportedError{"quantization_config fmt " + strconv.Quote(clip(q.Fmt)), "8-bit weights are read as e4m3"}
 	}
+	out.dynamic = q.Scheme == "dynamic"
 	if len(q.Block) == 0 {
 		out.scaling = backend.PerTensor
 		return out, nil

@@ -59,6 +59,7 @@ func (out quant) compressed(q quantization) (quant, error) {
 		case w.Bits != 8 || w.Type != "float":
 			return refuseCompressed(fmt.Sprintf("of %d-bit %s", w.Bits, strconv.Quote(clip(w.Type))), "8-bit floats and int8 are read")
 		}
+		out.dynamic = g.Inputs.dynamicFP8()
 		switch w.Strategy {
 		case "tensor":
 			out.scaling = backend.PerTensor
@@ -74,6 +75,12 @@ func (out quant) compressed(q quantization) (quant, error) {
 		}
 	}
 	return out, nil
+}
+
+// dynamicFP8 reports whether inputs are rounded to 8-bit floats with scales that are computed from
+// them.
+func (a *compressedArgs) dynamicFP8() bool {
+	return a != nil && a.Bits == 8 && a.Type == "float" && string(a.Dynamic) == "true" && !asymmetric(a)
 }
 
 // int8Group divides every supported group_size.

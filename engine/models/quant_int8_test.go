@@ -85,3 +85,31 @@ func TestInt8Refusals(t *testing.T) {
 		}
 	}
 }
+
+// TestDynamicFP8: which checkpoints say that activations are rounded to 8-bit floats with scales of their
+// own numbers.
+func TestDynamicFP8(t *testing.T) {
+	group := func(weights, inputs string) string {
+		return `{"quant_method":"compressed-tensors","config_groups":{"group_0":{"targets":["Linear"],"weights":` + weights + `,"input_activations":` + inputs + `}}}`
+	}
+	const float, integer = `{"num_bits":8,"type":"float","strategy":"channel"}`, `{"num_bits":8,"type":"int","strategy":"channel"}`
+	for config, want := range map[string]bool{
+		"": false, "null": false, `"fp8"`: false,
+		`{"quant_method":"fp8","activation_scheme":"dynamic"}`:                               true,
+		`{"quant_method":"fp8","activation_scheme":"dynamic","weight_block_size":[128,128]}`: true,
+		`{"quant_method":"fp8","activation_scheme":"dynamic","weight_block_size":[64,64]}`:   false, // refused
+		`{"quant_method":"fp8","activation_scheme":"static"}`:                                false,
+		`{"quant_method":"fp8"}`: false,
+		`{"quant_method":"fbgemm_fp8","activation_scheme":"dynamic"}`:                                     false,
+		group(float, `{"num_bits":8,"type":"float","strategy":"token","dynamic":true}`):                   true,
+		group(float, `{"num_bits":8,"type":"float","strategy":"tensor","dynamic":false}`):                 false,
+		group(float, `{"num_bits":8,"type":"int","strategy":"token","dynamic":true}`):                     false,
+		group(float, `{"num_bits":8,"type":"float","strategy":"token","dynamic":true,"symmetric":false}`): false,
+		group(float, `null`): false,
+		group(integer, `{"num_bits":8,"type":"int","strategy":"token","dynamic":true}`): false,
+	} {
+		if got := DynamicFP8(checkpoint.Config{QuantizationConfig: json.RawMessage(config)}); got != want {
+			t.Errorf("%s: %v", config, got)
+		}
+	}
+}

@@ -235,11 +235,14 @@ func gpu(f facts.Facts) []Finding {
 		return is(Note, "serve on the CPU, or on a GPU of compute capability 8.0 or newer", "%s: no kernels for it, planned only", found)
 	}
 	found += ", which loads " + g.Loads
+	if g.BLAS != "" {
+		found += "; cuBLASLt " + g.BLAS
+	}
 	if g.NoBLAS != "" && f.Profile.BLAS {
 		return is(Problem, "install cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", "%s; %s", found, g.NoBLAS)
 	}
 	if g.NoBLAS != "" {
-		return is(Note, "nothing, unless a profile sets cuda.linear to \"cublaslt\"", "%s; %s", found, g.NoBLAS)
+		return is(Note, "nothing: vapp's own kernels multiply. Products of many rows may be faster with cuBLAS of CUDA 12 or 13", "%s; %s", found, g.NoBLAS)
 	}
 	return is(OK, "", "%s", found)
 }

@@ -109,7 +109,7 @@ func (l *Lock) Lacks(now *Lock) []Drift {
 func (m Machine) compare(now Machine) []Drift {
 	named := func(facts map[string]any) map[string]any {
 		out := map[string]any{}
-		for _, name := range []string{"cores", "device", "total_bytes"} {
+		for _, name := range []string{"cores", "cublaslt", "device", "no_cublaslt", "total_bytes"} {
 			if v, ok := facts[name]; ok {
 				out[name] = v
 			}

@@ -24,6 +24,7 @@ type device struct {
 	*member                             // this rank; its ctx is nil when closed
 	modules   map[string]*driver.Module // by kernel file
 	blas      *driver.BLAS              // nil: kernels compute all products
+	notes     []string
 	finding   sync.Mutex                // guards functions and stack: several goroutines pack
 	functions map[string]*driver.Function
 	stack     int                               // bytes of stack that are reserved for a thread
@@ -59,6 +60,7 @@ type set struct {
 var (
 	_ backend.Inspector      = (*device)(nil)
 	_ backend.MemoryReporter = (*device)(nil)
+	_ backend.Noter          = (*device)(nil)
 )
 
 // errClosed is the error of a closed device.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/backend/nccl"
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
@@ -89,8 +90,32 @@ const firstFP8 = 89
 
 // blasFP8 reports whether cuBLASLt multiplies 8-bit floats with vapp's scaling, by row or by
 // blocks of 128. Only compute capability 9.0 supports cuBLASLt's outer-vector and 128-block
-// scales.
-func (l layout) blasFP8() bool { return l.blas && l.fp8 && l.cc == 90 }
+// scales, from release 12.9 on; a cuBLASLt of unknown version is taken for one of those.
+func (l layout) blasFP8() bool { return l.blas && l.fp8 && l.cc == 90 && !l.oldBLAS() }
+
+// oldBLAS reports whether the machine's cuBLASLt lacks those scales.
+func (l layout) oldBLAS() bool {
+	v := libraryVersion(l.facts.CUBLASLt)
+	return v > 0 && v < driver.BLASNeedScales
+}
+
+// libraryVersion returns a version of cuBLASLt as the library numbers it: 130002 for "13.0.2". It
+// returns 0 for "", and for what is no version.
+func libraryVersion(text string) int {
+	n := 0
+	parts := strings.Split(text, ".")
+	for _, p := range parts {
+		v, err := strconv.Atoi(p)
+		if err != nil || v < 0 || v > 99 {
+			return 0
+		}
+		n = 100*n + v
+	}
+	if len(parts) != 3 {
+		return 0
+	}
+	return n
+}
 
 // arch returns the architecture that kernels are built for.
 func (l layout) arch() string {
@@ -125,12 +150,26 @@ func (l layout) Choices() []backend.Choice {
 		switch {
 		case l.blasFP8():
 			dense = "bf16, f16 and f8_e4m3"
+		case l.fp8 && l.cc == 90:
+			other = "; f8_e4m3 is vapp's: the library scales by row and by block from 12.9 on"
 		case l.fp8:
 			other = "; f8_e4m3 is vapp's: the library scales by row and by block on compute capability 9.0 alone"
 		}
-		out = append(out, backend.Choice{Name: "linear", Value: backend.CUBLASLt, Why: fmt.Sprintf("as set, for dense %s beyond %d rows%s; %d MiB of the workspace are the library's", dense, cuda.DecodeRows, other, backend.CUBLASLtWorkspace>>20)})
+		out = append(out, backend.Choice{Name: "linear", Value: backend.CUBLASLt, Why: fmt.Sprintf("%s, for dense %s beyond %d rows%s; %d MiB of the workspace are the library's", l.library(), dense, cuda.DecodeRows, other, backend.CUBLASLtWorkspace>>20)})
 	}
 	return out
+}
+
+// library returns which cuBLASLt a plan is for.
+func (l layout) library() string {
+	switch v := l.facts.CUBLASLt; {
+	case v == "":
+		return "as set"
+	case l.facts.Measured:
+		return v + " is found"
+	default:
+		return v + " is assumed"
+	}
 }
 
 // Packing implements backend.PackingLayout: the architecture, and who multiplies.

@@ -3,6 +3,10 @@
 package cuda
 
 import (
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -11,31 +15,116 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// askLibrary asks cuBLASLt for an algorithm for each product of the programs, before weights
-// are read. It fails if there is none for one. The algorithms stay fixed while the device is
-// open.
+// mostCopies is how many products of a shape are timed one after the other: those of as many layers, so
+// that weights come from memory and not from the cache.
+const mostCopies = 4
+
+// askLibrary finds an algorithm for each product of the programs, before weights are read: of those
+// that cuBLASLt offers the one of the file in the user's cache folder, or the fastest on this device.
+// It fails if there is none for one. The algorithms stay fixed while the device is open.
 func (d *device) askLibrary() error {
 	if d.blas == nil {
 		return nil
 	}
+	of, order, err := d.shapes()
+	if err != nil {
+		return err
+	}
+	a := newAlgorithms(d.layout.facts, driver.BLASVersion(d.blas.Version()))
+	path, err := a.path()
+	if err != nil {
+		d.note("cuBLASLt's algorithms are not kept: " + err.Error())
+	} else if why := a.read(path); why != "" {
+		d.note("cuBLASLt's algorithms are timed again: " + why)
+	}
+	used, timed := map[string]bool{}, 0
+	for _, shape := range order {
+		name := shape.String()
+		used[name] = true
+		if i := slices.IndexFunc(shape.Algorithms(), func(b driver.Algorithm) bool { return hex.EncodeToString(b[:]) == a.Chosen[name] }); i >= 0 {
+			shape.Use(i)
+			continue
+		}
+		i, err := d.timeShape(shape, of[name])
+		if err != nil {
+			return err
+		}
+		shape.Use(i)
+		chosen := shape.Algorithms()[i]
+		a.Chosen[name] = hex.EncodeToString(chosen[:])
+		timed++
+	}
+	if timed == 0 || path == "" {
+		return nil
+	}
+	if err := a.write(path, used); err != nil {
+		d.note("cuBLASLt's algorithms are not kept: " + err.Error())
+	}
+	return nil
+}
+
+// shapes returns the shapes of all products in a fixed order, and up to mostCopies products of each.
+func (d *device) shapes() (of map[string][]driver.Multiplication, order []driver.Shape, err error) {
+	of = map[string][]driver.Multiplication{}
 	for _, p := range d.r.Programs {
 		for _, v := range variants(p.Bucket) {
 			launches, err := d.layout.lower(p, v, d.addresses(0))
 			if err != nil {
-				return err
+				return nil, nil, err
 			}
 			for _, l := range launches {
 				if d.layout.kernels[l.kernel].Stem != "" || l.kernel == collective {
 					continue
 				}
-				if err := d.blas.Ask(multiplication(l)); err != nil {
-					return err
+				m := multiplication(l)
+				list, err := d.blas.Shapes(m)
+				if err != nil {
+					return nil, nil, err
+				}
+				for _, shape := range list {
+					name := shape.String()
+					if of[name] == nil {
+						order = append(order, shape)
+					}
+					if len(of[name]) < mostCopies {
+						of[name] = append(of[name], m)
+					}
 				}
 			}
 		}
 	}
-	return nil
+	return of, order, nil
 }
+
+// timeShape returns the index of the shape's fastest algorithm. One that the library refuses to run is
+// left out; if it refuses all, the error is its last one.
+func (d *device) timeShape(s driver.Shape, ms []driver.Multiplication) (int, error) {
+	var refused error
+	times := make([]time.Duration, len(s.Algorithms()))
+	for i := range times {
+		took, err := s.Time(d.work.Stream, ms, i, func(e *driver.Event) error { return d.work.wait.until(e, hangTimeout) })
+		var b *driver.BLASError
+		switch {
+		case errors.As(err, &b):
+			times[i], refused = -1, err
+		case err != nil:
+			return 0, err
+		default:
+			times[i] = took
+		}
+	}
+	i := fastest(times)
+	if i < 0 {
+		return 0, refused
+	}
+	return i, nil
+}
+
+// note adds what Notes returns.
+func (d *device) note(text string) { d.notes = append(d.notes, text) }
+
+// Notes implements backend.Noter.
+func (d *device) Notes() []string { return d.notes }
 
 // runs sets what a launch runs: a kernel, a product of the library, or a collective.
 func (d *device) runs(l launch, out *driver.Launch) (err error) {

@@ -5,7 +5,9 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -27,6 +29,7 @@ func byLibrary(o *engine.Options) {
 func TestNoLibrary(t *testing.T) {
 	open := startingWith(t, byLibrary)
 	emulate(t, "reset")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	whole := cudatest.BLAS(t)
 	for _, c := range []struct {
 		library, settings string
@@ -76,6 +79,14 @@ func TestFailingLibrary(t *testing.T) {
 	open := startingWith(t, byLibrary)
 	emulate(t, "reset")
 	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	first, err := open(context.Background(), nil) // times the algorithms, so that the next start runs none
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("VAPP_EMULATED_CUBLASLT", "matmul=13")
 	e, err := open(context.Background(), nil)
 	if err != nil {
@@ -92,6 +103,72 @@ func TestFailingLibrary(t *testing.T) {
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLibraryAlgorithms: the algorithms of a start are in the user's cache folder, and the next start
+// times none. A torn file is replaced, with a note. An algorithm that refuses to run is not taken; if
+// all do, the start ends with the library's error.
+func TestLibraryAlgorithms(t *testing.T) {
+	open := startingWith(t, byLibrary)
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+	start := func(settings string) (products uint64, notes []string, err error) {
+		t.Helper()
+		emulate(t, "reset")
+		t.Setenv("VAPP_EMULATED_CUBLASLT", settings)
+		before := driver.Counted("vapp_emulated_host")
+		e, err := open(context.Background(), nil)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer e.Close()
+		return uint64(driver.Counted("vapp_emulated_host") - before), e.Notes(), nil
+	}
+	file := func() (path, text string) {
+		t.Helper()
+		list, err := filepath.Glob(filepath.Join(cache, "vapp", "cublaslt-*.json"))
+		if err != nil || len(list) != 1 {
+			t.Fatalf("files %q, %v", list, err)
+		}
+		b, err := os.ReadFile(list[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[0], string(b)
+	}
+	first, notes, err := start("")
+	if err != nil || len(notes) != 0 {
+		t.Fatalf("%q, %v", notes, err)
+	}
+	path, whole := file()
+	second, notes, err := start("")
+	if _, now := file(); err != nil || len(notes) != 0 || now != whole || second >= first {
+		t.Errorf("%d products, then %d; %q, %v", first, second, notes, err)
+	}
+	if err := os.WriteFile(path, []byte(whole[:len(whole)/2]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	third, notes, err := start("fails=2")
+	if err != nil || third <= second || len(notes) != 1 || !strings.HasPrefix(notes[0], "cuBLASLt's algorithms are timed again: "+path+": it is torn") {
+		t.Errorf("a torn file: %d products, %q, %v", third, notes, err)
+	}
+	_, text := file()
+	for _, line := range regexp.MustCompile(`": "([0-9a-f]{128})"`).FindAllStringSubmatch(text, -1) {
+		if id := line[1][96:98]; id != "02" {
+			t.Errorf("algorithm %s is taken, and it refuses to run", id)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	var refused *driver.BLASError
+	if _, _, err := start("fails=3"); !errors.As(err, &refused) || refused.Name != "CUBLAS_STATUS_NOT_SUPPORTED" {
+		t.Errorf("all refuse: %v", err)
+	}
+	if n := driver.Counted("taken"); n != 0 {
+		t.Errorf("%d bytes of the device are still taken", n)
 	}
 }
 

@@ -13,14 +13,29 @@ import (
 )
 
 // Probe returns the facts of the first device that has kernels, or else of the first device,
-// which can be planned for. Errors are those of driver.Devices. Probe allocates nothing on
-// the device.
+// which can be planned for, and whether the machine has a cuBLASLt. Errors are those of
+// driver.Devices. Probe allocates nothing on the device.
 func (Opener) Probe() (backend.Facts, error) {
 	all, err := driver.Devices()
 	if err != nil {
 		return backend.Facts{}, err
 	}
-	return factsOf(all[max(0, slices.IndexFunc(all, hasKernels))]), nil
+	f := factsOf(all[max(0, slices.IndexFunc(all, hasKernels))])
+	f.CUBLASLt, f.NoCUBLASLt = findLibrary()
+	return f, nil
+}
+
+// findLibrary returns the version of the machine's cuBLASLt, and why one that was found cannot be used.
+func findLibrary() (version, unusable string) {
+	v, _, err := driver.FindBLAS()
+	var none *driver.NoBLAS
+	switch {
+	case err == nil:
+		return driver.BLASVersion(v), ""
+	case errors.As(err, &none) && none.Absent:
+		return "", ""
+	}
+	return "", err.Error()
 }
 
 // hasKernels reports whether there are kernels for the device that its driver loads.

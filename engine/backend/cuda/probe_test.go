@@ -47,6 +47,25 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestProbeLibrary: the facts have the version of the machine's cuBLASLt, or why the one that was found
+// cannot be used; neither where there is none.
+func TestProbeLibrary(t *testing.T) {
+	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
+	for _, c := range []struct{ library, settings, version, unusable string }{
+		{cudatest.BLAS(t), "version=120901", "12.9.1", ""},
+		{cudatest.BLAS(t), "version=110800", "", "cuBLASLt is 11.8.0 and 12.0.0 is needed"},
+		{"libm.so.6", "", "", "no cuBLASLt (libm.so.6 has no cublasLtGetVersion)"},
+		{driver.NoLibrary, "", "", ""},
+	} {
+		t.Setenv("VAPP_LIBCUBLASLT", c.library)
+		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)
+		f, err := cuda.Opener{}.Probe()
+		if err != nil || f.CUBLASLt != c.version || !strings.HasPrefix(f.NoCUBLASLt, c.unusable) || (f.NoCUBLASLt == "") != (c.unusable == "") {
+			t.Errorf("%s %s: %q, %q, %v", c.library, c.settings, f.CUBLASLt, f.NoCUBLASLt, err)
+		}
+	}
+}
+
 // TestOpenElsewhere: Open rejects a plan for a device that this machine lacks, and one whose
 // memory other processes use.
 func TestOpenElsewhere(t *testing.T) {

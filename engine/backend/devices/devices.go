@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"vapp.dev/engine/backend"
@@ -55,6 +56,8 @@ type Device struct {
 	Batch Batch `json:"batch"`
 	// PlanOnly is the reason why programs cannot run on the device; "": they can.
 	PlanOnly string `json:"plan_only,omitempty"`
+	// CUBLASLt is the version of cuBLASLt that is assumed beside the device, "13.0.0"; "": none.
+	CUBLASLt string `json:"-"`
 }
 
 // Batch is a pair of batch limits; zeroes if vLLM has no rule.
@@ -76,11 +79,14 @@ func BatchDefaults(driverName string, totalBytes int64) Batch {
 type UnknownError struct {
 	Name        string
 	Suggestions []string // similar names in the catalogue
+	Assumed     string   // what follows a "+" in the name, if that is the mistake
 }
 
 func (e *UnknownError) Error() string {
 	hint := "\"vapp devices\" lists them"
 	switch {
+	case e.Assumed != "":
+		hint = "a GPU of CUDA may end in " + libraryMark + "13.0, the version of an installed cuBLASLt, from 12.0 on"
 	case strings.HasPrefix(strings.ToLower(e.Name), "cpu"):
 		hint = "a CPU is named by its size, such as cpu-16c-64g, and may end in -avx2, -avx512, -avx512bf16 or -amx"
 	case len(e.Suggestions) > 0:
@@ -93,9 +99,49 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("device %q is not in the catalogue; %s", name, hint)
 }
 
+// libraryMark is between a device's name and the version of a cuBLASLt that is assumed beside it.
+const libraryMark = "+cublaslt="
+
 // Find returns the device of a name: its name in the catalogue, an alias, or its name in the
-// driver. Case and punctuation are ignored. The error is an *UnknownError.
+// driver. Case and punctuation are ignored. A GPU's name may end in "+cublaslt=13.0": then a
+// cuBLASLt of this version is assumed. The error is an *UnknownError.
 func Find(name string) (Device, error) {
+	base, _, marked := strings.Cut(name, "+")
+	if !marked {
+		return find(name)
+	}
+	d, err := find(base)
+	if err != nil {
+		return d, err
+	}
+	version, ok := strings.CutPrefix(strings.ToLower(name[len(base):]), libraryMark)
+	version, valid := libraryVersion(version)
+	if !ok || !valid || d.Kind != GPU || !strings.Contains(d.Capability, ".") {
+		return Device{}, &UnknownError{Name: name, Assumed: name[len(base):]}
+	}
+	d.CUBLASLt = version
+	return d, nil
+}
+
+// libraryVersion returns a version of cuBLASLt with its three numbers: "13.0.0" for "13.0". The
+// oldest is 12.0.
+func libraryVersion(text string) (string, bool) {
+	parts := strings.Split(text, ".")
+	if len(parts) > 3 {
+		return "", false
+	}
+	var n [3]int
+	for i, p := range parts {
+		v, err := strconv.Atoi(p)
+		if err != nil || v < 0 || v > 99 || strconv.Itoa(v) != p {
+			return "", false
+		}
+		n[i] = v
+	}
+	return fmt.Sprintf("%d.%d.%d", n[0], n[1], n[2]), n[0] >= 12
+}
+
+func find(name string) (Device, error) {
 	t, err := read()
 	if err != nil {
 		return Device{}, err
@@ -168,7 +214,7 @@ func (d Device) Facts(backendName string) backend.Facts {
 	f := backend.Facts{
 		Backend: backendName, Device: d.DriverName, TotalBytes: d.TotalBytes, Cores: d.Cores, Variants: d.Variants,
 		PageBytes: 4096, L2Bytes: d.L2Bytes, SMs: d.SMs, Capability: d.Capability, SharedBytes: d.SharedBytes,
-		Bandwidth: d.Bandwidth, MatrixRate: d.FP16, PlanOnly: d.PlanOnly, MemoryLimit: "device",
+		Bandwidth: d.Bandwidth, MatrixRate: d.FP16, PlanOnly: d.PlanOnly, MemoryLimit: "device", CUBLASLt: d.CUBLASLt,
 	}
 	if d.Kind == CPU {
 		f.HugeBytes, f.MemoryLimit = 2<<20, "system"

@@ -44,6 +44,27 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
+// TestFindLibrary: the name of a GPU of CUDA may end in the version of a cuBLASLt, which is among its
+// facts.
+func TestFindLibrary(t *testing.T) {
+	for name, want := range map[string]string{"h100": "", "H200+cublaslt=13.0": "13.0.0", "NVIDIA GeForce RTX 4090+cublaslt=12.9.1": "12.9.1", "v100-32g+CUBLASLT=12": "12.0.0"} {
+		d, err := Find(name)
+		if f := d.Facts("cuda"); err != nil || f.CUBLASLt != want {
+			t.Errorf("%s: %q, %v; want %q", name, f.CUBLASLt, err, want)
+		}
+	}
+	for _, name := range []string{
+		"h200+", "h200+cublaslt", "h200+cublaslt=", "h200+cublaslt=11.8", "h200+cublaslt=13.x", "h200+cublaslt=013", "h200+cublaslt=13.0.0.1", "h200+cublaslt=13+cublaslt=13",
+		"h200+cudnn=9", "mi300x+cublaslt=13.0", "cpu-8c-32g+cublaslt=13.0",
+	} {
+		_, err := Find(name)
+		var unknown *UnknownError
+		if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "may end in +cublaslt=13.0, ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestTable compares the rows with each other and with hardware limits.
 func TestTable(t *testing.T) {
 	list, err := List()

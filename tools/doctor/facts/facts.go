@@ -71,6 +71,7 @@ type GPU struct {
 	Err     string // why there is no device; with remedy
 	Remedy  string // where the driver is too old; Err has none then
 	Busy    string // a device's compute mode that excludes processes
+	BLAS    string // version and file of cuBLASLt; "": there is none, or it was not looked for
 	NoBLAS  string // why cuBLASLt cannot be used; "": it can, or was not looked for
 }
 

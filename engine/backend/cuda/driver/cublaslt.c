@@ -52,11 +52,13 @@ struct vapp_blas {
                 const algorithm *, void *, size_t, CUstream);
 };
 
-// vapp_shape is a product with a fixed number of rows: its layouts and its algorithm.
+// vapp_shape is a product with a fixed number of rows: its layouts, the algorithms that the library
+// offers, its best first, and the one that is used.
 struct vapp_shape {
   void *w, *x, *y;
-  algorithm algo;
-  int loaded;  // it has run once: its kernel is on the device
+  algorithm offered[VAPP_ALGORITHMS];
+  int count, used;
+  int loaded;  // the one that is used has run once: its kernel is on the device
 };
 
 // The functions of the library, and the fields for their addresses.
@@ -146,8 +148,9 @@ void vapp_blas_free_desc(const vapp_blas *b, void *desc) {
 int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, vapp_shape **out, int *found) {
   vapp_shape *s = calloc(1, sizeof *s);
   void *preference = 0;
-  heuristic best;
-  memset(&best, 0, sizeof best);
+  heuristic list[VAPP_ALGORITHMS];
+  int listed = 0;
+  memset(list, 0, sizeof list);
   const int types[] = {[vapp_bf16] = real_16bf, [vapp_f16] = real_16f, [vapp_e4m3] = real_8f_e4m3}, type = types[a->numbers];
   *out = s;
   *found = 0;
@@ -162,9 +165,10 @@ int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, va
   }
   if (!status) {
     // Without an algorithm, some versions return a status, others a count of 0.
-    int none = b->find(b->handle, desc, s->w, s->x, s->y, s->y, preference, 1, &best, found);
-    if (none || *found < 1 || best.state || best.workspace > a->workspace) *found = 0;
-    s->algo = best.algo;
+    if (b->find(b->handle, desc, s->w, s->x, s->y, s->y, preference, VAPP_ALGORITHMS, list, &listed)) listed = 0;
+    for (int i = 0; i < listed && i < VAPP_ALGORITHMS; i++)
+      if (!list[i].state && list[i].workspace <= a->workspace) s->offered[s->count++] = list[i].algo;
+    *found = s->count;
   }
   if (preference) b->preference_destroy(preference);
   return status;
@@ -177,17 +181,30 @@ void vapp_blas_free_shape(const vapp_blas *b, vapp_shape *s) {
   free(s);
 }
 
+int vapp_shape_run(const vapp_blas *b, const vapp_shape *s, int i, void *desc, CUdeviceptr w, CUdeviceptr x, CUdeviceptr y, CUdeviceptr workspace,
+                   size_t bytes, CUstream stream) {
+  static const float one = 1.0f, none = 0.0f;
+  return b->matmul(b->handle, desc, &one, (const void *)w, s->w, (const void *)x, s->x, &none, (const void *)y, s->y, (void *)y, s->y, &s->offered[i],
+                   (void *)workspace, bytes, stream);
+}
+
+int vapp_shape_count(const vapp_shape *s) { return s->count; }
+const void *vapp_shape_offered(const vapp_shape *s, int i) { return &s->offered[i]; }
+
+void vapp_shape_use(vapp_shape *s, int i) {
+  s->used = i;
+  s->loaded = 0;
+}
+
 int vapp_product_loaded(const vapp_product *p, int32_t rows) {
   return rows < 1 || rows > p->most || p->shapes[(rows - 1) / p->unit]->loaded;
 }
 
 int vapp_product_run(const vapp_product *p, int32_t rows, CUstream stream) {
-  static const float one = 1.0f, none = 0.0f;
   if (rows < 1 || rows > p->most) return invalid_value;
   const vapp_blas *b = p->blas;
   vapp_shape *s = p->shapes[(rows - 1) / p->unit];
-  int status = b->matmul(b->handle, p->desc, &one, (const void *)p->w, s->w, (const void *)p->x, s->x, &none, (const void *)p->y, s->y, (void *)p->y,
-                         s->y, &s->algo, (void *)p->workspace, p->bytes, stream);
+  int status = vapp_shape_run(b, s, s->used, p->desc, p->w, p->x, p->y, p->workspace, p->bytes, stream);
   if (!status) s->loaded = 1;
   return status;
 }

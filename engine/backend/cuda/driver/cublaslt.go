@@ -159,13 +159,18 @@ func (b *BLAS) all(m Multiplication, desc unsafe.Pointer) ([]*C.vapp_shape, erro
 	return out, nil
 }
 
-// shape returns the shape for a number of rows; the library is asked once.
-func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_shape, error) {
+// args describes a product of rows rows to the library.
+func (b *BLAS) args(m Multiplication, rows int) C.vapp_shape_args {
 	const most = 256
-	a := C.vapp_shape_args{
+	return C.vapp_shape_args{
 		in: C.int64_t(m.In), out: C.int64_t(m.Out), rows: C.int64_t(rows), workspace: C.uint64_t(m.Bytes), numbers: C.uint32_t(m.Numbers),
 		aligned: C.uint32_t(aligned(m.W|m.X, most)), aligned_y: C.uint32_t(aligned(m.Y, most)), bias: flag(m.Bias != 0), blocks: flag(m.Blocks),
 	}
+}
+
+// shape returns the shape for a number of rows; the library is asked once.
+func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_shape, error) {
+	a := b.args(m, rows)
 	if s := b.shapes[a]; s != nil {
 		return s, nil
 	}

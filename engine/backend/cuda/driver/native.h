@@ -51,9 +51,21 @@ int vapp_blas_close(vapp_blas *b);
 // multiple of 4], and of 128 inputs in a row of X, [in/128, rows].
 int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, CUdeviceptr w_scales, CUdeviceptr x_scales, int blocks, void **out);
 void vapp_blas_free_desc(const vapp_blas *b, void *desc);
-// vapp_blas_shape asks for the algorithm of a shape; found is 0 if there is none.
+// VAPP_ALGORITHMS is how many algorithms the library is asked for, VAPP_ALGORITHM_BYTES the size of one.
+#define VAPP_ALGORITHMS 8
+#define VAPP_ALGORITHM_BYTES 64
+// vapp_blas_shape asks for the algorithms of a shape; found is 0 if there is none. The first one is
+// used.
 int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, vapp_shape **out, int *found);
 void vapp_blas_free_shape(const vapp_blas *b, vapp_shape *s);
+// vapp_shape_count returns how many algorithms there are, vapp_shape_offered the bytes of one.
+int vapp_shape_count(const vapp_shape *s);
+const void *vapp_shape_offered(const vapp_shape *s, int i);
+// vapp_shape_use makes products of the shape run by algorithm i.
+void vapp_shape_use(vapp_shape *s, int i);
+// vapp_shape_run runs one product by algorithm i.
+int vapp_shape_run(const vapp_blas *b, const vapp_shape *s, int i, void *desc, CUdeviceptr w, CUdeviceptr x, CUdeviceptr y, CUdeviceptr workspace,
+                   size_t bytes, CUstream stream);
 int vapp_product_run(const vapp_product *p, int32_t rows, CUstream stream);
 // vapp_product_loaded returns 0 if the library has not run the product with this number of
 // rows yet.

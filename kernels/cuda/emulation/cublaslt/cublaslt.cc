@@ -6,7 +6,8 @@
 // operands (outer vectors), or for 128x128 of A and 128 of a row of B; versions from 12.9 on
 // support that only for compute capability 9.0. VAPP_EMULATED_CUBLASLT has settings, separated
 // by commas and read when a handle is made: version=110400, create=1 and matmul=13 (a status
-// that the call returns), algorithms=none.
+// that the call returns), algorithms=none, fails=1 (the first algorithm of each shape is offered and
+// refuses to run; 3: all do). It offers three algorithms for a shape, which give the same bits.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,6 +80,8 @@ std::mutex everything;
 std::deque<Product> products;  // not freed: graphs launch them again
 std::set<uint64_t> loaded;     // shapes whose kernels are on the device
 bool no_algorithms = false;
+constexpr int kAlgorithms = 3;
+long failing = 0;  // so many of them refuse to run
 int created = 0, multiplied = 0;
 int (*host)(void *, const char *(*)(void *), void *) = nullptr;
 int (*inside)(uint64_t, size_t) = nullptr;
@@ -202,6 +205,7 @@ API int cublasLtCreate(void **handle) {
   if (host == nullptr || inside == nullptr || capturing == nullptr || attribute_of == nullptr) return kNotInitialized;
   no_algorithms = text && strstr(text, "algorithms=none");
   multiplied = int(setting("matmul", 0));
+  failing = setting("fails", 0);
   created++;
   *handle = &created;
   return kSuccess;
@@ -277,11 +281,14 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, voi
   if (no_algorithms || !fits((Desc *)desc, (Layout *)a, (Layout *)b, (Layout *)c, (Layout *)d)) return kNotSupported;
   Layout *out = (Layout *)d;
   uint64_t bytes = 4 * out->rows * out->cols;  // as if the input features were split in two
-  *results = Heuristic();
-  results->algorithm.shape = shape_of((Desc *)desc, (Layout *)a, (Layout *)b, out);
-  results->algorithm.workspace = results->workspace = bytes <= p->workspace ? bytes : 0;
-  for (int i = 0; i < 4; i++) results->algorithm.aligned[i] = p->aligned[i];
-  *found = 1;
+  for (int n = 0; n < wanted && n < kAlgorithms; n++) {
+    Heuristic &r = results[n] = Heuristic();
+    r.algorithm.shape = shape_of((Desc *)desc, (Layout *)a, (Layout *)b, out);
+    r.algorithm.workspace = r.workspace = bytes <= p->workspace ? bytes : 0;
+    for (int i = 0; i < 4; i++) r.algorithm.aligned[i] = p->aligned[i];
+    r.algorithm.of[0] = n;
+    *found = n + 1;
+  }
   return kSuccess;
 }
 API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *la, const void *b, void *lb, const void *beta, const void *c,
@@ -293,11 +300,12 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
   if (multiplied) return multiplied;
   if (!fits(o, x, y, (const Layout *)lc, z)) return kNotSupported;
   if (*(const float *)alpha != 1.0f || *(const float *)beta != 0.0f || algorithm == nullptr || algorithm->shape != shape_of(o, x, y, z)) return kInvalidValue;
+  if (algorithm->of[0] < uint64_t(failing)) return kNotSupported;
   const void *at[] = {a, b, c, d};
   for (int i = 0; i < 4; i++)
     if (uint64_t(at[i]) % algorithm->aligned[i]) return kInvalidValue;
-  if (capturing(stream) && !loaded.count(algorithm->shape)) return kInternalError;  // a kernel would be loaded
-  loaded.insert(algorithm->shape);
+  if (capturing(stream) && !loaded.count(algorithm->shape + algorithm->of[0])) return kInternalError;  // a kernel would be loaded
+  loaded.insert(algorithm->shape + algorithm->of[0]);
   if (bytes < algorithm->workspace || (bytes && uint64_t(workspace) % 256)) return kInvalidValue;
   Product p{x->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->scales[0], o->scales[1],
             o->scaled[0] == kBlk128x128, o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
