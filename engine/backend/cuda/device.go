@@ -25,7 +25,7 @@ type device struct {
 	modules   map[string]*driver.Module // by kernel file
 	blas      *driver.BLAS              // nil: kernels compute all products
 	notes     []string
-	finding   sync.Mutex                // guards functions and stack: several goroutines pack
+	finding   sync.Mutex // guards functions and stack: several goroutines pack
 	functions map[string]*driver.Function
 	stack     int                               // bytes of stack that are reserved for a thread
 	arenas    [backend.NumArenas]driver.Address // device addresses; Swap's is a mapping of swap
