@@ -40,8 +40,8 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 		r.Free(delta)
 		delta = m.mlp(r, n, w)
 		if m.text.moe {
-			m.normalizeInPlace(r, delta, w.densePost)
 			experts := m.mixture(r, x, w)
+			m.normalizeInPlace(r, delta, w.densePost) // beside the norms that follow: backend cuda launches them together
 			m.normalizeInPlace(r, experts, w.expertPost)
 			r.Do(backend.Add{X: experts, Into: delta, Scale: backend.NoWeight})
 			r.Free(experts)

@@ -139,11 +139,21 @@ type StoreArgs struct {
 // StoreShared returns the bytes of shared memory of store_kv for keys of wide numbers of that many bytes.
 func StoreShared(wide, bytes int) int { return 16 * (wide + 2) * bytes }
 
-// PackArgs: linear_pack_ with the format that X is rounded to. See Rounding for the grid.
+// PackArgs: linear_pack_ with the format that X is rounded to, and of all kernels that pack X. See Rounding for the grid.
 type PackArgs struct {
 	X, Y, Sums, Order      Ptr
 	Rows, In, Group, Words int32 // Words 1: for linear_wide; 2: [_, In] row by row
 	Most, _                int32 // if not 0, Sums are [groups, rows], with rows padded to a multiple of LibraryUnit or to Most
+}
+
+// StorePackArgs: store_pack_ with the format that X is rounded to. See Rounding for the grid. With Gate
+// [rows, In], X is multiplied by its sigmoid. With Across, the blocks of Rounding's grid, as many more blocks (x) as Store
+// has heads store keys and values as store_kv does, in numbers of Bytes bytes, with StoreShared bytes.
+type StorePackArgs struct {
+	Pack          PackArgs
+	Gate          Ptr
+	Across, Bytes int32
+	Store         StoreArgs
 }
 
 // NormPackArgs: norm_pack_ with the format that X is rounded to.
@@ -153,6 +163,36 @@ type NormPackArgs struct {
 	Eps, Offset, Scale float32
 	_                  int32
 }
+
+// ChainPackArgs: chain_pack_ with the format that X is rounded to. Kinds is a set of ChainJoined and ChainPost, norms with
+// Norm.Eps before the sum with the residual: X is written to. SumScale is a factor of that sum, 0: none.
+type ChainPackArgs struct {
+	Norm                                 NormPackArgs
+	Other, WOwn, WOther, WPost, SumScale Ptr
+	Kinds, _                             int32
+}
+
+// Before X is added to the residual: it becomes norm(X)·WOwn + norm(Other)·WOther; it becomes norm(X)·WPost.
+const (
+	ChainJoined int32 = 1 << iota
+	ChainPost
+)
+
+// HeadsPackArgs: heads_pack_ with the format that X is rounded to. Every Segment numbers of a row, at most
+// HeadsPackSegment, are normalised by themselves, at most HeadsPackSegments in a row. With Gate [rows, In], the result is
+// multiplied by silu(Gate).
+type HeadsPackArgs struct {
+	Pack               PackArgs
+	W, Gate            Ptr
+	Eps, Offset, Scale float32
+	Segment            int32
+}
+
+// The largest segment of heads_pack, and the most of a row.
+const (
+	HeadsPackSegment  = 128
+	HeadsPackSegments = 256
+)
 
 // GLUPackArgs: glu_pack_ with the format that X is rounded to. Pack.In is the number of packed
 // columns; X has twice as many.
@@ -249,6 +289,13 @@ type RouteArgs struct {
 type OrderArgs struct {
 	IDs, Order, Place, Owner              Ptr
 	Picks, Top, Experts, Block, Blocks, _ int32
+}
+
+// RouteOrderArgs: route_order. One block, a warp for each row, shared memory for 2·Experts ints. Order.IDs are
+// Route.IDs.
+type RouteOrderArgs struct {
+	Route RouteArgs
+	Order OrderArgs
 }
 
 // ExpertsArgs: experts_f32_4 and experts_f32_64, with that many rows in a block: see

@@ -142,6 +142,7 @@ func attentionKernels() []Kernel {
 func expertKernels() []Kernel {
 	out := []Kernel{
 		{"route", "route", "", "experts", sizeOf[RouteArgs](), 256, 0, "4·rows·(experts + 2·top)", "rows·experts·top", "TestRoute"},
+		{"route_order", "route, experts", "", "experts", sizeOf[RouteOrderArgs](), 1024, 8 * 1024, "4·rows·(experts + 2·top) + 20·picks", "rows·experts·top", "TestRoute"},
 		{"experts_order", "experts", "", "experts", sizeOf[OrderArgs](), 1024, 8 * 1024, "20·picks", "0", "TestExperts"},
 		{"experts_combine", "experts", "", "experts", sizeOf[CombineArgs](), 256, 0, "4·rows·cols·(top + 1)", "2·rows·cols·top", "TestExperts"},
 	}

@@ -10,16 +10,23 @@ func packKernels() []Kernel {
 	var out []Kernel
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.I8} {
 		r := Rounding{Format: f}
-		for _, s := range []Source{FromRows, FromGLU, FromNorm} {
+		for _, s := range []Source{FromRows, FromAttention, FromGLU, FromNorm, FromChain, FromHeads} {
 			k := Kernel{
 				r.Kernel(s), "linear", "x as " + f.String(), "pack", sizeOf[PackArgs](), 256, 0,
 				"(4 + format)·rows·in", "rows·in", "TestPackX",
 			}
 			switch s {
+			case FromAttention:
+				k.Op, k.Args, k.Bytes, k.Test = "gate, store_kv, linear", sizeOf[StorePackArgs](), "(4 + format)·rows·in, (8 + format)· with a gate; keys and values as store_kv", "TestPackX, TestStoreKV"
+				k.Shared = StoreShared(512, 4)
 			case FromGLU:
 				k.Op, k.Args, k.Bytes, k.Flops = "glu, linear", sizeOf[GLUPackArgs](), "(8 + format)·rows·in", "7·rows·in"
 			case FromNorm:
 				k.Op, k.Args, k.Bytes, k.Flops = "norm, linear", sizeOf[NormPackArgs](), "(4 + format)·rows·in; (12 + format)· with a residual", "5·rows·in"
+			case FromHeads:
+				k.Op, k.Args, k.Bytes, k.Flops = "norm, linear", sizeOf[HeadsPackArgs](), "(8 + format)·rows·in; 4· more with a gate", "10·rows·in"
+			case FromChain:
+				k.Op, k.Args, k.Bytes, k.Flops = "norm, add, linear", sizeOf[ChainPackArgs](), "(12 + format)·rows·in; 12· more for a norm before, 20· for two that are added", "14·rows·in"
 			}
 			if r.byRow(s) {
 				k.Threads = 512

@@ -75,10 +75,9 @@ DEVICE unsigned route_groups(const RouteArgs &a, const RouteRow &r, int lane) {
   return chosen;
 }
 
-// route: a warp for each row.
-KERNEL(route, RouteArgs, 256) {
-  int lane = threadIdx.x & 31, row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
-  if (row >= a.rows) return;
+// route_row picks the experts of a row. A warp calls it.
+DEVICE void route_row(const RouteArgs &a, int row) {
+  int lane = threadIdx.x & 31;
   RouteRow r = {a.logits + size_t(row) * a.experts, 0.0f, 0.0f};
   if (a.score == kSoftmax) {
     float largest = -INFINITY_F, sum = 0.0f;
@@ -119,6 +118,12 @@ KERNEL(route, RouteArgs, 256) {
   }
 }
 
+// route: a warp for each row.
+KERNEL(route, RouteArgs, 256) {
+  int row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+  if (row < a.rows) route_row(a, row);
+}
+
 struct OrderArgs {
   const int *ids;  // [rows, top]
   int *order;      // [blocks·block] the row of X in this place, −1: none
@@ -127,10 +132,9 @@ struct OrderArgs {
   int picks, top, experts, block, blocks, pad;
 };
 
-// experts_order: one block; shared memory for 2·experts + 32 ints. The rows of an expert begin
-// at a multiple of block; their order does not change results.
-KERNEL(experts_order, OrderArgs, 1024) {
-  DYNAMIC_SHARED(memory);
+// order_picks sorts picks by expert. One block calls it; memory holds 2·experts ints. The rows of an expert
+// begin at a multiple of block; their order does not change results.
+DEVICE void order_picks(const OrderArgs &a, unsigned char *memory) {
   int *count = (int *)memory, *start = count + a.experts;
   for (int e = threadIdx.x; e < a.experts; e += blockDim.x) count[e] = 0;
   for (int i = threadIdx.x; i < a.blocks * a.block; i += blockDim.x) a.order[i] = -1;
@@ -160,6 +164,25 @@ KERNEL(experts_order, OrderArgs, 1024) {
     a.order[at] = i / a.top;
     a.place[i] = at;
   }
+}
+
+// experts_order: one block; shared memory for 2·experts ints.
+KERNEL(experts_order, OrderArgs, 1024) {
+  DYNAMIC_SHARED(memory);
+  order_picks(a, memory);
+}
+
+struct RouteOrderArgs {
+  RouteArgs route;
+  OrderArgs order;  // its ids are those of route
+};
+
+// route_order is route and then experts_order, for few rows: one block, a warp for each row in turn.
+KERNEL(route_order, RouteOrderArgs, 1024) {
+  DYNAMIC_SHARED(memory);
+  for (int row = threadIdx.x >> 5; row < a.route.rows; row += blockDim.x >> 5) route_row(a.route, row);
+  __syncthreads();  // the picks of all rows are there
+  order_picks(a.order, memory);
 }
 
 struct ExpertsArgs {

@@ -56,7 +56,43 @@ func TestRoute(t *testing.T) {
 		if got := down[int32](r, a.IDs, len(ids)); fmt.Sprint(got) != fmt.Sprint(ids) {
 			t.Errorf("%+v: %v, want %v", c, got, ids)
 		}
-		r.near(fmt.Sprint(c), down[float32](r, a.Weights, len(ids)), weights, 1e-6)
+		got := down[float32](r, a.Weights, len(ids))
+		r.near(fmt.Sprint(c), got, weights, 1e-6)
+		r.routeOrder(a, ids, got)
+	}
+}
+
+// routeOrder sorts the picks of a by the launch that routes: picks and weights have the bits of route, the place of each
+// has its row and belongs to its expert, and all other places are empty.
+func (r *rig) routeOrder(a cuda.RouteArgs, ids []int32, weights []float32) {
+	r.Helper()
+	const block = 8
+	blocks := cuda.ExpertBlocks(len(ids), int(a.Experts), block)
+	a.IDs, a.Weights = alloc[int32](r, len(ids)), alloc[float32](r, len(ids))
+	o := cuda.OrderArgs{
+		IDs: a.IDs, Order: alloc[int32](r, blocks*block), Place: alloc[int32](r, len(ids)), Owner: alloc[int32](r, blocks),
+		Picks: int32(len(ids)), Top: a.Top, Experts: a.Experts, Block: block, Blocks: int32(blocks),
+	}
+	g := cudatest.Line(1, 96)
+	g.Shared = 8 * int(a.Experts)
+	got := r.eachSchedule(func() []float32 {
+		launch(r, "route_order", g, &cuda.RouteOrderArgs{Route: a, Order: o})
+		order, place, owner := down[int32](r, o.Order, blocks*block), down[int32](r, o.Place, len(ids)), down[int32](r, o.Owner, blocks)
+		filled := 0
+		for _, row := range order {
+			if row >= 0 {
+				filled++
+			}
+		}
+		for i, at := range place {
+			if order[at] != int32(i)/a.Top || owner[at/block] != ids[i] || filled != len(ids) {
+				r.Fatalf("pick %d of expert %d is at %d, which has row %d of expert %d; %d places are filled", i, ids[i], at, order[at], owner[at/block], filled)
+			}
+		}
+		return down[float32](r, a.Weights, len(ids))
+	})
+	if fmt.Sprint(down[int32](r, a.IDs, len(ids))) != fmt.Sprint(ids) || !slices.Equal(got, weights) {
+		r.Errorf("route_order: %v with %v, want %v with %v", down[int32](r, a.IDs, len(ids)), got, ids, weights)
 	}
 }
 

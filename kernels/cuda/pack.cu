@@ -1,6 +1,7 @@
 // Activations as fragments of the matrix units: plain, normalized or gated. The op before a
 // product also rounds its input.
 #include "glu.cuh"
+#include "store.cuh"
 
 struct PackArgs {
   const float *x;    // [_, in]; of glu_pack [_, 2·in]
@@ -18,6 +19,15 @@ struct PackArgs {
 
 constexpr int kUnit = 64;  // rows of cuBLASLt's products: LibraryUnit
 
+// StorePackArgs is for store_pack. Its launch packs what attention computed, gated if the model does that, and stores the
+// keys and values of the step: neither part reads what the other writes.
+struct StorePackArgs {
+  PackArgs pack;
+  const float *gate;  // [_, in] or null: x is multiplied by sigmoid(gate)
+  int across, bytes;  // blocks (x) from across on store a head each, in numbers of 1, 2 or 4 bytes; across 0: none
+  StoreArgs store;
+};
+
 struct NormPackArgs {
   PackArgs pack;
   float *residual;  // [rows, in] or null: x is added to it, and the sum is normalized
@@ -26,6 +36,28 @@ struct NormPackArgs {
   float eps, offset, scale;
   int pad;
 };
+
+// ChainPackArgs is for chain_pack: norms with the same eps before the sum with the residual. x is written to.
+struct ChainPackArgs {
+  NormPackArgs norm;
+  const float *other;  // [rows, in], with kJoined: x becomes norm(x) · w_own + norm(other) · w_other
+  const float *w_own, *w_other, *w_post;  // [in] or null: ones. With kPost x becomes norm(x) · w_post, behind kJoined
+  const float *sum_scale;  // [1] or null: residual becomes (residual + x) · sum_scale
+  int kinds, pad;          // a set of kJoined and kPost
+};
+
+enum { kJoined = 1, kPost = 2 };
+
+// HeadsPackArgs is for heads_pack: each segment of a row is normalized by itself, as norm does with 32 threads, to the bit.
+struct HeadsPackArgs {
+  PackArgs pack;
+  const float *w;     // [segment] or null: ones
+  const float *gate;  // [rows, in] or null: the result is multiplied by silu(gate)
+  float eps, offset, scale;
+  int segment;  // divides in, at most kSegments times; at most 128
+};
+
+constexpr int kSegments = 256;
 
 struct GLUPackArgs {
   PackArgs pack;
@@ -44,12 +76,20 @@ DEVICE float2 two(const float *row, int col, int in) {
 // Sources of the numbers to pack. begin is called once with a row of Y.
 struct PlainSource {
   const PackArgs &a;
-  const float *x;
+  const float *gates, *x, *gate;
+  DEVICE_METHOD PlainSource(const PackArgs &p, const float *g) : a(p), gates(g), x(nullptr), gate(nullptr) {}
   DEVICE_METHOD void begin(int row) {
     int from = row < a.rows ? (a.order ? a.order[row] : row) : -1;
     x = from >= 0 ? a.x + size_t(from) * a.in : nullptr;
+    gate = gates && from >= 0 ? gates + size_t(from) * a.in : nullptr;
   }
-  DEVICE_METHOD float2 at(int col) const { return x ? two(x, col, a.in) : make_float2(0, 0); }
+  DEVICE_METHOD float2 at(int col) const {
+    if (x == nullptr) return make_float2(0, 0);
+    float2 v = two(x, col, a.in);
+    if (gate == nullptr) return v;
+    float2 g = two(gate, col, a.in);
+    return make_float2(v.x * sigmoid(g.x), v.y * sigmoid(g.y));
+  }
 };
 
 struct GLUSource {
@@ -80,13 +120,15 @@ struct GLUSource {
 
 struct NormSource {
   const NormPackArgs &n;
+  const ChainPackArgs *c;  // null: x is read only
   const float *x;  // the row to normalize; null: none
   size_t row;
   float inverse;
-  DEVICE_METHOD NormSource(const NormPackArgs &a) : n(a), x(nullptr), row(0), inverse(0.0f) {}
+  DEVICE_METHOD NormSource(const NormPackArgs &a, const ChainPackArgs *with) : n(a), c(with), x(nullptr), row(0), inverse(0.0f) {}
   DEVICE_METHOD void begin(int r) {
-    if (r >= n.pack.rows) return;
-    row = size_t(r) * n.pack.in;
+    int from = r < n.pack.rows ? (n.pack.order ? n.pack.order[r] : r) : -1;
+    if (from < 0) return;
+    row = size_t(from) * n.pack.in;
     x = (n.residual ? n.residual : n.pack.x) + row;
   }
   // sum adds x to the residual and returns the sum; a thread reads only what it wrote
@@ -94,11 +136,12 @@ struct NormSource {
   DEVICE_METHOD float2 sum(int col) {
     int in = n.pack.in;
     if (x == nullptr) return make_float2(0, 0);
-    float2 v = two(n.pack.x + row, col, in);
+    const float *from = n.pack.x + row;
+    float2 v = c ? make_float2(col < in ? from[col] : 0.0f, col + 1 < in ? from[col + 1] : 0.0f) : two(from, col, in);
     if (n.residual == nullptr) return v;
-    float *r = n.residual + row + col;
-    if (col < in) r[0] = v.x = r[0] + v.x;
-    if (col + 1 < in) r[1] = v.y = r[1] + v.y;
+    float *r = n.residual + row + col, scale = c && c->sum_scale ? *c->sum_scale : 1.0f;
+    if (col < in) r[0] = v.x = (r[0] + v.x) * scale;
+    if (col + 1 < in) r[1] = v.y = (r[1] + v.y) * scale;
     return v;
   }
   DEVICE_METHOD float2 at(int col) const {
@@ -118,6 +161,22 @@ struct NormSource {
     }
     return v;
   }
+};
+
+struct HeadsSource {
+  const HeadsPackArgs &h;
+  const float *x, *gate;  // null: none
+  const float *inverse;   // [in/segment], of this row
+  DEVICE_METHOD float one(int col) const {
+    if (col >= h.pack.in) return 0.0f;
+    float v = __ldg(x + col) * inverse[col / h.segment];
+    if (h.w) v *= h.offset + __ldg(h.w + col % h.segment);
+    v *= h.scale;
+    if (gate == nullptr) return v;
+    float g = __ldg(gate + col);
+    return v * (g / (1.0f + expf(-g)));
+  }
+  DEVICE_METHOD float2 at(int col) const { return x ? make_float2(one(col), one(col + 1)) : make_float2(0, 0); }
 };
 
 // A lane's eight numbers of a step: columns 2q + 8i and 2q + 8i + 1.
@@ -302,11 +361,47 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
 }
 
-// norm_source returns the source of norm_pack.
-DEVICE NormSource norm_source(const NormPackArgs &a, Place p) {
+// each_number calls f with the columns of this thread's steps.
+template <class F>
+DEVICE void each_number(int in, F f) {
+  each_step(ceil_div(in, 32), [&](int s) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      int col = 32 * s + 8 * (i / 2) + 2 * (threadIdx.x & 3) + i % 2;
+      if (col < in) f(col);
+    }
+  });
+}
+
+// rms_inverse returns the factor that gives a row a mean square of one. All threads of the block call it.
+DEVICE float rms_inverse(const float *x, int in, float eps, float *scratch) {
+  float sum = 0.0f;
+  each_number(in, [&](int i) { sum = fmaf(x[i], x[i], sum); });
+  return 1.0f / sqrtf(block_sum(sum, scratch) / float(in) + eps);
+}
+
+// chain computes what precedes the sum with the residual, in place: a thread reads only what it wrote itself.
+DEVICE void chain(const ChainPackArgs &a, size_t row, float *scratch) {
+  int in = a.norm.pack.in;
+  float *x = (float *)a.norm.pack.x + row, eps = a.norm.eps;
+  auto weight = [](const float *w, int i) { return w ? __ldg(w + i) : 1.0f; };
+  if (a.kinds & kJoined) {
+    const float *other = a.other + row;
+    float own = rms_inverse(x, in, eps, scratch), others = rms_inverse(other, in, eps, scratch);
+    each_number(in, [&](int i) { x[i] = x[i] * own * weight(a.w_own, i) + other[i] * others * weight(a.w_other, i); });
+  }
+  if (a.kinds & kPost) {
+    float inverse = rms_inverse(x, in, eps, scratch);
+    each_number(in, [&](int i) { x[i] = x[i] * inverse * weight(a.w_post, i); });
+  }
+}
+
+// norm_source returns the source of norm_pack and, behind the chain c, of chain_pack.
+DEVICE NormSource norm_source(const NormPackArgs &a, const ChainPackArgs *c, Place p) {
   __shared__ float scratch[32];
-  NormSource from(a);
+  NormSource from(a, c);
   from.begin(8 * p.tile + p.g);
+  if (c && from.x) chain(*c, from.row, scratch);  // a block has one row
   float sum = 0.0f;
   each_step(ceil_div(a.pack.in, 32), [&](int s) {
 #pragma unroll
@@ -319,17 +414,49 @@ DEVICE NormSource norm_source(const NormPackArgs &a, Place p) {
   return from;
 }
 
+// heads_source returns the source of heads_pack: a warp sums a segment.
+DEVICE HeadsSource heads_source(const HeadsPackArgs &a, Place p) {
+  __shared__ float inverse[kSegments];
+  int row = 8 * p.tile + p.g, lane = threadIdx.x & 31;
+  size_t at = size_t(row) * a.pack.in;
+  bool there = row < a.pack.rows;
+  HeadsSource from{a, there ? a.pack.x + at : nullptr, there && a.gate ? a.gate + at : nullptr, inverse};
+  if (there)  // a block has one row
+    for (int s = threadIdx.x >> 5; s < a.pack.in / a.segment; s += blockDim.x >> 5) {
+      const float *x = from.x + size_t(s) * a.segment;
+      float sum = 0.0f;
+      for (int i = lane; i < a.segment; i += 32) sum = fmaf(x[i], x[i], sum);
+      sum = warp_sum(sum);
+      if (lane == 0) inverse[s] = 1.0f / sqrtf(sum / float(a.segment) + a.eps);
+    }
+  __syncthreads();  // the factors of all segments are there
+  return from;
+}
+
 template <bool Half>
-DEVICE void norm_pack16(const NormPackArgs &a) {
+DEVICE void heads_pack16(const HeadsPackArgs &a) {
   Place p = row_of_block();
-  NormSource from = norm_source(a, p);
+  HeadsSource from = heads_source(a, p);
   each_step(ceil_div(a.pack.in, 32), [&](int s) { pack16<Half>(a.pack, p, eight(from, s), s); });
 }
 
 template <class Codes>
-DEVICE void norm_pack8(const NormPackArgs &a) {
+DEVICE void heads_pack8(const HeadsPackArgs &a) {
   Place p = row_of_block();
-  row8<Codes>(a.pack, p, norm_source(a, p));
+  row8<Codes>(a.pack, p, heads_source(a, p));
+}
+
+template <bool Half>
+DEVICE void norm_pack16(const NormPackArgs &a, const ChainPackArgs *c) {
+  Place p = row_of_block();
+  NormSource from = norm_source(a, c, p);
+  each_step(ceil_div(a.pack.in, 32), [&](int s) { pack16<Half>(a.pack, p, eight(from, s), s); });
+}
+
+template <class Codes>
+DEVICE void norm_pack8(const NormPackArgs &a, const ChainPackArgs *c) {
+  Place p = row_of_block();
+  row8<Codes>(a.pack, p, norm_source(a, c, p));
 }
 
 template <class Codes, class Source>
@@ -339,15 +466,50 @@ DEVICE void pack_rows(const PackArgs &a, Source from) {
   row8<Codes>(a, p, from);
 }
 
-KERNEL(linear_pack_bf16, PackArgs, 256) { by_step<false>(a, PlainSource{a, nullptr}); }
-KERNEL(linear_pack_f16, PackArgs, 256) { by_step<true>(a, PlainSource{a, nullptr}); }
-KERNEL(linear_pack_f8_e4m3, PackArgs, kPackThreads) { pack_rows<CodesE4M3>(a, PlainSource{a, nullptr}); }
-KERNEL(linear_pack_i8, PackArgs, kPackThreads) { pack_rows<CodesI8>(a, PlainSource{a, nullptr}); }
+// stores stores keys and values, in the blocks that are for that, and reports whether this is one of them. A
+// block stores 16 rows, two tiles; those of the other tile have no work.
+DEVICE bool stores(const StorePackArgs &a) {
+  int head = int(blockIdx.x) - a.across, block = blockIdx.y / 2;
+  if (a.across == 0 || head < 0) return false;
+  if (blockIdx.y % 2 != 0) return true;
+  if (a.bytes == 1)
+    store_kv<uint8_t>(a.store, block, head);
+  else if (a.bytes == 2)
+    store_kv<uint16_t>(a.store, block, head);
+  else
+    store_kv<float>(a.store, block, head);
+  return true;
+}
+
+KERNEL(linear_pack_bf16, PackArgs, 256) { by_step<false>(a, PlainSource(a, nullptr)); }
+KERNEL(linear_pack_f16, PackArgs, 256) { by_step<true>(a, PlainSource(a, nullptr)); }
+KERNEL(linear_pack_f8_e4m3, PackArgs, kPackThreads) { pack_rows<CodesE4M3>(a, PlainSource(a, nullptr)); }
+KERNEL(linear_pack_i8, PackArgs, kPackThreads) { pack_rows<CodesI8>(a, PlainSource(a, nullptr)); }
+KERNEL(store_pack_bf16, StorePackArgs, 256) {
+  if (!stores(a)) by_step<false>(a.pack, PlainSource(a.pack, a.gate));
+}
+KERNEL(store_pack_f16, StorePackArgs, 256) {
+  if (!stores(a)) by_step<true>(a.pack, PlainSource(a.pack, a.gate));
+}
+KERNEL(store_pack_f8_e4m3, StorePackArgs, kPackThreads) {
+  if (!stores(a)) pack_rows<CodesE4M3>(a.pack, PlainSource(a.pack, a.gate));
+}
+KERNEL(store_pack_i8, StorePackArgs, kPackThreads) {
+  if (!stores(a)) pack_rows<CodesI8>(a.pack, PlainSource(a.pack, a.gate));
+}
 KERNEL(glu_pack_bf16, GLUPackArgs, 256) { by_step<false>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_f16, GLUPackArgs, 256) { by_step<true>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_f8_e4m3, GLUPackArgs, kPackThreads) { pack_rows<CodesE4M3>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_i8, GLUPackArgs, kPackThreads) { pack_rows<CodesI8>(a.pack, GLUSource(a)); }
-KERNEL(norm_pack_bf16, NormPackArgs, kPackThreads) { norm_pack16<false>(a); }
-KERNEL(norm_pack_f16, NormPackArgs, kPackThreads) { norm_pack16<true>(a); }
-KERNEL(norm_pack_f8_e4m3, NormPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a); }
-KERNEL(norm_pack_i8, NormPackArgs, kPackThreads) { norm_pack8<CodesI8>(a); }
+KERNEL(norm_pack_bf16, NormPackArgs, kPackThreads) { norm_pack16<false>(a, nullptr); }
+KERNEL(norm_pack_f16, NormPackArgs, kPackThreads) { norm_pack16<true>(a, nullptr); }
+KERNEL(norm_pack_f8_e4m3, NormPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a, nullptr); }
+KERNEL(norm_pack_i8, NormPackArgs, kPackThreads) { norm_pack8<CodesI8>(a, nullptr); }
+KERNEL(chain_pack_bf16, ChainPackArgs, kPackThreads) { norm_pack16<false>(a.norm, &a); }
+KERNEL(chain_pack_f16, ChainPackArgs, kPackThreads) { norm_pack16<true>(a.norm, &a); }
+KERNEL(chain_pack_f8_e4m3, ChainPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a.norm, &a); }
+KERNEL(chain_pack_i8, ChainPackArgs, kPackThreads) { norm_pack8<CodesI8>(a.norm, &a); }
+KERNEL(heads_pack_bf16, HeadsPackArgs, kPackThreads) { heads_pack16<false>(a); }
+KERNEL(heads_pack_f16, HeadsPackArgs, kPackThreads) { heads_pack16<true>(a); }
+KERNEL(heads_pack_f8_e4m3, HeadsPackArgs, kPackThreads) { heads_pack8<CodesE4M3>(a); }
+KERNEL(heads_pack_i8, HeadsPackArgs, kPackThreads) { heads_pack8<CodesI8>(a); }

@@ -85,6 +85,8 @@ func TestPackX(t *testing.T) {
 				testPackRows(r, to, c.rows, c.in)
 				testPackGLU(r, to, c.rows, c.in)
 				testPackNorm(r, to, c.rows, c.in)
+				testPackChain(r, to, c.rows, c.in)
+				testPackHeads(r, to, c.rows, c.in)
 			})
 		}
 	}
@@ -146,6 +148,16 @@ func testPackRows(r *rig, to cuda.Rounding, rows, in int) {
 	a.Order = up(r, order)
 	launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &a)
 	r.checkPacked("rows", to, a, want)
+	gated, gate := up(r, x), up(r, r.floats(len(x), 2))
+	launch(r, "gate", cudatest.Line(ceil(len(x), 64), 64), &cuda.ElementsArgs{X: gated, Gate: gate, N: int64(len(x))})
+	clear(want)
+	for i, all := 0, down[float32](r, gated, len(x)); i < rows; i++ {
+		if order[i] >= 0 {
+			copy(want[i*in:(i+1)*in], all[int(order[i])*in:])
+		}
+	}
+	launch(r, to.Kernel(cuda.FromAttention), grid(to, cuda.FromAttention, rows, in), &cuda.StorePackArgs{Pack: a, Gate: gate})
+	r.checkPacked("gated rows", to, a, want)
 }
 
 func testPackGLU(r *rig, to cuda.Rounding, rows, in int) {
@@ -181,6 +193,85 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 			return plain
 		}
 		if rows > 8 {
+			r.eachSchedule(run)
+		} else {
+			run()
+		}
+	}
+}
+
+// testPackChain: norms of two inputs and of their sum, or of one input, before the sum with the residual, its factor and
+// the norm that is packed.
+func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
+	x, other, residual, scale := r.floats(rows*in, 2), r.floats(rows*in, 3), r.floats(rows*in, 2), float32(0.75)
+	own, others, post, w := r.floats(in, 1), r.floats(in, 1), r.floats(in, 1), r.floats(in, 1)
+	for _, chain := range []int32{0, cuda.ChainPost, cuda.ChainJoined, cuda.ChainJoined | cuda.ChainPost} {
+		want, sum := make([]float32, rows*in), make([]float32, rows*in)
+		for row := range rows {
+			v, o := slices.Clone(x[row*in:(row+1)*in]), slices.Clone(other[row*in:(row+1)*in])
+			if chain&cuda.ChainJoined != 0 {
+				ref.NormOffset(v, nil, own, 0, 1e-6, v)
+				ref.NormOffset(o, nil, others, 0, 1e-6, o)
+				for i := range v {
+					v[i] += o[i]
+				}
+			}
+			if chain&cuda.ChainPost != 0 {
+				ref.NormOffset(v, nil, post, 0, 1e-6, v)
+			}
+			for i := range v {
+				sum[row*in+i] = (residual[row*in+i] + v[i]) * scale
+			}
+			ref.NormOffset(sum[row*in:(row+1)*in], nil, w, 1, 1e-6, want[row*in:(row+1)*in])
+		}
+		run := func() []float32 {
+			a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: up(r, w), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}
+			launch(r, to.Kernel(cuda.FromChain), grid(to, cuda.FromChain, rows, in), &cuda.ChainPackArgs{
+				Norm: a, Kinds: chain, Other: up(r, other), WOwn: up(r, own), WOther: up(r, others), WPost: up(r, post), SumScale: up(r, []float32{scale}),
+			})
+			plain := down[float32](r, a.Plain, rows*in)
+			r.near(fmt.Sprint("chain ", chain), plain, want, 2e-6)
+			r.checkPacked("chain", to, a.Pack, plain)
+			r.near("residual", down[float32](r, a.Residual, rows*in), sum, 1e-6)
+			return plain
+		}
+		if rows > 8 && chain > cuda.ChainPost {
+			r.eachSchedule(run)
+		} else {
+			run()
+		}
+	}
+	// Rows by order, each as often as it is asked for.
+	order, normed, want := make([]int32, rows), make([]float32, rows*in), make([]float32, rows*in)
+	a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), W: up(r, w), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Scale: 1}
+	launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
+	copy(normed, down[float32](r, a.Plain, rows*in))
+	for i := range order {
+		if order[i] = int32(r.rnd.IntN(rows+1) - 1); order[i] >= 0 {
+			copy(want[i*in:(i+1)*in], normed[int(order[i])*in:])
+		}
+	}
+	a.Plain, a.Pack.Order = 0, up(r, order)
+	launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
+	r.checkPacked("by order", to, a.Pack, want)
+}
+
+// testPackHeads: segments that are normalized and gated have the bits of norm.
+func testPackHeads(r *rig, to cuda.Rounding, rows, in int) {
+	segment := map[int]int{320: 64, 333: 111, 20: 5}[in]
+	x := r.floats(rows*in, 2)
+	for _, gate := range []cuda.Ptr{0, up(r, r.floats(rows*in, 2))} {
+		a := cuda.HeadsPackArgs{Pack: r.packArgs(to, x, rows, in), W: up(r, r.floats(segment, 1)), Gate: gate, Eps: 1e-6, Offset: 1, Scale: 0.5, Segment: int32(segment)}
+		plain := alloc[float32](r, rows*in)
+		launch(r, "norm", cudatest.Line(rows*in/segment, 32), &cuda.NormArgs{
+			X: a.Pack.X, W: a.W, Gate: gate, Y: plain, Cols: int32(in), Segment: a.Segment, Eps: a.Eps, Offset: a.Offset, Scale: a.Scale,
+		})
+		run := func() []float32 {
+			launch(r, to.Kernel(cuda.FromHeads), grid(to, cuda.FromHeads, rows, in), &a)
+			r.checkPacked(fmt.Sprint("heads, gated ", gate != 0), to, a.Pack, down[float32](r, plain, rows*in))
+			return nil
+		}
+		if rows > 8 && gate != 0 {
 			r.eachSchedule(run)
 		} else {
 			run()

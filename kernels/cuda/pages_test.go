@@ -125,6 +125,7 @@ func (s storeCase) test(r *rig, f kernels.Format) {
 		IDs: up(r, ids), Plane: plane, Rows: int32(rows), Latent: yes(s.latent),
 	}
 	g := cudatest.Grid{Blocks: [3]int{ceil(rows, 16), heads, 1}, Threads: [3]int{64, 1, 1}, Shared: cuda.StoreShared(given, int(f.Bytes(1)))}
+	fused := r.packStored(f, a, c.arena, g.Shared, rows)
 	bits := 8 * f.Bytes(1)
 	launch(r, fmt.Sprintf("store_kv_%d", bits), g, &a)
 	launch(r, "store_tokens", cudatest.Line(1, 32), &a)
@@ -142,7 +143,30 @@ func (s storeCase) test(r *rig, f kernels.Format) {
 		c.ref.Store(page, pos%block, k[t*key:(t+1)*key], v[t*row:(t+1)*row])
 		copy(c.ref.Page(page)[plane+4*(pos%block):], cudatest.Bytes([]int32{ids[t]}))
 	}
-	if got := down[byte](r, a.Pages.Arena, len(c.arena)); string(got) != string(c.arena) {
-		r.Errorf("%v, %+v: the arena differs", f, s)
+	for _, arena := range []cuda.Ptr{a.Pages.Arena, fused} {
+		if got := down[byte](r, arena, len(c.arena)); string(got) != string(c.arena) {
+			r.Errorf("%v, %+v: the arena differs; stored beside packed rows: %v", f, s, arena == fused)
+		}
 	}
+}
+
+// packStored stores the rows of a in another arena, by a launch that also packs rows of X, and returns the arena.
+// What is packed must not depend on that.
+func (r *rig) packStored(f kernels.Format, a cuda.StoreArgs, arena []byte, shared, rows int) cuda.Ptr {
+	r.Helper()
+	const in = 72
+	to := roundings[r.rnd.IntN(len(roundings))]
+	x := r.floats(rows*in, 1)
+	p := cuda.StorePackArgs{Pack: r.packArgs(to, x, rows, in), Bytes: int32(f.Bytes(1)), Store: a}
+	g := grid(to, cuda.FromAttention, rows, in)
+	p.Across, g.Shared = int32(g.Blocks[0]), shared
+	g.Blocks[0] += int(a.Pages.KVHeads)
+	r.eachSchedule(func() []float32 {
+		p.Store.Pages.Arena = up(r, arena)
+		launch(r, to.Kernel(cuda.FromAttention), g, &p)
+		return nil
+	})
+	r.checkPacked("packed beside stores", to, p.Pack, x)
+	launch(r, "store_tokens", cudatest.Line(1, 32), &p.Store)
+	return p.Store.Pages.Arena
 }

@@ -19,18 +19,24 @@ func RoundsTo(f kernels.Format) Rounding {
 // Source is what the packing kernel computes first.
 type Source string
 
-// The sources: the rows of X, rows of gated activations, rows that an RMSNorm normalizes.
+// The sources: the rows of X, those beside which keys and values are stored, rows of gated activations, rows that an
+// RMSNorm normalizes, those with other norms before it, and rows whose segments are normalized.
 const (
-	FromRows Source = "linear"
-	FromGLU  Source = "glu"
-	FromNorm Source = "norm"
+	FromRows      Source = "linear"
+	FromAttention Source = "store"
+	FromGLU       Source = "glu"
+	FromNorm      Source = "norm"
+	FromChain     Source = "chain"
+	FromHeads     Source = "heads"
 )
 
 // Kernel returns the kernel that packs X of a source.
 func (r Rounding) Kernel(s Source) string { return string(s) + "_pack_" + r.Format.String() }
 
 // byRow reports whether a block takes a whole row, because a result depends on all of it.
-func (r Rounding) byRow(s Source) bool { return r.narrow() || s == FromNorm }
+func (r Rounding) byRow(s Source) bool {
+	return r.narrow() || s == FromNorm || s == FromChain || s == FromHeads
+}
 
 func (r Rounding) narrow() bool { return r.Format == kernels.F8E4M3 || r.Format == kernels.I8 }
 

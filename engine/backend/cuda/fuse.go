@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"slices"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -33,11 +34,11 @@ func orderOf(p product) int32 {
 	return flag(p.Words)
 }
 
-// consumer returns the product that the next op makes of y, if that product packs its rows.
+// consumer returns the product that the op behind op at makes of y, if that product packs its rows.
 // The op that computes y can then pack them in the same pass. last means that no other op
 // reads y unpacked; further products of y use the same packed rows.
-func (c *lowering) consumer(y backend.Value) (p product, last, ok bool) {
-	end := c.now + 1
+func (c *lowering) consumer(at int, y backend.Value) (p product, last, ok bool) {
+	end := at + 1
 	for ; end < len(c.p.Ops); end++ {
 		o, is := c.p.Ops[end].(backend.Linear)
 		if !is || o.X != y {
@@ -80,21 +81,173 @@ func launchPack[T any](c *lowering, p product, s cuda.Source, n int, rows dimens
 	return add(c, p.to.Kernel(s), g, threads, 0, a, fields...)
 }
 
-// pack packs rows of n numbers for the matrix units; order selects the rows, or 0.
+// pack packs rows of n numbers for the matrix units; order selects the rows, or 0. It also does what the ops
+// before left to it.
 func (c *lowering) pack(p product, x, order cuda.Ptr, n int, rows dimension) error {
 	a := c.packInto(p, x, n)
 	a.Order, a.Rows = order, int32(rows.add)
-	return launchPack(c, p, cuda.FromRows, n, rows, a, unsafe.Offsetof(a.Rows))
+	if c.gate == 0 && c.stored == nil {
+		return launchPack(c, p, cuda.FromRows, n, rows, a, unsafe.Offsetof(a.Rows))
+	}
+	b := cuda.StorePackArgs{Pack: a, Gate: c.gate}
+	c.gate = 0
+	if err := launchPack(c, p, cuda.FromAttention, n, rows, b, unsafe.Offsetof(b.Pack)+unsafe.Offsetof(b.Pack.Rows)); err != nil || c.stored == nil {
+		return err
+	}
+	c.storeBeside(&c.out[len(c.out)-1])
+	return nil
 }
 
-// normPack normalises rows and packs them for the next op's product. done is false if it
-// cannot.
+// storeBeside makes a launch that packs also store the keys and values that storeKV left: by blocks of its own,
+// one for each head.
+func (c *lowering) storeBeside(l *launch) {
+	s := c.stored
+	c.stored = nil
+	a := (*cuda.StorePackArgs)(unsafe.Pointer(unsafe.SliceData(l.args)))
+	a.Across, a.Bytes, a.Store = int32(l.blocks[0]), s.bytes, s.args
+	l.blocks[0] += int(s.args.Pages.KVHeads)
+	l.shared = s.shared
+	for _, n := range l.symbols { // both have the same rows
+		if n.at == int(unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows)) {
+			n.at = int(unsafe.Offsetof(a.Store) + unsafe.Offsetof(a.Store.Rows))
+			l.symbols = append(l.symbols, n)
+			return
+		}
+	}
+}
+
+// storing is a StoreKV that the launch of the next packing does.
+type storing struct {
+	args   cuda.StoreArgs
+	bytes  int32 // of a number
+	shared int
+}
+
+// storesLater reports whether the next launch packs as many rows as a StoreKV has, whose op is the current one. Between
+// the two only that launch runs, which writes neither keys nor values.
+func (c *lowering) storesLater(rows backend.Rows) bool {
+	at := c.now + 1
+	if at < len(c.p.Ops) {
+		if g, ok := c.p.Ops[at].(backend.Gate); ok && c.gatesLater(at, g) {
+			at++
+		}
+	}
+	if at >= len(c.p.Ops) {
+		return false
+	}
+	o, ok := c.p.Ops[at].(backend.Linear)
+	if !ok || c.info(o.X).Rows != rows {
+		return false
+	}
+	_, _, packs := c.consumer(at-1, o.X)
+	return packs
+}
+
+// gatesLater reports whether the packing of X for the op behind op at can gate it: nothing else reads X gated.
+func (c *lowering) gatesLater(at int, o backend.Gate) bool {
+	if c.info(o.Gate).Cols != c.info(o.X).Cols {
+		return false
+	}
+	_, last, ok := c.consumer(at, o.X)
+	return ok && last
+}
+
+// chain is a run of norms and sums of rows that end with a norm which is packed: one launch does them. x becomes
+// norm(x)·own + norm(other)·others with cuda.ChainJoined, then norm(x)·post with cuda.ChainPost; it is added to the residual,
+// the sum is multiplied by scale, and the op at end normalises it.
+type chain struct {
+	end                      int // 0: none
+	kinds                    int32
+	x, other, residual       backend.Value
+	own, others, post, scale backend.WeightID
+}
+
+// opAt returns op at of the program; nil: there are fewer.
+func (c *lowering) opAt(at int) backend.Op {
+	if at < len(c.p.Ops) {
+		return c.p.Ops[at]
+	}
+	return nil
+}
+
+// inPlace returns op at as a norm of whole rows in place, with weights alone and without a residual.
+func (c *lowering) inPlace(at int) (backend.Norm, bool) {
+	o, ok := c.opAt(at).(backend.Norm)
+	return o, ok && o.Y == o.X && o.Residual == backend.NoValue && c.wholeRows(o) && o.Offset == 0 && scaleOf(o) == 1
+}
+
+// wholeRows reports whether a norm is that of norm_pack: the mean square of a whole row, without a gate.
+func (c *lowering) wholeRows(o backend.Norm) bool {
+	return !o.Gated && !o.Plain && (o.Segment == 0 || o.Segment == c.info(o.Y).Cols)
+}
+
+// chainFrom returns the chain that op at begins. No op behind it reads what it leaves in another state than its ops do.
+func (c *lowering) chainFrom(at int) (k chain, ok bool) {
+	k = chain{x: backend.NoValue, other: backend.NoValue, own: backend.NoWeight, others: backend.NoWeight, post: backend.NoWeight, scale: backend.NoWeight}
+	i, norms := at, []backend.Norm(nil)
+	if one, is := c.inPlace(i); is {
+		k.x = one.X
+		other, is := c.inPlace(i + 1)
+		if sum, added := c.opAt(i + 2).(backend.Add); is && added && sum == (backend.Add{X: other.X, Into: k.x, Scale: backend.NoWeight}) {
+			k.kinds, k.other, k.own, k.others = cuda.ChainJoined, other.X, one.W, other.W
+			norms, i = append(norms, one, other), i+3
+			one, is = c.inPlace(i)
+		} else {
+			is = true
+		}
+		if is && one.X == k.x {
+			k.kinds, k.post = k.kinds|cuda.ChainPost, one.W
+			norms, i = append(norms, one), i+1
+		}
+	}
+	end, is := c.opAt(i).(backend.Norm)
+	if sum, added := c.opAt(i).(backend.Add); added && (k.kinds == 0 || sum.X == k.x) {
+		k.x, k.residual, k.scale, i = sum.X, sum.Into, sum.Scale, i+1
+		end, is = c.opAt(i).(backend.Norm)
+		is = is && end.X == k.residual && end.Residual == backend.NoValue
+	} else {
+		is = is && k.kinds != 0 && end.X == k.x && end.Residual != backend.NoValue
+		k.residual = end.Residual
+	}
+	if !is || !c.wholeRows(end) || slices.ContainsFunc(norms, func(n backend.Norm) bool { return n.Eps != end.Eps }) {
+		return k, false
+	}
+	for _, v := range []backend.Value{k.x, k.other} {
+		if v == backend.NoValue {
+			continue
+		}
+		of, y := c.info(v), c.info(end.Y)
+		if k.kinds != 0 && (of.Freed == 0 || of.Freed > i+1) || of.Rows != y.Rows || of.Cols != y.Cols || v == end.Y {
+			return k, false
+		}
+	}
+	_, last, packs := c.consumer(i, end.Y)
+	for _, v := range []backend.Value{k.x, k.other} { // Y may have the memory of a value that was freed before it was made
+		if v != backend.NoValue && !last && c.info(v).Freed > 0 && c.info(v).Freed <= i {
+			return k, false
+		}
+	}
+	k.end = i
+	return k, packs && end.Y != k.residual
+}
+
+// chained begins the chain of the current op, if there is one: its ops up to the last have no launches.
+func (c *lowering) chained() bool {
+	k, ok := c.chainFrom(c.now)
+	if ok {
+		c.chain = k
+	}
+	return ok
+}
+
+// normPack normalises rows and packs them for the next op's product, behind the chain that ends with this norm. done is
+// false if it cannot.
 func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 	y := c.info(o.Y)
-	if o.Gated || o.Plain || o.Segment != 0 && o.Segment != y.Cols {
+	if !c.wholeRows(o) {
 		return false, nil
 	}
-	p, last, ok := c.consumer(o.Y)
+	p, last, ok := c.consumer(c.now, o.Y)
 	if !ok || !last && o.Y == o.X { // X is still read
 		return false, nil
 	}
@@ -103,7 +256,36 @@ func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 		a.Plain = c.value(o.Y)
 	}
 	c.keepPacked(o.Y, p)
-	return true, launchPack(c, p, cuda.FromNorm, y.Cols, each(y.Rows, 1, 1), a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
+	rows, at := each(y.Rows, 1, 1), unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows)
+	k := c.chain
+	if k.end != c.now || k.end == 0 {
+		return true, launchPack(c, p, cuda.FromNorm, y.Cols, rows, a, at)
+	}
+	a.Pack.X, a.Residual = c.value(k.x), c.value(k.residual)
+	b := cuda.ChainPackArgs{Norm: a, Kinds: k.kinds, WOwn: c.weight(k.own), WOther: c.weight(k.others), WPost: c.weight(k.post), SumScale: c.weight(k.scale)}
+	if k.kinds&cuda.ChainJoined != 0 {
+		b.Other = c.value(k.other)
+	}
+	return true, launchPack(c, p, cuda.FromChain, y.Cols, rows, b, unsafe.Offsetof(b.Norm)+at)
+}
+
+// headsPack normalises the segments of rows and packs them for the next op's product, if that is their only reader. done is
+// false if it cannot.
+func (c *lowering) headsPack(o backend.Norm) (done bool, err error) {
+	y := c.info(o.Y)
+	if o.Plain || o.Residual != backend.NoValue || o.Segment == 0 || o.Segment > cuda.HeadsPackSegment || y.Cols/o.Segment > cuda.HeadsPackSegments {
+		return false, nil
+	}
+	p, last, ok := c.consumer(c.now, o.Y)
+	if !ok || !last {
+		return false, nil
+	}
+	a := cuda.HeadsPackArgs{Pack: c.packInto(p, c.value(o.X), y.Cols), W: c.weight(o.W), Eps: o.Eps, Offset: o.Offset, Scale: scaleOf(o), Segment: int32(o.Segment)}
+	if o.Gated {
+		a.Gate = c.value(o.Gate)
+	}
+	c.keepPacked(o.Y, p)
+	return true, launchPack(c, p, cuda.FromHeads, y.Cols, each(y.Rows, 1, 1), a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
 }
 
 // gluPack gates rows of 2·n numbers and packs them for a product.
@@ -127,7 +309,7 @@ func gluArgs(act backend.Activation) cuda.GLUArgs {
 // only reader.
 func (c *lowering) glu(o backend.GLU) error {
 	y := c.info(o.Y)
-	if p, last, ok := c.consumer(o.Y); ok && last {
+	if p, last, ok := c.consumer(c.now, o.Y); ok && last {
 		c.keepPacked(o.Y, p)
 		return c.gluPack(p, c.value(o.X), y.Cols, o.Activation, each(y.Rows, 1, 1))
 	}
@@ -148,4 +330,31 @@ func (c *lowering) gated(x, y cuda.Ptr, n int, act backend.Activation, rows dime
 		blocks, fields = each(backend.Rows(rows.of), each4, threads), []field{{unsafe.Offsetof(a.Rows), rows}}
 	}
 	return add(c, kernel, line(blocks), threads, 0, a, fields...)
+}
+
+// orderedFor returns the mixture whose rows the launch of a Route can also sort: the next op, or the one behind its norm, of
+// few rows. Between them no launch writes to the workspace.
+func (c *lowering) orderedFor(o backend.Route) (at int, e backend.Experts, ok bool) {
+	const most = 32 // warps of the block
+	at = c.now + 1
+	if n, is := c.opAt(at).(backend.Norm); is {
+		if next, is := c.opAt(at + 1).(backend.Experts); !is || next.X != n.Y {
+			return at, e, false
+		}
+		at++
+	}
+	e, ok = c.opAt(at).(backend.Experts)
+	return at, e, ok && e.Ids == o.Ids && e.Top == o.Top && c.rows(c.info(o.Logits).Rows) <= most && c.info(e.X).Rows == c.info(o.Logits).Rows
+}
+
+// normLater reports whether the packing for the experts of the next op can normalise their rows: of few rows, each as often as
+// an expert takes it.
+func (c *lowering) normLater(o backend.Norm) bool {
+	e, ok := c.opAt(c.now + 1).(backend.Experts)
+	freed := c.info(o.Y).Freed
+	if !ok || e.X != o.Y || o.X == o.Y || o.Residual != backend.NoValue || !c.wholeRows(o) || !c.v.few() || freed == 0 || freed > c.now+2 {
+		return false
+	}
+	m, err := c.mixture(e)
+	return err == nil && m.first.packed
 }

@@ -11,6 +11,9 @@ import (
 // op appends the launches of one op of a checked program. It returns an error that names an
 // op without a kernel.
 func (c *lowering) op(op backend.Op) error {
+	if c.now < c.chain.end {
+		return nil // the norm at its end computes this
+	}
 	switch o := op.(type) {
 	case backend.Tokens:
 		a := cuda.TokensArgs{Tokens: c.at.step.tokens, Sampled: c.at.sampled, Out: c.value(o.Out)}
@@ -55,11 +58,18 @@ func (c *lowering) rowOp(op backend.Op) error {
 	case backend.GLU:
 		return c.glu(o)
 	case backend.Add:
+		if c.chained() {
+			return nil
+		}
 		a := cuda.AddArgs{X: c.value(o.X), Into: c.value(o.Into), Scale: c.weight(o.Scale)}
 		return elements(c, "add", o.Into, a, unsafe.Offsetof(a.N))
 	case backend.Activate:
 		return c.element("activate", o.X, cuda.ElementsArgs{Act: int32(o.Act)})
 	case backend.Gate:
+		if c.gatesLater(c.now, o) {
+			c.gate = c.value(o.Gate)
+			return nil
+		}
 		a := cuda.ElementsArgs{Gate: c.value(o.Gate)}
 		if c.info(o.Gate).Cols == 1 {
 			a.Cols = int32(c.info(o.X).Cols)
@@ -90,8 +100,18 @@ func (c *lowering) rowOp(op backend.Op) error {
 }
 
 func (c *lowering) norm(o backend.Norm) error {
+	if c.chained() {
+		return nil
+	}
 	if done, err := c.normPack(o); done {
 		return err
+	}
+	if done, err := c.headsPack(o); done {
+		return err
+	}
+	if c.normLater(o) {
+		c.normed = &o
+		return nil
 	}
 	y := c.info(o.Y)
 	a := cuda.NormArgs{
@@ -150,6 +170,10 @@ func (c *lowering) route(o backend.Route) error {
 	}
 	if o.Corrected {
 		a.Correction = c.weight(o.Correction)
+	}
+	if at, e, ok := c.orderedFor(o); ok {
+		c.ordered = at
+		return c.routeOrder(a, l.Rows, e)
 	}
 	return add(c, "route", line(each(l.Rows, 1, warps)), 32*warps, 0, a, bind(unsafe.Offsetof(a.Rows), l.Rows, 1))
 }

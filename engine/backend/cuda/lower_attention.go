@@ -242,6 +242,10 @@ func (c *lowering) storeKV(o backend.StoreKV) error {
 	}
 	const block, threads = 16, 128
 	bytes := int(k.Format.Bytes(1))
+	if c.storesLater(rows) {
+		c.stored = &storing{a, int32(bytes), cuda.StoreShared(wide/k.KVHeads, bytes)}
+		return nil
+	}
 	g := grid{each(rows, 1, block), fixed(k.KVHeads), fixed(1)}
 	return add(c, fmt.Sprintf("store_kv_%d", 8*bytes), g, threads, cuda.StoreShared(wide/k.KVHeads, bytes), a, bind(unsafe.Offsetof(a.Rows), rows, 1))
 }

@@ -153,13 +153,12 @@ func (c *lowering) experts(o backend.Experts) error {
 		return backend.Unsupported(name, "weights "+m.up.Name+" and "+m.down.Name, "their kernels take other blocks of rows")
 	}
 	x := c.info(o.X)
-	order := cuda.OrderArgs{
-		IDs: c.value(o.Ids), Order: c.workspace(m.order), Place: c.workspace(m.place), Owner: c.workspace(m.own),
-		Top: int32(o.Top), Experts: int32(m.up.Experts), Block: int32(m.first.Rows), Blocks: int32(m.blocks),
-	}
-	threads := lanes(max(m.blocks, m.up.Experts), 1024)
-	if err := add(c, "experts_order", line(fixed(1)), threads, 8*m.up.Experts, order, bind(unsafe.Offsetof(order.Picks), x.Rows, o.Top)); err != nil {
-		return err
+	order := c.order(o, m)
+	if c.ordered != c.now {
+		threads := lanes(max(m.blocks, m.up.Experts), 1024)
+		if err := add(c, "experts_order", line(fixed(1)), threads, 8*m.up.Experts, order, bind(unsafe.Offsetof(order.Picks), x.Rows, o.Top)); err != nil {
+			return err
+		}
 	}
 	multiply := c.expertsPacked
 	if !m.first.packed {
@@ -172,9 +171,41 @@ func (c *lowering) experts(o backend.Experts) error {
 	return add(c, "experts_combine", line(each(x.Rows, 1, 1)), across(m.down.Rows, 256), 0, a)
 }
 
+// order returns the arguments of the sorting of a mixture's rows.
+func (c *lowering) order(o backend.Experts, m mixture) cuda.OrderArgs {
+	return cuda.OrderArgs{
+		IDs: c.value(o.Ids), Order: c.workspace(m.order), Place: c.workspace(m.place), Owner: c.workspace(m.own),
+		Top: int32(o.Top), Experts: int32(m.up.Experts), Block: int32(m.first.Rows), Blocks: int32(m.blocks),
+	}
+}
+
+// routeOrder appends the routing of rows and the sorting of their picks for the mixture e.
+func (c *lowering) routeOrder(r cuda.RouteArgs, rows backend.Rows, e backend.Experts) error {
+	m, err := c.mixture(e)
+	if err != nil {
+		return err
+	}
+	a := cuda.RouteOrderArgs{Route: r, Order: c.order(e, m)}
+	threads := lanes(max(32*c.rows(rows), m.blocks, m.up.Experts), 1024)
+	return add(c, "route_order", line(fixed(1)), threads, 8*m.up.Experts, a,
+		bind(unsafe.Offsetof(a.Route)+unsafe.Offsetof(a.Route.Rows), rows, 1), bind(unsafe.Offsetof(a.Order)+unsafe.Offsetof(a.Order.Picks), rows, e.Top))
+}
+
+// packPicks packs the rows of X by the order of places, behind the norm that was left to it.
+func (c *lowering) packPicks(o backend.Experts, m mixture) error {
+	n, rows := c.normed, fixed(m.rows())
+	c.normed = nil
+	if n == nil {
+		return c.pack(m.first, c.value(o.X), c.workspace(m.order), m.up.Cols, rows)
+	}
+	a := cuda.NormPackArgs{Pack: c.packInto(m.first, c.value(n.X), m.up.Cols), W: c.weight(n.W), Eps: n.Eps, Offset: n.Offset, Scale: scaleOf(*n)}
+	a.Pack.Order, a.Pack.Rows = c.workspace(m.order), int32(rows.add)
+	return launchPack(c, m.first, cuda.FromNorm, m.up.Cols, rows, a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
+}
+
 // expertsPacked appends both products of packed rows and the gating between them.
 func (c *lowering) expertsPacked(o backend.Experts, m mixture) error {
-	if err := c.pack(m.first, c.value(o.X), c.workspace(m.order), m.up.Cols, fixed(m.rows())); err != nil {
+	if err := c.packPicks(o, m); err != nil {
 		return err
 	}
 	if err := c.expert(m, m.first, m.up, c.weight(o.GateUp), c.weight(o.GateUpBias), m.hidden); err != nil {

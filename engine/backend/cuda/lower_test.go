@@ -410,6 +410,261 @@ func TestFused(t *testing.T) {
 	}
 }
 
+// TestStoreBeside: the launch that packs attention's output gates it and stores keys and values, if nothing else reads what
+// it gates and its rows are those of the keys.
+func TestStoreBeside(t *testing.T) {
+	const heads, kv, dim = 4, 2, 64
+	class := backend.KVClass{Name: "full", Format: kernels.F8E4M3, BlockSize: 16, Layers: 1, KVHeads: kv, HeadDim: dim, MaxPages: 8, PagesPerSlab: 1}
+	class.SlabBytes = class.PageBytes()
+	// gate columns: 0 is no gate. kept means that an op behind the product reads the gated rows.
+	launches := func(gate int, kept, sampled bool, format kernels.Format) (names string, pack cuda.StorePackArgs, symbols int) {
+		p := &backend.Program{Name: "p", Classes: []backend.KVClass{class}, Bucket: backend.Bucket{Tokens: 40, Seqs: 40, Samples: 40}}
+		p.Weights = []backend.WeightSpec{{Name: "out", Rows: 64, Cols: heads * dim, Source: format, Use: backend.Multiply}}
+		r := backend.Record(p)
+		q, k, v := r.New("q", kernels.F32, backend.PerToken, heads*dim), r.New("k", class.Format, backend.PerToken, kv*dim), r.New("v", class.Format, backend.PerToken, kv*dim)
+		y, g, last := q, r.New("gate", kernels.F32, backend.PerToken, max(1, gate)), r.New("sampled", kernels.F32, backend.PerSample, heads*dim)
+		rows := backend.PerToken
+		if sampled {
+			rows = backend.PerSample
+		}
+		z := r.New("z", kernels.F32, rows, 64)
+		r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Heads: heads, KVHeads: kv, HeadDim: dim, Scale: 1})
+		r.Do(backend.StoreKV{K: k, V: v})
+		if gate > 0 {
+			r.Do(backend.Gate{X: y, Gate: g})
+		}
+		if sampled {
+			r.Do(backend.Gather{X: y, Y: last})
+			y = last
+		}
+		r.Do(backend.Linear{X: y, W: 0, Bias: backend.NoWeight, Y: z})
+		if kept {
+			r.Do(backend.Softcap{X: y, Cap: 1})
+		}
+		r.Free(q, k, v, g, last, z)
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: 40}, noAddresses(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range list[slices.IndexFunc(list, func(l launch) bool { return strings.HasPrefix(l.kernel, "attention_") }):] {
+			if names += " " + l.kernel; strings.Contains(l.kernel, "_pack_") {
+				n := l.bound(backend.Bucket{Tokens: 40, Seqs: 40, Samples: 40})
+				if symbols = len(l.symbols); strings.HasPrefix(l.kernel, "store_pack_") {
+					pack = *(*cuda.StorePackArgs)(unsafe.Pointer(&n.args[0]))
+				}
+				if want := [3]int{heads*dim/128 + int(pack.Store.Pages.KVHeads), 5, 1}; n.blocks != want || pack.Across > 0 && (l.shared != cuda.StoreShared(dim, 1) || pack.Across != heads*dim/128) {
+					t.Errorf("%v blocks, want %v, %d of them for X; %d bytes of shared memory", n.blocks, want, pack.Across, l.shared)
+				}
+			}
+		}
+		return names, pack, symbols
+	}
+	const attention = " attention_e4m3_64_many"
+	for _, c := range []struct {
+		gate          int
+		kept, sampled bool
+		format        kernels.Format
+		want          string
+		stored, gated bool
+	}{
+		{0, false, false, kernels.BF16, " store_pack_bf16 linear_bf16_64", true, false},
+		{0, true, false, kernels.F16, " store_pack_f16 linear_f16_64", true, false},
+		{heads * dim, false, false, kernels.BF16, " store_pack_bf16 linear_bf16_64", true, true},
+		{heads * dim, true, false, kernels.BF16, " store_kv_8 gate linear_pack_bf16 linear_bf16_64 softcap", false, false},
+		{1, false, false, kernels.BF16, " store_kv_8 gate linear_pack_bf16 linear_bf16_64", false, false},
+		{0, false, true, kernels.BF16, " store_kv_8 gather linear_pack_bf16 linear_bf16_64", false, false},
+		{0, false, false, kernels.F32, " store_kv_8 linear_f32", false, false},
+	} {
+		names, pack, symbols := launches(c.gate, c.kept, c.sampled, c.format)
+		if c.kept && c.gate == 0 {
+			c.want += " softcap"
+		}
+		if names != attention+c.want {
+			t.Errorf("%+v:%s, want%s%s", c, names, attention, c.want)
+		}
+		if (pack.Across > 0) != c.stored || (pack.Store.Rows == 40) != c.stored || (pack.Gate != 0) != c.gated || c.stored && symbols != 3 {
+			t.Errorf("%+v: %+v, %d symbols", c, pack, symbols)
+		}
+	}
+}
+
+// TestChains: norms and sums in a row are one launch with the norm that is packed behind them, unless an op behind it reads
+// what they leave, or epsilons differ.
+func TestChains(t *testing.T) {
+	const cols = 256
+	vector := func(name string, n int) backend.WeightSpec {
+		return backend.WeightSpec{Name: name, Rows: 1, Cols: n, Source: kernels.F32, Use: backend.Vector}
+	}
+	const joined = "chain_pack_bf16 linear_bf16_8"
+	for _, c := range []struct {
+		name, want      string
+		moe, sum, after bool
+		eps             float32
+		kinds           int32
+	}{
+		{name: "post", want: joined, kinds: cuda.ChainPost},
+		{name: "post, scaled sum", want: joined, sum: true, kinds: cuda.ChainPost},
+		{name: "mixture", want: joined, moe: true, sum: true, kinds: cuda.ChainJoined | cuda.ChainPost},
+		{name: "read", want: "norm norm_pack_bf16 linear_bf16_8 softcap", after: true},
+		{name: "epsilon", want: "norm norm_pack_bf16 linear_bf16_8", eps: 1},
+		{name: "epsilon of a mixture", want: "norm norm add norm " + joined, moe: true, sum: true, eps: 1},
+	} {
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 8, Seqs: 8, Samples: 8}}
+		p.Weights = []backend.WeightSpec{
+			{Name: "w", Rows: 64, Cols: cols, Source: kernels.BF16, Use: backend.Multiply},
+			vector("own", cols), vector("other", cols), vector("post", cols), vector("norm", cols), vector("scale", 1),
+		}
+		r := backend.Record(p)
+		v := func(n int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, n) }
+		none := backend.NoValue
+		q, x, e, d, y, z := v(1), v(cols), v(cols), v(cols), v(cols), v(64) // the first is at 0
+		norm := func(x backend.Value, w backend.WeightID, eps float32) {
+			r.Do(backend.Norm{X: x, Residual: none, W: w, Eps: eps, Y: x})
+		}
+		if c.moe {
+			norm(d, 1, c.eps)
+			norm(e, 2, 0)
+			r.Do(backend.Add{X: e, Into: d, Scale: backend.NoWeight})
+		}
+		norm(d, 3, c.eps)
+		last := backend.Norm{X: d, Residual: x, W: 4, Y: y}
+		if c.sum {
+			r.Do(backend.Add{X: d, Into: x, Scale: 5})
+			last.X, last.Residual = x, none
+		}
+		r.Do(last)
+		if !c.after {
+			r.Free(d, e)
+		}
+		r.Do(backend.Linear{X: y, W: 0, Bias: backend.NoWeight, Y: z})
+		if c.after {
+			r.Do(backend.Softcap{X: d, Cap: 1})
+			r.Free(d, e)
+		}
+		r.Free(q, x, y, z)
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		at := noAddresses(p)
+		at.arenas[backend.Weights] = 1 << 40
+		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: 8}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, l := range list {
+			if names = append(names, l.kernel); l.kernel != "chain_pack_bf16" {
+				continue
+			}
+			a := *(*cuda.ChainPackArgs)(unsafe.Pointer(&l.args[0]))
+			of := func(v backend.Value) cuda.Ptr { return cuda.Ptr(p.Values[v].Offset) }
+			if a.Kinds != c.kinds || (a.Norm.Pack.X != of(d) || a.Norm.Residual != of(x) || (a.SumScale != 0) != c.sum || (a.WPost != 0) != (c.kinds&cuda.ChainPost != 0)) || (a.Other == of(e)) != (c.kinds&cuda.ChainJoined != 0) {
+				t.Errorf("%s: %+v", c.name, a)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestHeadsPack: norms of segments are packed in their launch for a product that alone reads them.
+func TestHeadsPack(t *testing.T) {
+	for _, c := range []struct {
+		segment     int
+		gated, kept bool
+		want        string
+	}{
+		{64, true, false, "heads_pack_bf16 linear_bf16_8"}, {128, false, false, "heads_pack_bf16 linear_bf16_8"},
+		{64, true, true, "norm linear_pack_bf16 linear_bf16_8 softcap"}, {256, true, false, "norm linear_pack_bf16 linear_bf16_8"},
+	} {
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 8, Seqs: 8, Samples: 8}}
+		p.Weights = []backend.WeightSpec{{Name: "w", Rows: 64, Cols: 512, Source: kernels.BF16, Use: backend.Multiply}}
+		r := backend.Record(p)
+		v := func(n int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, n) }
+		y, gate, z := v(512), v(512), v(64)
+		r.Do(backend.Norm{X: y, Residual: backend.NoValue, W: backend.NoWeight, Y: y, Segment: c.segment, Gated: c.gated, Gate: gate})
+		r.Do(backend.Linear{X: y, W: 0, Bias: backend.NoWeight, Y: z})
+		if c.kept {
+			r.Do(backend.Softcap{X: y, Cap: 1})
+		}
+		r.Free(y, gate, z)
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: 8}, noAddresses(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, l := range list {
+			if names = append(names, l.kernel); l.kernel != "heads_pack_bf16" {
+				continue
+			}
+			if a := *(*cuda.HeadsPackArgs)(unsafe.Pointer(&l.args[0])); (a.Gate != 0) != c.gated || int(a.Segment) != c.segment {
+				t.Errorf("%+v: %+v", c, a)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// TestMixtureLaunches: of few rows one launch routes and sorts, and the norm of experts' rows is that of their packing, if
+// nothing else reads it.
+func TestMixtureLaunches(t *testing.T) {
+	for _, c := range []struct {
+		rows        int
+		norm, keeps bool
+		want        string
+	}{
+		{1, false, false, "route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
+		{32, true, false, "route_order norm_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
+		{1, true, true, "route_order norm linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
+		{64, true, false, "route norm experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
+	} {
+		const cols, width, experts = 64, 96, 8
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: c.rows, Seqs: 1, Samples: 1}}
+		p.Weights = []backend.WeightSpec{
+			{Name: "up", Rows: 2 * width, Cols: cols, Source: kernels.BF16, Use: backend.Multiply, Experts: experts},
+			{Name: "down", Rows: cols, Cols: width, Source: kernels.BF16, Use: backend.Multiply, Experts: experts},
+		}
+		r := backend.Record(p)
+		v := func(f kernels.Format, n int) backend.Value { return r.New("v", f, backend.PerToken, n) }
+		x, n, y := v(kernels.F32, cols), v(kernels.F32, cols), v(kernels.F32, cols)
+		logits, ids, shares := v(kernels.F32, experts), v(kernels.I32, 2), v(kernels.F32, 2)
+		r.Do(backend.Route{Logits: logits, Ids: ids, Weights: shares, Top: 2, Scale: backend.NoWeight})
+		in := x
+		if c.norm {
+			r.Do(backend.Norm{X: x, Residual: backend.NoValue, W: backend.NoWeight, Y: n})
+			in = n
+		}
+		r.Do(backend.Experts{X: in, Ids: ids, Weights: shares, Y: y, GateUp: 0, Down: 1, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: 2, Width: width})
+		if c.keeps {
+			r.Do(backend.Softcap{X: n, Cap: 1})
+		}
+		r.Free(x, n, y, logits, ids, shares)
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: c.rows}, noAddresses(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, l := range list {
+			names = append(names, l.kernel)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 // TestKernelChoices: the table in plans has exactly one line for each kernel that is
 // launched.
 func TestKernelChoices(t *testing.T) {
@@ -449,7 +704,7 @@ func checkKernelChoices(t *testing.T, l layout, p *backend.Program) {
 // all launches of a mixture count the same rows.
 func TestMixtureRows(t *testing.T) {
 	for tokens, want := range map[int]string{
-		1: "route experts_order experts_f32_4 glu4 experts_f32_4 experts_combine", 512: "route experts_order experts_f32_64 glu4 experts_f32_64 experts_combine",
+		1: "route_order experts_f32_4 glu4 experts_f32_4 experts_combine", 512: "route experts_order experts_f32_64 glu4 experts_f32_64 experts_combine",
 	} {
 		l, p := on(t, "h100", backend.Graphs{}), layer(t, kernels.F32, kernels.BF16, tokens)
 		list, err := l.lower(p, variant{rows: tokens}, noAddresses(p))
@@ -460,6 +715,9 @@ func TestMixtureRows(t *testing.T) {
 		rows := map[int32]bool{}
 		for _, n := range list {
 			switch a := unsafe.Pointer(&n.args[0]); {
+			case n.kernel == "route_order":
+				o := (*cuda.RouteOrderArgs)(a).Order
+				rows[o.Block*o.Blocks] = true
 			case n.kernel == "experts_order":
 				o := (*cuda.OrderArgs)(a)
 				rows[o.Block*o.Blocks] = true

@@ -109,6 +109,12 @@ type lowering struct {
 	now  int // index of the current op
 	left packedX
 	out  []launch
+
+	chain   chain         // the last that began
+	ordered int           // the Experts whose rows are sorted already
+	normed  *backend.Norm // of the next Experts, left to its packing
+	stored  *storing      // left to the next packing
+	gate    cuda.Ptr      // by which the next packing multiplies; 0: nothing
 }
 
 // lower returns p as launches, for the steps of a variant.

@@ -40,7 +40,7 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	switch k := l.Kernel; {
 	case library:
 		err = c.library(l, &w)
-	case strings.HasPrefix(k, "linear_pack_"), strings.HasPrefix(k, "glu_pack_"), strings.HasPrefix(k, "norm_pack_"):
+	case strings.HasPrefix(k, "linear_pack_"), strings.HasPrefix(k, "glu_pack_"), strings.HasPrefix(k, "norm_pack_"), strings.HasPrefix(k, "store_pack_"), strings.HasPrefix(k, "chain_pack_"), strings.HasPrefix(k, "heads_pack_"):
 		err = c.pack(l, &w)
 	case k == "linear_bias":
 		err = with(l, func(a cuda.LinearBiasArgs) { w.Values = 32 * float64(a.N) })
@@ -48,7 +48,7 @@ func (c *Counter) Count(l Launch) (Work, error) {
 		err = c.linear(l, &w)
 	case strings.HasPrefix(k, "head_linear_"):
 		err = c.headLinear(l, &w)
-	case strings.HasPrefix(k, "experts_"), k == "route":
+	case strings.HasPrefix(k, "experts_"), k == "route", k == "route_order":
 		err = c.expert(l, &w)
 	case k == "attention_join":
 		err = with(l, func(a cuda.AttentionArgs) {
@@ -189,6 +189,14 @@ func (c *Counter) headLinear(l Launch, w *Work) error {
 	return nil
 }
 
+// present returns 1 for an operand that a launch has, 0 for none.
+func present(p cuda.Ptr) float64 {
+	if p == 0 {
+		return 0
+	}
+	return 1
+}
+
 // pack counts rounding rows for a product, gating or normalising them first.
 func (c *Counter) pack(l Launch, w *Work) error {
 	var p cuda.PackArgs
@@ -201,19 +209,33 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	case strings.HasPrefix(l.Kernel, "norm_"):
 		flops = 5
 		err = with(l, func(a cuda.NormPackArgs) {
-			p = a.Pack
-			if a.Residual != 0 {
-				reads, kept = 2, 1
+			p, reads, kept = a.Pack, 1+present(a.Residual), present(a.Residual)+present(a.Plain)
+		})
+	case strings.HasPrefix(l.Kernel, "chain_"):
+		err = with(l, func(a cuda.ChainPackArgs) {
+			p, reads, kept, flops = a.Norm.Pack, 2, 1+present(a.Norm.Plain), 6
+			if a.Kinds&cuda.ChainJoined != 0 { // X and Other are read twice, then X is written
+				reads, kept, flops = reads+4, kept+1, flops+9
 			}
-			if a.Plain != 0 {
-				kept++
+			if a.Kinds&cuda.ChainPost != 0 {
+				reads, kept, flops = reads+2, kept+1, flops+4
+			}
+		})
+	case strings.HasPrefix(l.Kernel, "heads_"):
+		err = with(l, func(a cuda.HeadsPackArgs) { p, reads, flops = a.Pack, 2+present(a.Gate), 6+4*present(a.Gate) })
+	case strings.HasPrefix(l.Kernel, "store_"):
+		err = with(l, func(a cuda.StorePackArgs) {
+			p, reads, flops = a.Pack, 1+present(a.Gate), 1+4*present(a.Gate)
+			if a.Across > 0 {
+				w.KV = storedBytes(a.Store, float64(a.Bytes))
+				kept = w.KV / 4 / float64(max(1, p.Rows*p.In))
 			}
 		})
 	default:
 		err = with(l, func(a cuda.PackArgs) { p = a })
 	}
 	rows := float64(p.Rows)
-	if c.experts.Experts > 0 && p.Rows == c.experts.Blocks*c.experts.Block && !strings.HasPrefix(l.Kernel, "norm_") {
+	if c.experts.Experts > 0 && p.Rows == c.experts.Blocks*c.experts.Block && (p.Order != 0 || !strings.HasPrefix(l.Kernel, "norm_")) {
 		rows = float64(c.experts.Picks)
 	}
 	n := rows * float64(p.In)
@@ -231,6 +253,12 @@ func (c *Counter) expert(l Launch, w *Work) error {
 	case "route":
 		return with(l, func(a cuda.RouteArgs) {
 			w.Values, w.Flops = 4*float64(a.Rows)*float64(a.Experts+2*a.Top), float64(a.Rows*a.Experts)*float64(a.Top)
+		})
+	case "route_order":
+		return with(l, func(a cuda.RouteOrderArgs) {
+			c.experts = a.Order
+			w.Values = 4*float64(a.Route.Rows)*float64(a.Route.Experts+2*a.Route.Top) + 20*float64(a.Order.Picks)
+			w.Flops = float64(a.Route.Rows*a.Route.Experts) * float64(a.Route.Top)
 		})
 	case "experts_order":
 		return with(l, func(a cuda.OrderArgs) {

@@ -176,7 +176,7 @@ func (c *Counter) element(l Launch, w *Work) error {
 	case strings.HasPrefix(l.Kernel, "store_kv_"):
 		bytes := map[string]float64{"kv_8": 1, "kv_16": 2, "kv_32": 4}[rest]
 		return with(l, func(a cuda.StoreArgs) {
-			w.KV = bytes * float64(a.Rows) * float64(a.Pages.KVHeads) * float64(a.Pages.HeadDim+a.Pages.KeyDim)
+			w.KV = storedBytes(a, bytes)
 			set(w.KV, 0)
 		})
 	case name == "sample":
@@ -191,4 +191,9 @@ func (c *Counter) element(l Launch, w *Work) error {
 		return with(l, func(a cuda.AheadArgs) { set(8*float64(a.Seqs)*float64(1+a.Width), 0) })
 	}
 	return &UnknownKernelError{l.Kernel, "there is no rule for its work"}
+}
+
+// storedBytes returns the bytes of keys and values of numbers of some bytes that are stored.
+func storedBytes(a cuda.StoreArgs, bytes float64) float64 {
+	return bytes * float64(a.Rows) * float64(a.Pages.KVHeads) * float64(a.Pages.HeadDim+a.Pages.KeyDim)
 }
