@@ -222,7 +222,7 @@ KERNEL_OF(experts_f32_4, ExpertsArgs, 256, 2) {
   for (int f = 0; f < kFeatures; f++) w[f] = a.w + (size_t(expert) * a.out + min(feature0 + f, a.out - 1)) * a.in;
   float sum[kFeatures][kRows] = {};
   int whole = a.in % 4 == 0 ? a.in / 4 : 0;  // rows begin at multiples of 16 bytes
-#pragma unroll 4
+#pragma unroll 3
   for (int k = lane; k < whole; k += 32) {
     float4 v[kFeatures];
 #pragma unroll
