@@ -24,7 +24,7 @@ import (
 // the other parts still run.
 func TestBundle(t *testing.T) {
 	dir := unpack(t)
-	pages, all := smallCheck(t, dir, 0, parts...)
+	pages, all := smallCheck(t, dir, "", 0, parts...)
 	for _, r := range all {
 		if want := map[bool]agenda.Status{true: agenda.Absent, false: agenda.OK}[r.Name == "torch"]; r.Status != want {
 			t.Errorf("%s: %s, %s\n%s\n%s", r.Name, r.Status, r.Why, r.Output, r.Errors)
@@ -36,9 +36,11 @@ func TestBundle(t *testing.T) {
 		}
 	}
 
+	badMachines(t, dir)
+
 	write(t, filepath.Join(dir, "tests", "cuda.test"), "#!/bin/sh\necho broken >&2\nexit 3\n")
 	write(t, filepath.Join(dir, "tests", "models.test"), "#!/bin/sh\n/bin/sleep 1000\n")
-	pages, all = smallCheck(t, dir, 1, "--part", "plan,suite,goldens,small", "--time", "30s", "--keep-going")
+	pages, all = smallCheck(t, dir, "", 1, "--part", "plan,suite,goldens,small", "--time", "30s", "--keep-going")
 	var became []string
 	for _, r := range all {
 		became = append(became, r.Name+" "+string(r.Status))
@@ -48,28 +50,56 @@ func TestBundle(t *testing.T) {
 	}
 }
 
+// badMachines checks the report of a machine whose driver is too old and of one whose device is lost: a line for
+// each part that says why, and what was measured before.
+func badMachines(t *testing.T, dir string) {
+	t.Helper()
+	_, all := smallCheck(t, dir, "driver=11080", 1, "--part", "plan,goldens,small,serve", "--keep-going")
+	for _, r := range all {
+		if r.Status != agenda.Failed || !strings.Contains(r.Why, "the CUDA driver is for CUDA 11.8 and the kernels need 12.0, driver 525: update") || strings.Contains(r.Why, "\n") {
+			t.Errorf("old driver: %s: %s, %q", r.Name, r.Status, r.Why)
+		}
+	}
+	if len(all) != 4 {
+		t.Errorf("old driver: %d parts are in the report", len(all))
+	}
+	// In the small run the first row has a little more than 200 launches and the second one as many.
+	pages, all := smallCheck(t, dir, "fault=kernel:300:719", 1, "--part", "plan,small")
+	if len(all) != 2 || all[0].Status != agenda.OK || all[1].Status != agenda.Failed || !strings.Contains(all[1].Why, "CUDA_ERROR_LAUNCH_FAILED: a kernel failed: ") {
+		t.Errorf("lost device: %+v", all)
+	}
+	for _, s := range []string{"| small | 1 | 24 | ", "small: failed after 1 rows: ", "| small | 1 | 24 | decode |"} {
+		if !strings.Contains(pages, s) {
+			t.Errorf("the report of the lost device has no %q", s)
+		}
+	}
+	if strings.Contains(pages, "| small | 3 | 24 | ") {
+		t.Error("the report of the lost device has a row that was not measured")
+	}
+}
+
 // unpack writes the bundle's archive and unpacks it, and returns the directory.
 func unpack(t *testing.T) string {
 	t.Helper()
 	made, there := filepath.Join(t.TempDir(), "gpu-bundle"), t.TempDir()
 	c := exec.Command("../../scripts/gpu-bundle.sh", made)
-	c.Env = append(os.Environ(), "VAPP_NO_KERNELS=1") // the emulated driver has its own kernels
+	c.Env = append(os.Environ(), "VAPP_NO_KERNELS=1", "VAPP_XZ_PRESET=0") // the emulated driver has its own kernels
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if out, err := exec.Command("tar", "xzf", made+".tar.gz", "-C", there).CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "xJf", made+".tar.xz", "-C", there).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return filepath.Join(there, "gpu-bundle")
 }
 
-// smallCheck runs the bundle's gpu-check and reads all reports and results.
-func smallCheck(t *testing.T, bundle string, code int, args ...string) (pages string, results []agenda.Result) {
+// smallCheck runs the bundle's gpu-check on a device with these settings and reads all reports and results.
+func smallCheck(t *testing.T, bundle, settings string, code int, args ...string) (pages string, results []agenda.Result) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "report")
 	c := exec.Command(filepath.Join(bundle, "gpu-check"), append([]string{"--small", "--out", out}, args...)...)
 	c.Dir = t.TempDir()
-	c.Env = []string{"PATH=/nowhere", "HOME=" + t.TempDir(), "VAPP_LIBCUDA=" + emulatedDriver(t)}
+	c.Env = []string{"PATH=/nowhere", "HOME=" + t.TempDir(), "VAPP_LIBCUDA=" + emulatedDriver(t), "VAPP_EMULATED=" + settings}
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	start := time.Now()

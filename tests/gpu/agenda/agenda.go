@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -193,7 +194,41 @@ func statusOf(ctx context.Context, err error, most time.Duration, res *Result) (
 	case errors.As(err, &exit) && exit.ExitCode() < 0:
 		return Crashed, exit.Error()
 	}
+	if line := reason(res); line != "" {
+		return Failed, fmt.Sprintf("%v: %s", err, line)
+	}
 	return Failed, err.Error()
+}
+
+// location is the file and line before what a failed test says.
+var location = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
+
+// reason returns the line in which a failed process says why: the last one of vapp's errors, or of all errors, or the
+// first one that a test wrote with its place; "": there is none.
+func reason(res *Result) string {
+	line := lastLine(res.Errors)
+	for l := range strings.Lines(res.Errors) {
+		if strings.HasPrefix(l, "vapp: ") {
+			line = l
+		}
+	}
+	if res.Kind == Tests {
+		for l := range strings.Lines(res.Output) {
+			if at := location.FindString(l); at != "" && !strings.Contains(l, "FIGURE {") {
+				line = l[len(at):]
+				break
+			}
+		}
+	}
+	return shortened(strings.TrimSpace(line), 300)
+}
+
+// shortened returns at most n bytes of a line.
+func shortened(line string, n int) string {
+	if len(line) <= n {
+		return line
+	}
+	return strings.ToValidUTF8(line[:n], "") + "…"
 }
 
 // find returns the path of a program in the bundle, or else on PATH, or else in Also.

@@ -110,7 +110,7 @@ func TestDo(t *testing.T) {
 			t.Errorf("%s: %d bytes kept", res.Name, len(res.Errors))
 		}
 	}
-	if !strings.Contains(got[0].Output, "before the end") || !strings.Contains(got[2].Errors, "what went wrong") || got[3].Why != "nothing to measure here" {
+	if !strings.Contains(got[0].Output, "before the end") || !strings.Contains(got[2].Errors, "what went wrong") || got[2].Why != "exit status 3: what went wrong" || got[3].Why != "nothing to measure here" {
 		t.Errorf("what they said is lost: %+v", got[:4])
 	}
 	if !strings.HasSuffix(strings.TrimSpace(got[5].Errors), "line 39999") || !strings.HasPrefix(got[5].Errors, "…\nline ") {
@@ -191,4 +191,24 @@ func FuzzPage(f *testing.F) {
 			t.Error(p)
 		}
 	})
+}
+
+// TestReason checks the line that says why a process failed.
+func TestReason(t *testing.T) {
+	for _, c := range []struct {
+		res  Result
+		want string
+	}{
+		{Result{Kind: Bench, Errors: "loading\nvapp: no driver\n"}, "vapp: no driver"},
+		{Result{Kind: Serving, Errors: "vapp: no driver\nexit status 1\n"}, "vapp: no driver"},
+		{Result{Kind: Tests, Output: "=== RUN   TestA\n    a_test.go:4: the driver is too old\n    a_test.go:5: more\n--- FAIL: TestA\n", Errors: "exit"}, "the driver is too old"},
+		{Result{Kind: Tests, Output: "    a_test.go:4: FIGURE {}\n    a_test.go:5: wrong\n"}, "wrong"},
+		{Result{Kind: Tests, Output: "--- FAIL: TestA\n", Errors: "broken\n"}, "broken"},
+		{Result{Kind: Text, Errors: strings.Repeat("é", 151)}, strings.Repeat("é", 150) + "…"},
+		{Result{Kind: Text}, ""},
+	} {
+		if got := reason(&c.res); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
 }

@@ -56,6 +56,11 @@ func absent(file string, err error) bool {
 }
 
 func loadBLASFile(file string) (*C.vapp_blas, error) {
+	if !ofLoader(file) {
+		if err := wholeLibrary(file); err != nil {
+			return nil, &NoBLAS{Why: err.Error()}
+		}
+	}
 	name := C.CString(file)
 	defer C.free(unsafe.Pointer(name))
 	var b *C.vapp_blas

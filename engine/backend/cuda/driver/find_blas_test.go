@@ -24,6 +24,12 @@ func TestFindBLAS(t *testing.T) {
 	if err := os.WriteFile(torn, []byte("torn"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	half := filepath.Join(t.TempDir(), "libcublasLt.so.12")
+	if b, err := os.ReadFile(whole); err != nil {
+		t.Fatal(err)
+	} else if err := os.WriteFile(half, b[:len(b)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
 	gone := filepath.Join(t.TempDir(), "none.so")
 	for _, c := range []struct {
 		files      []string
@@ -31,7 +37,8 @@ func TestFindBLAS(t *testing.T) {
 		used, want string
 		absent     bool
 	}{
-		{files: []string{torn, "libm.so.6", whole}, used: whole},
+		{files: []string{torn, half, "libm.so.6", whole}, used: whole},
+		{files: []string{half}, want: "no cuBLASLt (" + half + " is not whole: it has "},
 		{files: []string{"libcublasLt.so.0", torn, "libm.so.6"}, want: "no cuBLASLt (" + torn + ": "},
 		{files: []string{"libm.so.6", torn}, want: "no cuBLASLt (libm.so.6 has no cublasLtGetVersion): install"},
 		{files: []string{gone}, want: "no cuBLASLt (" + gone + ": cannot open shared object file"},
