@@ -16,9 +16,11 @@ import (
 // machine's memory.
 func (r *RankPlan) Digest() string {
 	a := r.Account
+	step := a.Reservation.Step
+	step.Work = 0 // like the workspace, it depends on the machine's GPU
 	d := newDigest()
 	d.add(r.Rank, r.Model.Source.Build, decisionsOf(r.Options, r.Slabs, r.SwapSlabs))
-	d.add(a.KV, a.Pool, a.Whole, a.ClassOf, a.WholeStep, a.Reservation.Step, a.Reservation.Classes)
+	d.add(a.KV, a.Pool, a.Whole, a.ClassOf, a.WholeStep, step, a.Reservation.Classes)
 	for _, p := range a.Reservation.Programs {
 		d.add(p.Name, p.Bucket, p.Ops, p.Values, p.Scratch, p.Classes, p.Vocab, p.Axes, p.Lookahead, p.Shard, p.AdapterSlots)
 	}

@@ -137,5 +137,8 @@ func (p *Plan) explainStep(e *Explanation) {
 		e.step("page table of %s: %s sequences × %s pages × 4 B", p.Capacity.Classes[i].Name, Group(int64(s.Seqs)), Group(int64(w)))
 	}
 	e.step("two bit masks of the vocabulary for every sampled row: %s × 2 × %s words × 4 B", Group(int64(s.Samples)), Group(int64(s.MaskWords())))
+	if s.Work > 0 {
+		e.step("lists of the pieces of attention: %s × 4 B", Group(int64(s.Work)))
+	}
 	e.step("logit edits: %s rows × %s × 8 B", Group(int64(s.Samples)), Group(int64(s.Bias)))
 }

@@ -38,6 +38,28 @@ type KernelChoice struct {
 	Ops    int    `json:"ops"`    // how many ops of the program
 }
 
+// WorkLister is a Layout whose devices compute lists of work for their launches from a step's other inputs: Step.Work.
+type WorkLister interface {
+	// WorkLists returns the most numbers of StepShape.Work that a step of p needs.
+	WorkLists(p *Program) (int, error)
+}
+
+// WorkLists returns StepShape.Work for programs on a layout.
+func WorkLists(l Layout, programs []*Program) (most int, err error) {
+	w, ok := l.(WorkLister)
+	if !ok {
+		return 0, nil
+	}
+	for _, p := range programs {
+		n, err := w.WorkLists(p)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, n)
+	}
+	return most, nil
+}
+
 // Overheads is a Layout whose device uses memory outside the arenas.
 type Overheads interface {
 	// Overheads lists that memory for a reservation: a driver's context, loaded code,

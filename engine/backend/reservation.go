@@ -52,6 +52,13 @@ func (r *Reservation) Holds(backend string, l Layout, p *Program) error {
 	if err := l.Runs(p.Weights, p); err != nil {
 		return err
 	}
+	work, err := WorkLists(l, []*Program{p})
+	if err != nil {
+		return err
+	}
+	if have := r.Step.Work; work > have {
+		return Short(backend, "lists of work of program "+p.Name, 4*int64(work), 4*int64(have))
+	}
 	n, err := l.Workspace(p)
 	if err != nil {
 		return err

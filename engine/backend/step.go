@@ -21,6 +21,7 @@ type StepShape struct {
 	Verify       int   // proposals that a step verifies for each sequence, from any proposer
 	Sets         int   // sets of buffers, one for each step in flight; 0: two
 	Items        bool  // tokens may belong to items (images, frames): steps have Encoded and ItemEnd
+	Work         int   // numbers in lists of work, which a device computes from the other inputs (WorkLister)
 }
 
 // Step is one set of step buffers: memory that the host can access, at fixed addresses.
@@ -42,6 +43,7 @@ type Step struct {
 	Encoded        []int32     // [T] the row of the Encoded arena that Merge puts in place of the token's embedding, −1: none; if Items
 	ItemEnd        []int32     // [T] the position behind the last token of the token's item; for tokens of no item their position + 1; if Items
 	EncodedNext    []int32     // [T] Encoded of the token's successor (Merge.Next), −1 also where that row is not encoded yet; if Items and Drafts > 0
+	Work           []int32     // [Work] the device's own: Launch fills it
 	// Outputs.
 	Sampled  []int32   // [L] the token; −1 if Status is RowNaN
 	Status   []int32   // [L] RowOK, RowNaN
@@ -108,6 +110,7 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.Tokens, 4)
 	f(s.Tokens, 4)
 	f(s.Seqs+1, 4)
+	f(s.Work, 4)
 	for _, w := range s.MaxPages {
 		f(s.Seqs*w, 4)
 	}
@@ -206,6 +209,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st := &Step{Words: s.MaskWords()}
 	st.Tokens, st.Positions, st.Seq = i32(s.Tokens), i32(s.Tokens), i32(s.Tokens)
 	st.First = i32(s.Seqs + 1)
+	st.Work = i32(s.Work)
 	for _, w := range s.MaxPages {
 		st.Pages = append(st.Pages, i32(s.Seqs*w))
 	}

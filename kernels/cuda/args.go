@@ -258,14 +258,15 @@ type EmbedPackedArgs struct {
 // AttentionArgs: attention_ with the format, head dimension and _few or _many, see
 // ChooseAttention and ChooseLatent. With Rebuild, half of Pages.HeadDim and half of Pages.KeyDim are
 // multiples of 8. Latent is Pages.KeyDim if keys are latent, else 0. attention_join: a block for each token (Blocks' x) and head (y).
+// With List, which AttentionPieces writes, Splits is 1 and Most its most splits; attention_join is not needed.
 type AttentionArgs struct {
 	Pages                              Pages
 	Q, K, V, Y, Sinks                  Ptr
 	First, Positions, Rebuild, Partial Ptr
-	Items                              Ptr
+	Items, List, Arrived, Stats        Ptr
 	Scale, Softcap                     float32
 	Seqs, Heads, Window, Bidirectional int32
-	Splits, Latent                     int32
+	Splits, Latent, Most, _            int32
 }
 
 // AheadArgs: ahead. A warp for each sequence. First and At become First and Positions of

@@ -163,24 +163,32 @@ KERNEL(attention_join, AttentionArgs, 256) {
   }
 }
 
-#define ATTENTION(name, Store, D, V, Keys, Stages)                                                                        \
-  KERNEL(attention_##name##_##D##_few, AttentionArgs, 2 * Keys) { attention<Shape<D, V, Keys, Stages, Store, true>>(a); } \
+// The shared memory of a multiprocessor holds three blocks of few rows with 16-bit keys of 128 on sm_90a and sm_100, so registers
+// are limited for three; elsewhere it holds fewer.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+constexpr int kWide16 = 3;
+#else
+constexpr int kWide16 = 1;
+#endif
+// few is how many blocks of the kernel for few rows a multiprocessor is to run at once.
+#define ATTENTION(name, Store, D, V, Keys, Stages, few)                                                                           \
+  KERNEL_OF(attention_##name##_##D##_few, AttentionArgs, 2 * Keys, few) { attention<Shape<D, V, Keys, Stages, Store, true>>(a); } \
   KERNEL(attention_##name##_##D##_many, AttentionArgs, 128) { attention<Shape<D, V, Keys, Stages, Store, false>>(a); }
 // Tiles of 16 keys fit in 99 KiB, the limit of a block on sm_89 and sm_120.
 #define ATTENTION_NARROW(name, Store, D, V, Stages) \
   KERNEL(attention_##name##_##D##_narrow, AttentionArgs, 128) { attention<Shape<D, V, 16, Stages, Store, false>>(a); }
-#define ATTENTIONS(name, Store)           \
-  ATTENTION(name, Store, 64, 64, 64, 2)   \
-  ATTENTION(name, Store, 128, 128, 64, 2) \
-  ATTENTION(name, Store, 256, 256, 32, 2) \
-  ATTENTION(name, Store, 512, 256, 32, 1) \
-  ATTENTION_NARROW(name, Store, 256, 256, 2) \
+#define ATTENTIONS(name, Store, few)           \
+  ATTENTION(name, Store, 64, 64, 64, 2, 1)     \
+  ATTENTION(name, Store, 128, 128, 64, 2, few) \
+  ATTENTION(name, Store, 256, 256, 32, 2, 1)   \
+  ATTENTION(name, Store, 512, 256, 32, 1, 1)   \
+  ATTENTION_NARROW(name, Store, 256, 256, 2)   \
   ATTENTION_NARROW(name, Store, 512, 256, 1)
 
-ATTENTIONS(bf16, kBF16)
-ATTENTIONS(f16, kF16)
-ATTENTIONS(e4m3, kE4M3)
-ATTENTIONS(e5m2, kE5M2)
+ATTENTIONS(bf16, kBF16, kWide16)
+ATTENTIONS(f16, kF16, kWide16)
+ATTENTIONS(e4m3, kE4M3, 1)
+ATTENTIONS(e5m2, kE5M2, 1)
 
 // attention_f32 is attention for float32 keys and values, computed in float32: a warp for each
 // of a block's 8 query rows, tiles of 16 keys, values of up to 512 dimensions. The grid is as
@@ -207,7 +215,7 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
   int mine_from = seen_from(a, o.history + row / group), mine_until = row < row1 ? seen_until(a, o, row / group) : 0;
   int from = seen_from(a, o.history + row0 / group), to = 0;
   for (int t = row0 / group; t <= (row1 - 1) / group; t++) to = max(to, seen_until(a, o, t));
-  split_range(a, &from, &to);
+  split_range(blockIdx.z, a.splits, &from, &to);
   float out[kWideDims / 32] = {}, most = -INFINITY_F, sum = 0.0f;
   for (int base = from / kWideKeys * kWideKeys; base < to; base += kWideKeys) {
     __syncthreads();  // all warps are done with the previous tile

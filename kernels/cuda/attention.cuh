@@ -20,13 +20,23 @@ struct AttentionArgs {
   const float *rebuild;  // [head_dim] or null: factor from a value to a key's dimension that pages do not store
   float *partial;        // with splits > 1: [T, heads, splits, head_dim+2]: weighted values, largest score, sum of weights
   const int *items;      // [T] or null: the position after the item that a token belongs to; the token sees up to it
+  const int *list;       // or null: the work of this launch, a number of pieces and then 4 numbers of each (Piece), on 16 bytes
+  unsigned *arrived;     // with list and most > 1: counters, zero before and after: (row · ⌈group / rows of a block⌉ + block) · kv_heads + head
+  float2 *stats;         // with list and most > 1: [rows, heads, most] largest score, sum of weights; partial is [rows, heads, most, head_dim]
   float scale, softcap;
   int seqs, heads;
   int window;              // positions that a token sees, its own included; 0: all
   int bidirectional;       // 1: tokens see the tokens after them, and there are no pages
   int splits;              // blocks that share the keys of a block of rows
   int latent;              // dimensions of a key behind those of its value, which it begins with; 0: keys are of their own
+  int most, unused;        // the most splits of a piece of list
 };
+
+// hidden returns a number that the compiler knows nothing about, each time it is called.
+DEVICE int hidden(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
 
 constexpr float kLog2e = 1.4426950408889634f;
 
@@ -39,6 +49,7 @@ template <int V_, int Keys_, int Stages_, int Store_, bool Decode_, int Parts_>
 struct Blocks {
   static constexpr int V = V_, Keys = Keys_, Stages = Stages_, Store = Store_, Parts = Parts_;
   static constexpr bool Decode = Decode_;
+  static constexpr bool kLists = V <= 128 && Parts == 1;  // wider ones have no register to spare for a list
   static constexpr int kGroups = Decode ? Keys / 16 : 4, kWarps = Parts * kGroups, kThreads = 32 * kWarps, kRows = Decode ? 16 : 64;
   static constexpr int kTiles = (Decode ? 16 : Keys) / 8;  // tiles of 8 keys for each warp
   METHOD int group() { return int(threadIdx.x >> 5) / Parts; }
@@ -50,6 +61,18 @@ struct Blocks {
 // there is none. Every warp does the search.
 DEVICE bool sequence_of(const AttentionArgs &a, int rows, int group, int *seq, int *block) {
   return part_of(a.seqs, blockIdx.x, seq, block, [&](int s) { return ceil_div((a.first[s + 1] - a.first[s]) * group, rows); });
+}
+
+// Piece is what a block computes at a time: a block of rows of a sequence, and one of the splits of the positions that they
+// see. row is the place of the sequence's first token among the rows of partial results.
+struct Piece {
+  int seq, block, split, splits, row;
+};
+
+// piece_at returns a piece of the launch's list.
+DEVICE Piece piece_at(const AttentionArgs &a, int i) {
+  uint4 v = __ldg((const uint4 *)a.list + 1 + i);
+  return {int(v.x), int(v.y), int(v.z & 0xffff), int(v.z >> 16), int(v.w)};
 }
 
 // Source locates the keys of a tile.
@@ -158,11 +181,11 @@ DEVICE int seen_until(const AttentionArgs &a, const Source &o, int token) {
 // gets an equal number of runs of kSplitKeys, which no tile straddles; the last split may be
 // empty.
 constexpr int kSplitKeys = 64;
-DEVICE void split_range(const AttentionArgs &a, int *from, int *to) {
-  if (a.splits == 1) return;
-  int first = *from / kSplitKeys, runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits);
-  *from = max(*from, (first + int(blockIdx.z) * runs) * kSplitKeys);
-  *to = min(*to, (first + int(blockIdx.z + 1) * runs) * kSplitKeys);
+DEVICE void split_range(int split, int splits, int *from, int *to) {
+  if (splits == 1) return;
+  int first = *from / kSplitKeys, runs = ceil_div(ceil_div(*to, kSplitKeys) - first, splits);
+  *from = max(*from, (first + split * runs) * kSplitKeys);
+  *to = min(*to, (first + (split + 1) * runs) * kSplitKeys);
 }
 
 // softmax_tile turns the scores at positions from base on into weights, updates the running
@@ -229,7 +252,7 @@ DEVICE void sum_values(float (&out)[S::V / 8][4], const float (&s)[S::kTiles][4]
 template <class S>
 DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *scratch) {
   constexpr int kWarpFloats = 16 * (S::V + 2);
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
+  int thread = S::kLists ? hidden(threadIdx.x) : threadIdx.x, lane = thread & 31, warp = thread >> 5, g = lane >> 2, q = lane & 3;
   __syncthreads();  // all warps are done with the keys in scratch
   if (S::group() > 0) {
     float *mine = scratch + warp * kWarpFloats;
@@ -272,24 +295,71 @@ DEVICE float with_sink(const float *sinks, int head, float *most, float sum) {
   return sum;
 }
 
-// attention: grid.x is blocks of rows, at most Σ over sequences of their rows / kRows, rounded
-// up; grid.y is the KV heads, once for each part of V dimensions; grid.z is the splits.
+// join_splits computes y for a piece's rows if its block is the last of the splits to finish: then the results of all are
+// there. Splits are added in their order.
 template <class S>
-DEVICE void attention(const AttentionArgs &a) {
+DEVICE void join_splits(const AttentionArgs &a, const Piece &w, int kv, int row0, int row1, float *weights) {
+  constexpr int kMost = 64;  // splits
+  __shared__ unsigned count;
+  const Pages &p = a.pages;
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = a.heads / p.kv_heads, parts = gridDim.y / p.kv_heads;
+  unsigned *arrived = a.arrived + (size_t(w.row) * ceil_div(group, S::kRows) + w.block) * p.kv_heads + kv;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) count = atomicAdd(arrived, 1u);
+  __syncthreads();
+  if (count + 1 < unsigned(w.splits * parts)) return;
+  if (threadIdx.x == 0) *arrived = 0;
+  __threadfence();
+  // slot returns the place of a row's first split, token the place of its result.
+  auto head_of = [&](int row) { return kv * group + row % group; };
+  auto slot = [&](int row) { return (size_t(w.row + row / group) * a.heads + head_of(row)) * a.most; };
+  for (int row = row0 + warp; row < row1; row += S::kWarps) {
+    const float2 *stats = a.stats + slot(row);
+    float2 none = make_float2(-INFINITY_F, 0.0f), x = lane < w.splits ? stats[lane] : none, y = lane + 32 < w.splits ? stats[lane + 32] : none;
+    float high = warp_max(fmaxf(x.x, y.x)), most = high;
+    float first = x.x == -INFINITY_F ? 0.0f : exp2f(x.x - high), second = y.x == -INFINITY_F ? 0.0f : exp2f(y.x - high);
+    float sum = with_sink(a.sinks, head_of(row), &most, warp_sum(x.y * first + y.y * second));
+    float inverse = high == -INFINITY_F ? 0.0f : exp2f(high - most) / sum;
+    weights[(row - row0) * kMost + lane] = x.x == -INFINITY_F ? -1.0f : first * inverse;
+    weights[(row - row0) * kMost + lane + 32] = y.x == -INFINITY_F ? -1.0f : second * inverse;
+  }
+  __syncthreads();
+  int wide = p.head_dim / 4;
+  for (int i = threadIdx.x; i < (row1 - row0) * wide; i += S::kThreads) {
+    int row = row0 + i / wide, d = i % wide;
+    const float *weight = weights + (row - row0) * kMost;
+    const float4 *v = (const float4 *)(a.partial + slot(row) * p.head_dim) + d;
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+    for (int s = 0; s < w.splits; s++) {
+      float4 x = v[size_t(s) * wide];
+      if (weight[s] == -1.0f) continue;  // it saw nothing
+      sum = make_float4(fmaf(weight[s], x.x, sum.x), fmaf(weight[s], x.y, sum.y), fmaf(weight[s], x.z, sum.z), fmaf(weight[s], x.w, sum.w));
+    }
+    size_t token = size_t(a.first[w.seq] + row / group);
+    ((float4 *)(a.y + (token * a.heads + head_of(row)) * p.head_dim))[d] = sum;
+  }
+}
+
+// attend computes a piece.
+template <class S>
+DEVICE void attend(const AttentionArgs &a, const Piece &w) {
   DYNAMIC_SHARED(memory);
   const Pages &p = a.pages;
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
-  int group = a.heads / p.kv_heads, part = (blockIdx.y / p.kv_heads + (S::Parts > 1 ? warp % S::Parts : 0)) * S::V, block, width = S::query_width(p);
+  int thread = S::kLists ? hidden(threadIdx.x) : threadIdx.x;  // else what follows from it would be kept in registers from piece to piece
+  int lane = thread & 31, warp = thread >> 5, g = lane >> 2, q = lane & 3;
+  int group = a.heads / p.kv_heads, part = (blockIdx.y / p.kv_heads + (S::Parts > 1 ? warp % S::Parts : 0)) * S::V, width = S::query_width(p);
   Source o;
   o.kv = blockIdx.y % p.kv_heads;
-  if (!sequence_of(a, S::kRows, group, &o.seq, &block)) return;
+  o.seq = w.seq;
   o.first = a.first[o.seq];
   o.count = a.first[o.seq + 1] - o.first;
   o.history = a.bidirectional ? 0 : a.positions[o.first];
   o.skip = first_block(p, o.history);
-  int row0 = block * S::kRows, row1 = min(row0 + S::kRows, o.count * group);  // of the sequence
+  int row0 = w.block * S::kRows, row1 = min(row0 + S::kRows, o.count * group);  // of the sequence
   uint16_t *queries = (uint16_t *)memory, *ring = queries + S::kRows * S::kQ;
-  for (int i = threadIdx.x; i < S::kRows * (S::D / 2); i += S::kThreads) {
+  for (int i = thread; i < S::kRows * (S::D / 2); i += S::kThreads) {
     int r = i / (S::D / 2), d = i % (S::D / 2) * 2, row = row0 + r;
     float2 v = make_float2(0, 0);
     int dim = S::query_dim(p, d);
@@ -310,7 +380,7 @@ DEVICE void attention(const AttentionArgs &a) {
   for (int t = row0 / group + lane; t <= (row1 - 1) / group; t += 32) to = max(to, seen_until(a, o, t));
 #pragma unroll
   for (int d = 16; d > 0; d >>= 1) to = max(to, __shfl_xor_sync(kAllLanes, to, d));
-  split_range(a, &from, &to);
+  split_range(w.split, w.splits, &from, &to);
   int paged0 = from / S::Keys, paged = max(0, ceil_div(min(to, o.history), S::Keys) - paged0);
   int own0 = max(from, o.history) / S::Keys, tiles = paged + max(0, to > o.history ? ceil_div(to, S::Keys) - own0 : 0);
   auto base_of = [&](int t) { return (t < paged ? paged0 + t : own0 + t - paged) * S::Keys; };
@@ -339,20 +409,28 @@ DEVICE void attention(const AttentionArgs &a) {
   }
   if (S::Decode) {
     join_warps<S>(rows, out, (float *)ring);
-    if (S::group() > 0) return;
+    if (!S::kLists && S::group() > 0) return;
   }
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     int row = row0 + S::row0() + g + 8 * i;
-    if (row >= row1) continue;
+    if (row >= row1 || (S::kLists && S::Decode && S::group() > 0)) continue;
     int head = o.kv * group + row % group;
     size_t at = size_t(o.first + row / group) * a.heads + head;
     float *y = a.y + at * p.head_dim, inverse = 1.0f;
-    if (a.splits > 1) {
-      y = a.partial + (at * a.splits + blockIdx.z) * (p.head_dim + 2);
+    if (w.splits > 1) {
+      float *stats;
+      if (S::kLists && S::Decode && a.list != nullptr) {
+        size_t slot = (size_t(w.row + row / group) * a.heads + head) * a.most + w.split;
+        y = a.partial + slot * p.head_dim;
+        stats = (float *)(a.stats + slot);
+      } else {
+        y = a.partial + (at * a.splits + w.split) * (p.head_dim + 2);
+        stats = y + p.head_dim;
+      }
       if (part == 0 && q == 0) {
-        y[p.head_dim] = rows.most[i];
-        y[p.head_dim + 1] = rows.sum[i];
+        stats[0] = rows.most[i];
+        stats[1] = rows.sum[i];
       }
     } else {
       float most = rows.most[i], sum = with_sink(a.sinks, head, &most, rows.sum[i]);
@@ -365,5 +443,26 @@ DEVICE void attention(const AttentionArgs &a) {
         int dim = part + 8 * d + 2 * q + c;
         if (dim < p.head_dim) y[dim] = out[d][2 * i + c] * inverse;
       }
+  }
+  if constexpr (S::kLists && S::Decode)
+    if (a.list != nullptr && w.splits > 1) join_splits<S>(a, w, o.kv, row0, row1, (float *)ring);
+}
+
+// attention: grid.y is the KV heads, once for each part of V dimensions. With a list, a block computes every grid.x-th of its
+// pieces. Without one, grid.x is blocks of rows, at most Σ over sequences of their rows / kRows, rounded up, and grid.z is the
+// splits, which attention_join joins.
+template <class S>
+DEVICE void attention(const AttentionArgs &a) {
+  bool listed = S::kLists && a.list != nullptr;
+  int pieces = listed ? __ldg(a.list) : 1;
+  for (int i = listed ? int(blockIdx.x) : 0; i < pieces; i += gridDim.x) {
+    Piece w = {0, 0, int(blockIdx.z), a.splits, 0};
+    if (listed)
+      w = piece_at(a, i);
+    else if (!sequence_of(a, S::kRows, a.heads / a.pages.kv_heads, &w.seq, &w.block))
+      return;
+    attend<S>(a, w);
+    if constexpr (!S::kLists) return;
+    __syncthreads();  // all warps are done with the piece's shared memory
   }
 }

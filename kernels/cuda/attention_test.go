@@ -28,6 +28,8 @@ type attentionCase struct {
 	items          [][3]int // sequence, and the positions [from, to) of an item; the step may end before `to`
 	shared         int      // shared memory that a block may have; 0: maxShared
 	nan            bool     // a key and a value are NaN
+	most           int      // splits of a piece: the launches are by lists; 0: they are not
+	short          int      // with lists: the most tokens of sequences whose blocks have 16 rows
 }
 
 // maxShared is the largest shared memory of a block on Hopper.
@@ -205,6 +207,10 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	}
 	run := func() []float32 {
 		args.Y = alloc[float32](r, len(b.y))
+		if c.most > 0 {
+			attendByLists(r, c, args)
+			return down[float32](r, args.Y, len(b.y))
+		}
 		args.Partial = alloc[float32](r, n*c.heads*max(1, c.splits)*(c.dim+2))
 		launch(r, kernel.Kernel, grid, &args)
 		if c.splits > 1 {
@@ -226,6 +232,94 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		bound = 3e-6
 	}
 	r.near(fmt.Sprintf("%+v", c), got, b.y, bound)
+}
+
+// attendByLists launches a case by lists of pieces, few blocks for all of them, and checks that the counters are zero behind it.
+func attendByLists(r *rig, c attentionCase, args cuda.AttentionArgs) {
+	tokens := 0
+	for _, n := range c.count {
+		tokens += n
+	}
+	for _, many := range []bool{false, true} {
+		kernel, ok := cuda.ChooseAttention(c.f, c.dim, many, cmp.Or(c.shared, maxShared))
+		if !ok {
+			r.Fatal("no kernel")
+		}
+		p := cuda.AttentionPieces{Rows: kernel.Rows, Group: c.heads / c.kv, From: 1, To: c.short, Least: cuda.AttentionKeys, Most: c.most, Window: c.window, Chunked: c.chunked}
+		if many {
+			p.From, p.To, p.Most = c.short+1, tokens+1, 1
+		}
+		list := listOf(r.T, p, tokens, len(c.count), c.history, c.count)
+		args.List, args.Most, args.Splits = up(r, list), int32(p.Most), 1
+		args.Arrived, args.Partial, args.Stats = 0, 0, 0
+		var counters []uint32
+		if p.Most > 1 {
+			n := p.Tokens(tokens, len(c.count))
+			values, stats := cuda.PartialBytes(c.heads, c.dim)
+			counters = make([]uint32, p.Counters(n, c.kv))
+			args.Arrived, args.Partial, args.Stats = up(r, counters), alloc[byte](r, n*p.Most*int(values)), alloc[byte](r, n*p.Most*int(stats))
+		}
+		launch(r, kernel.Kernel, cudatest.Grid{Blocks: [3]int{3, c.kv * kernel.Parts, 1}, Threads: [3]int{kernel.Threads, 1, 1}, Shared: kernel.Shared}, &args)
+		if counters == nil {
+			continue
+		}
+		for i, v := range down[uint32](r, args.Arrived, len(counters)) {
+			if v != 0 {
+				r.Fatalf("counter %d is %d behind the launch", i, v)
+			}
+		}
+	}
+}
+
+// TestAttentionLists: launches by lists compute what ref does, whichever sequences have blocks of 16 rows and however they are
+// split, and a sequence has the same bits alone as beside others.
+func TestAttentionLists(t *testing.T) {
+	decode := attentionCase{f: kernels.BF16, dim: 64, heads: 8, kv: 2, history: []int{0, 70, 300, 15}, count: []int{1, 1, 1, 1}, short: 1, most: 4}
+	mixed := attentionCase{f: kernels.BF16, dim: 64, heads: 4, kv: 2, history: []int{250, 3, 130, 7, 40}, count: []int{1, 20, 2, 0, 30}, short: 2, most: 3}
+	vary := func(c attentionCase, f func(*attentionCase)) attentionCase {
+		f(&c)
+		return c
+	}
+	for name, c := range map[string]attentionCase{
+		"decode":  decode,
+		"mixed":   mixed,
+		"unsplit": vary(mixed, func(c *attentionCase) { c.most = 1 }),
+		"sinks":   vary(mixed, func(c *attentionCase) { c.sinks, c.softcap = true, 20 }),
+		"window":  vary(decode, func(c *attentionCase) { c.window, c.dim = 150, 72 }),
+		"chunk":   vary(mixed, func(c *attentionCase) { c.window, c.chunked = 144, true }),
+		"verify":  vary(decode, func(c *attentionCase) { c.count, c.short = []int{5, 0, 3, 6}, 6 }),
+		"e4m3":    vary(mixed, func(c *attentionCase) { c.f, c.dim = kernels.F8E4M3, 128 }),
+		"wide":    {f: kernels.F16, dim: 64, heads: 40, kv: 1, history: []int{9, 140}, count: []int{1, 2}, short: 2, most: 2},
+		"most":    {f: kernels.BF16, dim: 64, heads: 2, kv: 1, history: []int{2999}, count: []int{1}, short: 1, most: cuda.MostSplits},
+		"items":   vary(mixed, func(c *attentionCase) { c.items = [][3]int{{1, 5, 18}, {4, 50, 100}} }),
+		"nan":     vary(decode, func(c *attentionCase) { c.f, c.dim, c.nan = kernels.F8E4M3, 128, true }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			testAttention(newRig(t), c, name == "decode" || name == "mixed")
+		})
+	}
+	t.Run("alone", func(t *testing.T) {
+		r := newRig(t)
+		b := newBatch(r, mixed)
+		args := cuda.AttentionArgs{
+			Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), First: up(r, b.first), Positions: up(r, b.positions), Y: alloc[float32](r, len(b.y)),
+			Scale: 0.11, Seqs: int32(len(mixed.count)), Heads: int32(mixed.heads),
+		}
+		attendByLists(r, mixed, args)
+		all := down[float32](r, args.Y, len(b.y))
+		for s, n := range mixed.count {
+			one := mixed
+			one.count = make([]int, len(mixed.count))
+			one.count[s] = n
+			args.Y = alloc[float32](r, len(b.y))
+			attendByLists(r, one, args) // lists of one sequence; First is as before
+			width := mixed.heads * mixed.dim
+			from, to := int(b.first[s])*width, int(b.first[s+1])*width
+			if !slices.Equal(down[float32](r, args.Y, len(b.y))[from:to], all[from:to]) {
+				t.Errorf("sequence %d has other bits alone", s)
+			}
+		}
+	})
 }
 
 // TestAhead checks rows that are sequences, as engine/backend defines them: a position whose

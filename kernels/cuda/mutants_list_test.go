@@ -15,6 +15,9 @@ type mutant struct{ file, old, new, test string }
 // attentionCases selects the cases of attention that find most faults.
 const attentionCases = "TestAttention/^(decode|prompt|windows|chunk|chunks|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
 
+// listCases selects those of attention by lists of pieces.
+const listCases = "TestAttentionLists/^(decode|mixed|most)$"
+
 // latentCases selects those of attention over latent keys.
 const latentCases = "TestLatentAttention/^(decode|prompt|narrow|verify|splits|many_splits|f16_many|nan|f32|f32_many)$"
 
@@ -101,9 +104,14 @@ var mutants = []mutant{
 	{"attention.cu", "s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale", "s = s * a.scale", attentionCases},
 	{"attention.cu", "missing < blocks ? missing * a.block : position", "position", "TestAhead"},
 	{"attention.cuh", "rows.sum[i] *= keep[i];", "", attentionCases},
-	{"attention.cuh", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / a.splits", attentionCases},
+	{"attention.cuh", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / splits", attentionCases},
 	{"attention.cuh", "a.softcap * tanhf(v / a.softcap)", "v", attentionCases},
 	{"attention.cu", "made ? nullptr : keys", "made ? keys : keys", attentionCases},
+	{"attention.cuh", "if (count + 1 < unsigned(w.splits * parts)) return;", "if (count + 2 < unsigned(w.splits * parts)) return;", listCases},
+	{"attention.cuh", "if (threadIdx.x == 0) *arrived = 0;", "", listCases},
+	{"attention.cuh", "__syncthreads();  // all warps are done with the piece's shared memory", "", listCases},
+	{"attention.cuh", "* a.most + w.split;", "* a.most;", listCases},
+	{"attention.cuh", "lane + 32 < w.splits ? stats[lane + 32] : none", "none", listCases},
 	{"attention_latent.cu", "__syncthreads();  // the other warp's scores are there", "", latentCases},
 	{"attention_latent.cu", "product<S>(t[j][1], second, b[2], b[3]);", "product<S>(t[j][1], second, b[3], b[2]);", latentCases},
 	{"attention_latent.cu", "step(kLatent + d,", "step(d,", latentCases},

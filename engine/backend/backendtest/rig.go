@@ -69,6 +69,8 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	r.Step = backend.StepShape{
 		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols, AdapterSlots: pl.slots, Items: pl.items, Axes: pl.axes,
 	}
+	r.Step.Work, err = backend.WorkLists(s.layout, r.Programs)
+	check(t, err)
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)
 	}

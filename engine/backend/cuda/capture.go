@@ -13,6 +13,7 @@ import (
 // captured is a captured step: graphs and single launches in turn.
 type captured struct {
 	list  *driver.List
+	work  []workList
 	parts []part
 }
 
@@ -82,7 +83,7 @@ func (d *device) capture(x *executable, set int, g backend.Graph) (*captured, er
 	if i < 0 {
 		return &captured{}, fmt.Errorf("no list of launches holds %v", g)
 	}
-	c, starts := &captured{list: x.lists[set][i]}, x.starts[i]
+	c, starts := &captured{list: x.lists[set][i], work: x.work[i]}, x.starts[i]
 	for _, s := range backend.Segments(x.p, g.Kind) {
 		p := part{from: starts[s.From], to: starts[s.To]}
 		if p.from == p.to {

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"cmp"
 	"fmt"
 
 	"vapp.dev/engine/backend"
@@ -83,10 +82,19 @@ func (c *lowering) choices(op backend.Op) ([]backend.KernelChoice, error) {
 		case o.Window > 0:
 			shape += fmt.Sprintf(", window %d", o.Window)
 		}
-		return []backend.KernelChoice{{
+		choice := backend.KernelChoice{
 			Op: backend.OpName(op), Format: c.info(o.K).Format.String(), Shape: shape, Rows: c.rows(c.info(o.Y).Rows), Decode: c.v.decode,
-			Kernel: a.Kernel, Splits: cmp.Or(a.splits, 1),
-		}}, nil
+			Kernel: a.Kernel, Splits: a.splits,
+		}
+		if a.lists == nil {
+			return []backend.KernelChoice{choice}, nil
+		}
+		var out []backend.KernelChoice
+		for _, l := range a.lists {
+			choice.Kernel, choice.Splits = l.Kernel, l.Most
+			out = append(out, choice)
+		}
+		return out, nil
 	}
 	return nil, nil
 }

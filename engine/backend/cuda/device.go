@@ -47,6 +47,7 @@ type device struct {
 	before  int64
 	timer   *opTimer // nil: ops are not measured
 	staging staging
+	lister  cuda.AttentionLister  // keeps its memory from step to step
 	failed  atomic.Pointer[error] // a fatal error of the device; all later calls return it
 }
 

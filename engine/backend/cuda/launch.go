@@ -20,8 +20,9 @@ type executable struct {
 	p        *backend.Program
 	variants []variant
 	lists    [][]*driver.List
-	starts   [][]int    // by variant: index of each op's first launch
-	launches [][]launch // by variant, for the timer; nil without one
+	starts   [][]int      // by variant: index of each op's first launch
+	work     [][]workList // by variant
+	launches [][]launch   // by variant, for the timer; nil without one
 	graphs   []map[backend.Graph]*captured
 }
 
@@ -53,7 +54,12 @@ func (d *device) compile(e *executable) error {
 				return err
 			}
 			if set == 0 {
-				e.starts = append(e.starts, starts(launches, len(e.p.Ops)))
+				c := lowering{l: d.layout, p: e.p, v: v}
+				work, err := c.workLists()
+				if err != nil {
+					return err
+				}
+				e.starts, e.work = append(e.starts, starts(launches, len(e.p.Ops))), append(e.work, work)
 				if d.timer != nil {
 					e.launches = append(e.launches, launches)
 				}
@@ -128,7 +134,7 @@ func (d *device) addresses(set int) addresses {
 		a.arenas[i] = p
 	}
 	a.step = stepAddresses{
-		tokens: place(d, twin, s.Tokens), positions: place(d, twin, s.Positions), seq: place(d, twin, s.Seq), first: place(d, twin, s.First),
+		tokens: place(d, twin, s.Tokens), positions: place(d, twin, s.Positions), seq: place(d, twin, s.Seq), first: place(d, twin, s.First), work: place(d, twin, s.Work),
 		rows: place(d, twin, s.Rows), sampling: place(d, twin, s.Sampling), grammar: place(d, twin, s.Grammar), allowed: place(d, twin, s.Allowed),
 		bias: place(d, twin, s.Bias), places: place(d, twin, s.MRopePositions), adapters: place(d, twin, s.Adapters),
 		encoded: place(d, twin, s.Encoded), itemEnd: place(d, twin, s.ItemEnd),
@@ -205,6 +211,9 @@ func (d *device) launch(x *executable, b backend.Binding) error {
 			return &backend.StepError{Field: "Binding.Graph", Why: fmt.Sprintf("%d tokens, %d sequences, %d samples by %v", b.Tokens, b.Seqs, b.Samples, g)}
 		}
 	}
+	if err := d.fillWork(x.workOf(c, b), b); err != nil {
+		return err
+	}
 	if err := d.enqueue(x, c, b); err != nil {
 		return d.fail(err) // queued work may still read the step's buffers
 	}
@@ -216,7 +225,7 @@ func (d *device) launch(x *executable, b backend.Binding) error {
 func (d *device) enqueue(x *executable, c *captured, b backend.Binding) error {
 	st := &d.sets[b.Set]
 	st.limit = hangTimeout + time.Duration(b.Tokens)*hangTimeoutPerToken
-	if err := d.upload(x.p, padded(b)); err != nil {
+	if err := d.upload(x, c, padded(b)); err != nil {
 		return err
 	}
 	if err := d.in.Record(st.copied); err != nil {
@@ -244,6 +253,35 @@ func (d *device) start(x *executable, c *captured, b backend.Binding) error {
 		return d.work.run(list, 0, list.Len(), bound(b.Tokens, b.Seqs, b.Samples), d.sets[b.Set].limit)
 	}
 	return errNoList(b)
+}
+
+// workOf returns the lists of work of a step's launches.
+func (e *executable) workOf(c *captured, b backend.Binding) []workList {
+	if c != nil {
+		return c.work
+	}
+	if i := e.holds(b); i >= 0 {
+		return e.work[i]
+	}
+	return nil // start returns the error
+}
+
+// fillWork writes the step's lists of work.
+func (d *device) fillWork(lists []workList, b backend.Binding) error {
+	s := d.steps[b.Set]
+	for _, l := range lists {
+		_, ok := d.lister.Write(l.AttentionPieces, s.Work[l.at:l.at+l.most], b.Seqs, func(seq int) (from, count int) {
+			first := s.First[seq]
+			if count = int(s.First[seq+1] - first); count > 0 {
+				from = int(s.Positions[first])
+			}
+			return from, count
+		})
+		if !ok {
+			return &backend.StepError{Field: "Work", Why: fmt.Sprintf("the pieces of attention of %d tokens and %d sequences do not fit in %d numbers", b.Tokens, b.Seqs, l.most)}
+		}
+	}
+	return nil
 }
 
 // holds returns the index of the list for a step without graph, or −1.

@@ -40,7 +40,7 @@ func (l layout) Launches(p *backend.Program) (func(tokens, seqs, samples int) ([
 		var out []cost.Launch
 		for _, n := range lowered[v] {
 			if n = n.bound(rows); n.blocks[0]*n.blocks[1]*n.blocks[2] > 0 {
-				out = append(out, cost.Launch{Op: n.op, Kernel: n.kernel, Blocks: n.blocks, Threads: n.threads[0], Args: n.args})
+				out = append(out, cost.Launch{Op: n.op, Kernel: n.kernel, Blocks: n.blocks, Threads: n.threads[0], Args: n.args, Pieces: n.pieces})
 			}
 		}
 		return out, nil

@@ -15,7 +15,7 @@ const (
 	// of latent attention have more dimensions.
 	maxHeadDim = 512
 	// maxSplits is the most blocks that share the history of a row.
-	maxSplits = 64
+	maxSplits = cuda.MostSplits
 	// maxKeyDim and maxConvKernel are the most that delta and conv can keep in registers.
 	maxKeyDim, maxConvKernel = 128, 8
 )
@@ -31,14 +31,23 @@ func (c *lowering) pages(class, layer int) cuda.Pages {
 	}
 }
 
-// attend is the plan of one attention op: its kernel, and the number of parts that histories
-// are split into.
+// attend is the plan of one attention op: its kernel, and how the keys of a row are shared by blocks. With lists these are
+// the launches of the op, for its sequences of few tokens and of many; else histories are split into a number of parts.
 type attend struct {
 	cuda.Attention
 	ok              bool
 	splits          int
 	first, at, part int64 // workspace offsets: First and Positions of draft rows; partial results
 	end             int64
+	lists           []attendList
+	stats           int64 // workspace offset of what joins the partial results of lists
+}
+
+// attendList is a launch of attention by a list of pieces.
+type attendList struct {
+	cuda.Attention
+	cuda.AttentionPieces
+	blocks dimension
 }
 
 // attention plans an op for the variant's rows. It fails for heads that no kernel will
@@ -59,13 +68,18 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 		}
 	}
 	rows := c.rows(c.info(o.Y).Rows)
-	a.splits = c.splits(a, rows, o)
+	a.splits = 1
 	a.first, a.part = counters, counters
 	if o.Draft != nil {
 		a.at = a.first + up(4*int64(rows+1), align)
 		a.part = a.at + up(4*int64(rows), align)
 	}
 	a.end = a.part
+	if a.ok && listed(o, f) {
+		c.addLists(&a, o, f)
+		return a, nil
+	}
+	a.splits = c.splits(a, rows, o)
 	if a.splits > 1 {
 		a.end += up(4*int64(rows)*int64(o.Heads)*int64(a.splits)*int64(o.HeadDim+2), align)
 	}
@@ -117,7 +131,7 @@ func (c *lowering) attend(o backend.Attention) error {
 	args := cuda.AttentionArgs{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y), First: c.at.step.first, Positions: c.at.step.positions,
 		Partial: c.workspace(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Bidirectional: flag(o.Bidirectional),
-		Splits: int32(a.splits), Latent: int32(o.Latent),
+		Splits: int32(a.splits), Latent: int32(o.Latent), Most: 1,
 	}
 	if o.Bidirectional {
 		args.Pages = cuda.Pages{Block: 1, PerSlab: 1, KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
@@ -140,6 +154,9 @@ func (c *lowering) attend(o backend.Attention) error {
 		if err := c.draftPositions(o, a, &args); err != nil {
 			return err
 		}
+	}
+	if a.lists != nil {
+		return c.attendByLists(o, a, args)
 	}
 	tokens := c.info(o.Y).Rows
 	g := grid{c.attentionBlocks(a, o, tokens), fixed(o.KVHeads * a.Parts), fixed(a.splits)}

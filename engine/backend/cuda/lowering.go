@@ -17,7 +17,8 @@ type launch struct {
 	shared          int
 	args            []byte
 	symbols         []symbol
-	op              int // index of the program's op that it belongs to
+	op              int                  // index of the program's op that it belongs to
+	pieces          cuda.AttentionPieces // of attention with a list
 }
 
 // symbol is a number of a launch that depends on the step's row counts:
@@ -43,9 +44,9 @@ type addresses struct {
 
 // stepAddresses are the addresses of a set's buffers.
 type stepAddresses struct {
-	tokens, positions, seq, first, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd cuda.Ptr
-	pages                                                                                                     []cuda.Ptr
-	sampled, reported, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                     cuda.Ptr // reported: Sampled for the host
+	tokens, positions, seq, first, work, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd cuda.Ptr
+	pages                                                                                                           []cuda.Ptr
+	sampled, reported, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                           cuda.Ptr // reported: Sampled for the host
 }
 
 // noAddresses returns zero addresses, to lower a program that is not run.
@@ -108,6 +109,7 @@ type lowering struct {
 	at   addresses
 	now  int // index of the current op
 	left packedX
+	work []workList // of the ops so far
 	out  []launch
 
 	chain   chain         // the last that began

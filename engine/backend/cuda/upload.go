@@ -21,12 +21,16 @@ type uploads struct {
 const minGap = 32 << 10
 
 // upload copies the inputs that the step's launches read.
-func (d *device) upload(p *backend.Program, b backend.Binding) error {
-	s, u := d.steps[b.Set], uploads{d: d}
+func (d *device) upload(x *executable, c *captured, b backend.Binding) error {
+	p, s, u := x.p, d.steps[b.Set], uploads{d: d}
 	send(&u, s.Tokens, b.Tokens)
 	send(&u, s.Positions, b.Tokens)
 	send(&u, s.Seq, b.Tokens)
 	send(&u, s.First, b.Seqs+1)
+	for _, l := range x.workOf(c, b) {
+		list := s.Work[l.at : l.at+l.most]
+		send(&u, list, 4+4*int(list[0]))
+	}
 	last := lastPosition(s, b)
 	for i, c := range p.Classes {
 		u.tables(s.Pages[i], b.Seqs, c.MaxPages, d.used(c, last))

@@ -76,7 +76,7 @@ func TestUploadTables(t *testing.T) {
 		if err := d.in.Fill(d.arenas[backend.StepIO], 0xff, shape.SetBytes()); err != nil {
 			return err
 		}
-		return d.upload(p, backend.Binding{Tokens: 5, Seqs: 3})
+		return d.upload(&executable{d: d, p: p}, nil, backend.Binding{Tokens: 5, Seqs: 3})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestSampledTwin(t *testing.T) {
 		if err := d.in.ToDevice(twin, unsafe.Pointer(&sampled[0]), 12); err != nil {
 			return err
 		}
-		return d.upload(&backend.Program{Axes: 3}, backend.Binding{Set: 1, Tokens: 4, Seqs: 1, Samples: 3})
+		return d.upload(&executable{p: &backend.Program{Axes: 3}}, nil, backend.Binding{Set: 1, Tokens: 4, Seqs: 1, Samples: 3})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,13 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// counters is the size in bytes of the counters for blocks that share sums. They are at the
-// start of the workspace and are zero before and after every launch. Ops run one after the
-// other, and the data of each begins behind the counters.
-const counters = 8 << 10
+// The workspace begins with counters for blocks that share sums: those of products, then those of attention, in bytes. They
+// are zero before and after every launch. Ops run one after the other, and the data of each begins behind the counters.
+const (
+	productCounters   = 8 << 10
+	attentionCounters = 56 << 10
+	counters          = productCounters + attentionCounters
+)
 
 // Workspace returns the largest workspace of an op, in the steps of any variant. It rejects
 // shapes that no kernel will support.
@@ -137,7 +140,7 @@ func (c *lowering) product(m matrix, rows int, at int64) product {
 		return p
 	}
 	splits := p.Splits(m.Rows, m.Cols, rows, c.l.sms)
-	if n, count := p.PartialBytes(m.Rows, rows, splits); 4*count <= counters {
+	if n, count := p.PartialBytes(m.Rows, rows, splits); 4*count <= productCounters {
 		p.splits, p.end = splits, p.partial+up(n, align)
 	}
 	return p

@@ -22,6 +22,10 @@ func Run(l backend.Layout, weights []backend.WeightSpec, programs []*backend.Pro
 		r.Packed = append(r.Packed, p)
 		r.Arenas[backend.Weights] += p.Bytes
 	}
+	var err error
+	if r.Step.Work, err = backend.WorkLists(l, programs); err != nil {
+		return r, err
+	}
 	for _, p := range programs {
 		n, err := l.Workspace(p)
 		if err != nil {
@@ -33,7 +37,7 @@ func Run(l backend.Layout, weights []backend.WeightSpec, programs []*backend.Pro
 		r.Arenas[backend.Workspace] = max(r.Arenas[backend.Workspace], n)
 		r.Arenas[backend.Scratch] = max(r.Arenas[backend.Scratch], p.Scratch)
 	}
-	r.Arenas[backend.StepIO] = step.Bytes()
+	r.Arenas[backend.StepIO] = r.Step.Bytes()
 	r.Arenas[backend.KV] = kvBytes
 	for a, n := range r.Arenas {
 		r.Arenas[a] = l.Round(n)

@@ -6,15 +6,20 @@
 // Counter.Count in count.go, then GPU.Time in time.go.
 package cost
 
-import "fmt"
+import (
+	"fmt"
+
+	"vapp.dev/kernels/cuda"
+)
 
 // Launch is a kernel launch with its arguments, as a backend makes it for the rows of a step.
 type Launch struct {
 	Op      int    // index of the program's op that it belongs to
 	Kernel  string // as in cuda.Catalogue
 	Blocks  [3]int
-	Threads int    // of a block
-	Args    []byte // the kernel's struct
+	Threads int                  // of a block
+	Args    []byte               // the kernel's struct
+	Pieces  cuda.AttentionPieces // of attention by a list; else zero
 }
 
 // blocks returns the number of blocks.
@@ -36,6 +41,7 @@ type Work struct {
 	Code         Code
 	Instructions float64 // that warps issue
 	Blocks       float64 // that have work
+	Pieces       float64 // of work that blocks take one after the other; 0: each has one
 	// Longest is the share of the block with the most work in that of all blocks, times Blocks: 1 if they are equal.
 	Longest float64
 }

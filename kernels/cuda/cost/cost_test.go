@@ -91,6 +91,37 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// listing returns the work of attention by a list for decoding, of 8 of 32 heads' keys on 528 blocks.
+func listing(t *testing.T, p cuda.AttentionPieces, rows ...Row) Work {
+	a := cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: 1, Most: int32(p.Most)}
+	l := launchOf("attention_bf16_128_few", [3]int{66, 8, 1}, 128, a)
+	l.Pieces = p
+	return counted1(t, &Counter{Rows: rows}, l)
+}
+
+// TestAttentionLists: by a list, a long sequence beside short ones takes about as long as its own reads, the launch for decoding
+// leaves prompts to the other one, and splits cost the bytes of their partial results.
+func TestAttentionLists(t *testing.T) {
+	p := cuda.AttentionPieces{Rows: 16, Group: 4, From: 1, To: 1, Least: 512, Most: 63}
+	short := slices.Repeat([]Row{{511, 1}}, 64)
+	mixed := append(slices.Clone(short), Row{32767, 1}, Row{0, 512})
+	g, _ := Find(h100)
+	alone, beside := listing(t, p, short...), listing(t, p, mixed...)
+	if beside.KV != 2*alone.KV || beside.Longest > 1.1 {
+		t.Errorf("64 short sequences %+v, a long one beside them %+v", alone, beside)
+	}
+	if one, two := g.Time(alone), g.Time(beside); two.Bound() == "longest block" || two.Seconds() > 2.2*one.Seconds() {
+		t.Errorf("64 short sequences %v, a long one beside them %v", one, two)
+	}
+	if alone.Values != 64*4*32*256 || beside.Values != 65*4*32*256+63*2*4*32*130 {
+		t.Errorf("activations and partial results: %g, %g", alone.Values, beside.Values)
+	}
+	p.From, p.To, p.Most, p.Rows = 2, 1<<20, 1, 64
+	if w := listing(t, p, short...); w.Blocks != 0 || w.Issued != 0 || w.KV != 0 {
+		t.Errorf("prompts in a step without any: %+v", w)
+	}
+}
+
 // TestTime: more bytes, operations or instructions never take less time, and a launch without work takes the gap.
 func TestTime(t *testing.T) {
 	for _, g := range GPUs() {

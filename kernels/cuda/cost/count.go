@@ -68,7 +68,7 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	if w.Issued == 0 {
 		w.Issued = w.Flops
 	}
-	warps := w.Blocks * float64((l.Threads+31)/32)
+	warps := max(w.Blocks, w.Pieces) * float64((l.Threads+31)/32)
 	turns := 0.0 // of the loop, in all warps
 	switch {
 	case code.Ops > 0:

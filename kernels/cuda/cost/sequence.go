@@ -54,30 +54,72 @@ func (c *Counter) attention(l Launch, w *Work) error {
 	parts := max(1, l.Blocks[1]/kv)
 	w.Blocks = 0
 	longest, tokens := 0.0, 0
+	issued := 2 * float64(tile) * (k + v/float64(parts)) * float64(keys) // for a tile of keys
 	for _, r := range c.Rows {
+		if p := l.Pieces; p.Rows > 0 && (r.Count < p.From || r.Count > p.To) {
+			continue // another launch takes it
+		}
 		tokens += r.Count
 		end := r.From + r.Count
 		w.KV += float64(span(r.From, end, a)) * float64(kv) * stored * bytesOf(l.Kernel)
 		for p := range r.Count { // pairs of a token and a position
 			w.Flops += 2 * float64(heads) * (k + v) * float64(span(r.From+p, r.From+p+1, a))
 		}
+		if l.Pieces.Rows > 0 {
+			continue
+		}
 		each := max(1, tile/group) // tokens of a block
 		for p := 0; p < r.Count; p += each {
 			last := min(r.Count, p+each)
 			tiles := (span(r.From+p, r.From+last, a) + keys - 1) / keys
 			busy := min(splits, tiles)
-			issued := 2 * float64(tile) * (k + v/float64(parts)) * float64(keys)
 			w.Blocks += float64(kv * parts * busy)
 			w.Issued += float64(kv*parts*tiles) * issued
 			longest = max(longest, float64((tiles+busy-1)/busy)*issued)
 		}
 	}
-	w.Longest = max(1, longest*w.Blocks/w.Issued)
-	w.Values = 4 * float64(tokens) * float64(heads) * (k + v)
+	partial := 0.0 // bytes of the results of splits, written once and read once
+	if l.Pieces.Rows > 0 {
+		partial = c.pieces(l, keys, w)
+		w.Issued *= float64(kv*parts) * issued
+		w.Blocks, w.Pieces, partial = w.Blocks*float64(kv*parts), w.Pieces*float64(kv*parts), 2*partial*float64(kv)*(v+2)*4
+	} else if w.Issued > 0 {
+		w.Longest = max(1, longest*w.Blocks/w.Issued)
+	}
+	w.Values = 4*float64(tokens)*float64(heads)*(k+v) + partial
 	if splits > 1 {
 		w.Values += 4 * float64(tokens) * float64(heads*splits) * (v + 2)
 	}
 	return nil
+}
+
+// pieces counts the pieces of a launch's list as the host deals them to blocks: Issued and Longest in tiles of keys, the blocks
+// that have work, and the pieces, for one KV head. It returns the partial rows, for one KV head.
+func (c *Counter) pieces(l Launch, keys int, w *Work) (partial float64) {
+	p, tokens := l.Pieces, 0
+	for _, r := range c.Rows {
+		tokens += r.Count
+	}
+	list := make([]int32, p.Bytes(tokens, len(c.Rows))/4)
+	if _, ok := new(cuda.AttentionLister).Write(p, list, len(c.Rows), func(s int) (int, int) { return c.Rows[s].From, c.Rows[s].Count }); !ok {
+		return 0 // Bytes is enough for every step
+	}
+	tiles := make([]float64, min(l.Blocks[0], int(list[0])))
+	for i, t := range cuda.PiecesOf(list) {
+		r := c.Rows[t.Seq]
+		from, to := p.Range(t, r.From, r.Count)
+		n := float64((to+keys-1)/keys - from/keys)
+		tiles[i%len(tiles)] += n
+		w.Issued += n
+		if t.Splits > 1 {
+			partial += float64(min(p.Rows, r.Count*p.Group-t.Block*p.Rows))
+		}
+	}
+	w.Blocks, w.Pieces = float64(len(tiles)), float64(list[0])
+	for _, n := range tiles {
+		w.Longest = max(w.Longest, n*w.Blocks/w.Issued)
+	}
+	return partial
 }
 
 // state counts layers with recurrent states, which are read and written once for each sequence.

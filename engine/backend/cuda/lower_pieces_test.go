@@ -1,0 +1,89 @@
+package cuda
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+// TestPieces: steps of few rows and of decoding have one launch of attention, others two, which take each sequence once. The
+// grid of blocks of 16 rows is the same for every step of a list, decoding splits keys in every list, and the lists and partial
+// results fit in what is planned.
+func TestPieces(t *testing.T) {
+	l, p := on(t, "h200", backend.Graphs{}), layer(t, kernels.BF16, kernels.BF16, 512)
+	work, err := l.WorkLists(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspace, err := l.Workspace(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variants(p.Bucket) {
+		at := noAddresses(p)
+		at.arenas[backend.Workspace], at.step.work = 1<<40, 1<<41
+		list, err := l.lower(p, v, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []launch
+		for _, n := range list {
+			if n.pieces.Rows > 0 {
+				found = append(found, n)
+			}
+		}
+		if want := map[bool]int{true: 1, false: 2}[v.few()]; len(found) != want {
+			t.Fatalf("%+v: %d launches of attention, want %d", v, len(found), want)
+		}
+		next := 1 // tokens of a sequence that the next launch begins with
+		for i, n := range found {
+			w := n.pieces
+			if w.From != next {
+				t.Errorf("%+v: launch %d takes sequences from %d tokens, want %d", v, i, w.From, next)
+			}
+			next = w.To + 1
+			if i == 0 && (w.Most < 2 || n.bound(backend.Bucket{Tokens: 1, Seqs: 1}).blocks != n.bound(backend.Bucket{Tokens: v.rows, Seqs: v.rows}).blocks) {
+				t.Errorf("%+v: decoding has %d splits and a grid of %v", v, w.Most, n.blocks)
+			}
+			a := *(*cuda.AttentionArgs)(unsafe.Pointer(unsafe.SliceData(n.args)))
+			tokens := min(v.rows, p.Bucket.Tokens)
+			if end := int64(a.List-1<<41) + w.Bytes(tokens, min(v.rows, p.Bucket.Seqs)); end > 4*int64(work) || a.List%16 != 0 {
+				t.Errorf("%+v: a list ends at %d of %d", v, end, 4*work)
+			}
+			if w.Most == 1 {
+				continue
+			}
+			parts := int64(w.Tokens(tokens, min(v.rows, p.Bucket.Seqs)) * w.Most)
+			values, stats := cuda.PartialBytes(int(a.Heads), int(a.Pages.HeadDim))
+			if base := cuda.Ptr(1 << 40); int64(a.Partial-base)+values*parts > int64(a.Stats-base) || int64(a.Stats-base)+stats*parts > workspace || int64(a.Arrived-base)+4*int64(w.Counters(int(parts)/w.Most, int(a.Pages.KVHeads))) > counters || values*parts > partialBytes {
+				t.Errorf("%+v: partial results at %d and %d, %d of %d bytes, in %d", v, a.Partial-base, a.Stats-base, parts, values+stats, workspace)
+			}
+		}
+		if next <= min(v.rows, p.Bucket.Tokens) {
+			t.Errorf("%+v: no launch takes sequences of %d tokens", v, next)
+		}
+	}
+}
+
+// TestMostSplits: the splits of a model of 32 heads on 8 are bounded by the grid, by the memory of partial results, and by the
+// length.
+func TestMostSplits(t *testing.T) {
+	l := on(t, "h200", backend.Graphs{})
+	var got []int
+	for _, rows := range []int{1, 8, 32, 64, 256, 512} {
+		p := &backend.Program{Bucket: backend.Bucket{Tokens: 512, Seqs: 512, Samples: 512}, Classes: []backend.KVClass{{MaxPages: 8192, BlockSize: 16}}}
+		o := backend.Attention{Heads: 32, KVHeads: 8, HeadDim: 128}
+		c := lowering{l: l, p: p, v: variant{rows, true}}
+		few := attendList{Attention: cuda.Attention{Rows: 16, Parts: 1}, AttentionPieces: cuda.AttentionPieces{Rows: 16, Group: 4, To: rows, Least: 512}}
+		got = append(got, c.mostSplits(few, o, rows))
+		p.Classes[0].MaxPages = 64
+		got = append(got, c.mostSplits(few, o, rows))
+	}
+	if fmt.Sprint(got) != "[64 2 64 2 64 2 63 2 15 2 7 2]" {
+		t.Error(got)
+	}
+}
