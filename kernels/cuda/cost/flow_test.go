@@ -179,7 +179,20 @@ func (g graph) best(head int, in map[int]bool) way {
 	return top
 }
 
-// count returns the counts of a kernel: its loop is the one that multiplies most on the matrix units, without one the
+// moreThan reports whether a loop does more of a kernel's work. A loop around the one that multiplies, over pieces of work,
+// multiplies as much and has more instructions.
+func (w way) moreThan(other way, unit Unit) bool {
+	work := func(w way) []float64 {
+		if unit == Scalar {
+			return []float64{w.ops, w.scalar, w.loads, -w.count}
+		}
+		return []float64{w.ops, -w.count}
+	}
+	return slices.Compare(work(w), work(other)) > 0
+}
+
+// count returns the counts of a kernel: its loop is the one that multiplies most on the matrix units, the innermost of equal
+// ones, without one the
 // innermost that multiplies most in float32, without one the innermost that loads most.
 func count(list []instruction) Code {
 	unit := Scalar
@@ -200,7 +213,7 @@ func count(list []instruction) Code {
 			continue
 		}
 		w := g.best(head, in)
-		if slices.Compare([]float64{w.ops, w.scalar, w.loads, -w.count}, []float64{top.ops, top.scalar, top.loads, -top.count}) > 0 {
+		if w.moreThan(top, unit) {
 			top = w
 		}
 	}
