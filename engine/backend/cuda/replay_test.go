@@ -111,20 +111,30 @@ func replayed(t *testing.T, dir string, g backend.Graphs) (tokens [][]int32, ran
 
 // drawn returns the tokens of a stream.
 func drawn(t *testing.T, s *engine.Stream) (tokens []int32) {
+	t.Helper()
+	for _, e := range read(t, s) {
+		tokens = append(tokens, e.Token)
+	}
+	return tokens
+}
+
+// read returns the events of a stream that have a token.
+func read(t *testing.T, s *engine.Stream) (out []engine.Event) {
+	t.Helper()
 	for {
 		events, err := s.Next(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(events) == 0 {
-			return tokens
+			return out
 		}
 		for _, e := range events {
 			if e.Err != nil {
 				t.Fatal(e.Err)
 			}
 			if e.Token >= 0 {
-				tokens = append(tokens, e.Token)
+				out = append(out, e)
 			}
 		}
 	}

@@ -107,22 +107,5 @@ func generate(t *testing.T, m *engine.Model, on backend.Opener, o engine.Options
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []engine.Event
-	for {
-		events, err := s[0].Next(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(events) == 0 {
-			return out
-		}
-		for _, e := range events {
-			if e.Err != nil {
-				t.Fatal(e.Err)
-			}
-			if e.Token >= 0 {
-				out = append(out, e)
-			}
-		}
-	}
+	return read(t, s[0])
 }
