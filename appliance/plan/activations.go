@@ -29,14 +29,9 @@ func (w *resolved) chooseActivations() {
 	if !models.DynamicFP8(w.in.Model.Config) {
 		return
 	}
-	met := false
-	for _, s := range w.in.Model.Family.Weights() {
-		r, err := backend.FP8Inputs("cuda", s)
-		if err != nil {
-			w.fp8Inputs = "auto: " + err.Error()
-			return
-		}
-		met = met || r.RoundInputs && r.Stored() == kernels.F8E4M3
+	met, err := w.meetFP8()
+	if err != nil {
+		w.fp8Inputs = "auto: " + err.Error()
 	}
 	if !met {
 		return
@@ -65,22 +60,31 @@ func (w resolved) layoutChoices(l backend.Layout) []backend.Choice {
 	return out
 }
 
+// meetFP8 reports whether a weight of the model would be multiplied by activations in fp8. It fails for one that the backend
+// cannot multiply by them.
+func (w resolved) meetFP8() (met bool, err error) {
+	for _, s := range w.in.Model.Family.Weights() {
+		r, err := backend.FP8Inputs(w.in.Opener.Name(), s)
+		if err != nil {
+			return false, err
+		}
+		met = met || r.RoundInputs && r.Stored() == kernels.F8E4M3
+	}
+	return met, nil
+}
+
 // checkActivations refuses rounded activations if no weight would be multiplied by them.
 func (w resolved) checkActivations() error {
-	p, name := w.in.Profile, w.in.Opener.Name()
+	p := w.in.Profile
 	if activations(p) == "" {
 		return nil
 	}
-	if name == "cpu" {
+	if w.in.Opener.Name() == "cpu" {
 		return p.Reject("cuda.activations", "backend cpu has no products with %s activations; leave the field out, or take backend cuda", activations(p))
 	}
-	met := false
-	for _, s := range w.in.Model.Family.Weights() {
-		r, err := backend.FP8Inputs(name, s)
-		if err != nil {
-			return p.Reject("cuda.activations", "%v; leave the field out", err)
-		}
-		met = met || r.RoundInputs && r.Stored() == kernels.F8E4M3
+	met, err := w.meetFP8()
+	if err != nil {
+		return p.Reject("cuda.activations", "%v; leave the field out", err)
 	}
 	if !met {
 		return p.Reject("cuda.activations", "%s has no weights in fp8 that %s activations would meet; leave the field out, or set quantization to \"fp8\"", w.in.Model.Source.Name, activations(p))
