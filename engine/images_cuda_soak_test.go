@@ -8,6 +8,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/ranks"
 )
 
 // TestImagesSoakCUDA is TestImages in float32.
@@ -19,5 +20,5 @@ func TestImagesSoakCUDA(t *testing.T) {
 // TestImagesRecordedCUDA is TestImagesRecorded, by graphs.
 func TestImagesRecordedCUDA(t *testing.T) {
 	emulate(t)
-	imagesRecorded(t, cuda.Opener{}, backend.Settings{Graphs: graphs()[1]}, enginetest.BoundBF16)
+	imagesRecorded(t, cuda.Opener{}, backend.Settings{Graphs: graphs()[1]}, enginetest.BoundBF16, ranks.Places{})
 }
