@@ -72,7 +72,7 @@ func TestImagesRanksCUDA(t *testing.T) {
 				encoded := 0
 				y.hooks.Step = func(s engine.StepStats) { encoded += s.EncodedItems }
 				collectives := driver.Counted("vapp_emulated_host")
-				tokens := c.few(t, y)
+				tokens := c.few(t, y.open(t))
 				if plain == nil {
 					plain = tokens
 				} else if driver.Counted("vapp_emulated_host") == collectives {
@@ -84,28 +84,4 @@ func TestImagesRanksCUDA(t *testing.T) {
 			})
 		}
 	}
-}
-
-// few sends two requests with images and returns their tokens.
-func (f seeing) few(t *testing.T, y *toy) (out [][]int32) {
-	t.Helper()
-	e := y.open(t)
-	var streams []*engine.Stream
-	for i, parts := range [][]any{{9, f.image(2, 3, 2), 3}, {2, f.image(1, 2, 2), f.image(3, 1, 2), 2}} {
-		q := request(0)
-		q.Params.MaxTokens = 3 + i
-		q.Prompt, q.Items = prompt(i, parts...)
-		for k := range q.Prompt {
-			q.Prompt[k] %= int32(f.vocab)
-		}
-		s, err := e.Submit(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		streams = append(streams, s...)
-	}
-	for _, s := range streams {
-		out = append(out, replied(t, s))
-	}
-	return out
 }

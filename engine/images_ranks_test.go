@@ -71,3 +71,26 @@ func imagesOnRanks(t *testing.T, on backend.Opener, s backend.Settings) {
 		}
 	}
 }
+
+// few sends two greedy requests with three images to e and returns their tokens.
+func (f seeing) few(t *testing.T, e *engine.Engine) (out [][]int32) {
+	t.Helper()
+	var streams []*engine.Stream
+	for i, parts := range [][]any{{9, f.image(2, 3, 2), 3}, {2, f.image(1, 2, 2), f.image(3, 1, 2), 2}} {
+		q := request(0)
+		q.Params.MaxTokens = 3 + i
+		q.Prompt, q.Items = prompt(i, parts...)
+		for k := range q.Prompt {
+			q.Prompt[k] %= int32(f.vocab)
+		}
+		s, err := e.Submit(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, s...)
+	}
+	for _, s := range streams {
+		out = append(out, replied(t, s))
+	}
+	return out
+}
