@@ -5,7 +5,6 @@ package engine_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -50,18 +49,15 @@ func overNCCL(t *testing.T) func(ranks.Places) []backend.Group {
 // device of its own: they give the tokens of one rank, also where Qwen3.5's head proposes tokens.
 func TestImagesRanksCUDA(t *testing.T) {
 	groups := overNCCL(t)
-	gemma := seeing{name: "tiny-gemma4-tower", side: 3, cols: 3 * 4 * 4, vocab: 128}
-	dir := filepath.Join(t.TempDir(), headSeeing.name)
-	headSeeing.write(t, dir)
 	for i, c := range []struct {
 		seeing
-		dir     string
 		propose func(*toy)
-	}{{gemma, filepath.Join("models/testdata", gemma.name), func(*toy) {}}, {headSeeing, dir, head(2)}} {
+	}{{towerSeeing, func(*toy) {}}, {headSeeing, head(2)}} {
+		dir := c.folder(t, t.TempDir())
 		var plain [][]int32
 		for _, p := range []ranks.Places{{}, {Tensor: 2, Pipeline: 1}, {Tensor: 1, Pipeline: 2}} {
 			t.Run(fmt.Sprintf("%s %d×%d", c.name, p.Tensor, p.Pipeline), func(t *testing.T) {
-				y := &toy{dir: c.dir, on: cuda.Opener{}, slabs: 16, build: models.Build{Vision: true, Dtype: kernels.F32}, world: p, groups: groups, opts: engine.Options{
+				y := &toy{dir: dir, on: cuda.Opener{}, slabs: 16, build: models.Build{Vision: true, Dtype: kernels.F32}, world: p, groups: groups, opts: engine.Options{
 					MaxModelLen: 64, MaxNumSeqs: 2, MaxNumBatchedTokens: 16, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, Overlap: i == 0,
 					Backend: backend.Settings{Graphs: graphs()[i]}, Items: engine.ItemOptions{Patches: 6 * c.side * c.side},
 				}}

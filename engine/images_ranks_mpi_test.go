@@ -31,7 +31,7 @@ var rankedImages = []struct {
 	places  ranks.Places
 	propose func(*toy)
 }{
-	{seeing{name: "tiny-gemma4-tower", side: 3, cols: 3 * 4 * 4, vocab: 128}, ranks.Places{Tensor: 2, Pipeline: 1}, func(*toy) {}},
+	{towerSeeing, ranks.Places{Tensor: 2, Pipeline: 1}, func(*toy) {}},
 	{headSeeing, ranks.Places{Tensor: 1, Pipeline: 2}, head(2)},
 }
 
@@ -50,10 +50,9 @@ func TestImagesRanksMPI(t *testing.T) {
 		t.Skip("not run: there is no mpirun (Debian, Ubuntu: apt-get install openmpi-bin)")
 	}
 	folder := t.TempDir()
-	headSeeing.write(t, filepath.Join(folder, headSeeing.name))
 	var plain [][][]int32
 	for i, c := range rankedImages {
-		plain = append(plain, c.few(t, imagesOnProcess(t, i, folder).open(t)))
+		plain = append(plain, c.few(t, imagesOnProcess(t, i, c.folder(t, folder)).open(t)))
 	}
 	args := []string{"--oversubscribe", "--bind-to", "none", "-n", "2", os.Args[0], "-test.run=^TestImagesRanksMPI$", "-test.timeout=5m"}
 	if os.Geteuid() == 0 {
@@ -77,14 +76,10 @@ func TestImagesRanksMPI(t *testing.T) {
 	}
 }
 
-// imagesOnProcess returns a toy of rankedImages.
-func imagesOnProcess(t *testing.T, i int, folder string) *toy {
+// imagesOnProcess returns a toy of rankedImages, whose checkpoint is in a folder.
+func imagesOnProcess(t *testing.T, i int, dir string) *toy {
 	t.Helper()
 	f := rankedImages[i].seeing
-	dir := filepath.Join(folder, f.name)
-	if f.become == nil {
-		dir = filepath.Join("models/testdata", f.name)
-	}
 	return &toy{dir: dir, on: cpu.Opener{}, slabs: 16, build: models.Build{Vision: true, Dtype: kernels.F32}, opts: engine.Options{
 		MaxModelLen: 64, MaxNumSeqs: 2, MaxNumBatchedTokens: 16, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true,
 		Backend: backend.Settings{Variant: variantsHere(t)[0], Threads: 1}, Items: engine.ItemOptions{Patches: 6 * f.side * f.side},
@@ -103,7 +98,11 @@ func imagesOfProcess(t *testing.T, folder string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		y := imagesOnProcess(t, i, folder)
+		dir := filepath.Join(folder, c.name)
+		if c.whole {
+			dir = c.folder(t, "")
+		}
+		y := imagesOnProcess(t, i, dir)
 		c.propose(y)
 		config, file := y.rank(t, w.Rank(), g), filepath.Join(folder, c.name+".address")
 		if w.Rank() > 0 {
