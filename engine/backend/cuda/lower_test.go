@@ -880,7 +880,6 @@ func TestMissing(t *testing.T) {
 		},
 		"other blocks of rows": mixed,
 		"chunks":               func(p *backend.Program) { p.Bucket.Chunk = 64 },
-		"merge of successors":  func(p *backend.Program) { p.Ops = append(p.Ops[:2:2], backend.Merge{X: 1, Next: true}) },
 		"with latent keys of 128+128": func(p *backend.Program) {
 			k := &p.Classes[0]
 			k.KVHeads, k.HeadDim, k.KeyDim = 1, 128, 128

@@ -44,9 +44,9 @@ type addresses struct {
 
 // stepAddresses are the addresses of a set's buffers.
 type stepAddresses struct {
-	tokens, positions, seq, first, work, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd cuda.Ptr
-	pages                                                                                                           []cuda.Ptr
-	sampled, reported, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                           cuda.Ptr // reported: Sampled for the host
+	tokens, positions, seq, first, work, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd, encodedNext cuda.Ptr
+	pages                                                                                                                        []cuda.Ptr
+	sampled, reported, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                                        cuda.Ptr // reported: Sampled for the host
 }
 
 // noAddresses returns zero addresses, to lower a program that is not run.
