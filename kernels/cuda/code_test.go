@@ -183,7 +183,7 @@ compatibility guide. vapp opens the library that `+"`VAPP_LIBCUDA`"+` names, for
 On machine code of sm_90a, sm_100 and sm_120 a kernel is launched while the one before it runs, prefetches weights and waits
 ([why that is safe](../kernels/cuda/design.md#dependent-launches)). `+"`cuLaunchKernelEx`"+` is in every driver that is accepted, but graphs
 keep such launches from CUDA `+cuda.Version(cuda.OldestDependent)+` (driver 545) on: edges with data, by the release notes of CUDA 12.3. With an older driver, on compute
-capability 8.x and with PTX every launch is a plain one. `+"`VAPP_PLAIN_LAUNCHES=1`"+` makes all launches plain ones, to measure the difference.
+capability 8.x and with PTX every launch is a plain one; `+"`vapp doctor`"+` says what a GPU gets. `+"`VAPP_PLAIN_LAUNCHES=1`"+` makes all launches plain ones, to measure the difference.
 
 ## Newer functions of the driver
 
