@@ -62,13 +62,22 @@ DEVICE const unsigned char *quants_at(const Panel<W> &p, int step) {
   return p.base + size_t(step / W::kUnit) * W::kUnitBytes + step % W::kUnit * W::kQuants;
 }
 
+// unit_run returns `count` units of a panel from `unit` on, of those that there are. The first block of rows prefetches them
+// for the others; experts are known by what the kernel before wrote.
+template <class W>
+DEVICE Run unit_run(const LinearArgs &a, int panel, int unit, int count) {
+  int units = steps_of(a.in) / W::kUnit;
+  bool there = blockIdx.x == 0 && a.experts == nullptr && 16 * panel < a.out && unit < units;
+  return {a.w + (size_t(panel) * units + unit) * W::kUnitBytes, there ? uint32_t(min(count, units - unit)) * W::kUnitBytes : 0};
+}
+
 template <class W>
 DEVICE Factors factors_at(const LinearArgs &a, const Panel<W> &p, int step) {
   if (W::kExternal) {
     Factors f{};
     int column = 32 * step / a.scale_cols;
-    f.scale[0][0] = p.scales[0] ? __ldg(p.scales[0] + column) : 1.0f;
-    f.scale[1][0] = p.scales[1] ? __ldg(p.scales[1] + column) : 1.0f;
+    f.scale[0][0] = p.scales[0] ? immutable(p.scales[0] + column) : 1.0f;
+    f.scale[1][0] = p.scales[1] ? immutable(p.scales[1] + column) : 1.0f;
     return f;
   }
   return W::factors(p.base + size_t(step / W::kUnit) * W::kUnitBytes, step % W::kUnit, (threadIdx.x & 31) >> 2);
@@ -77,7 +86,7 @@ DEVICE Factors factors_at(const LinearArgs &a, const Panel<W> &p, int step) {
 // output_scale returns the factor of whole sums of feature g + 8·i of a panel.
 template <class W>
 DEVICE float output_scale(const Panel<W> &p, int i) {
-  return p.scales[i] ? kOutputScale<W> * __ldg(p.scales[i]) : kOutputScale<W>;
+  return p.scales[i] ? kOutputScale<W> * immutable(p.scales[i]) : kOutputScale<W>;
 }
 
 // scale_outputs multiplies whole sums with the scales of their outputs.
@@ -215,6 +224,19 @@ DEVICE bool last_split(const LinearArgs &a, size_t block) {
 
 constexpr int kWarps = 8;
 
+// kAheadUnits are the units that a warp of linear_rows loads at the same time.
+template <class W>
+constexpr int kAheadUnits = W::kUnit == 1 ? 4 : 2;
+
+// RowsPrefetch is what the blocks of linear_rows load first.
+template <class W, int P>
+struct RowsPrefetch {
+  static constexpr int kRuns = P * kAheadUnits<W>;
+  METHOD Run run(const LinearArgs &a, int i) {
+    return unit_run<W>(a, blockIdx.y * P + i % P, (i / P * a.splits + blockIdx.z) * kWarps, kWarps);
+  }
+};
+
 // linear_rows, for few rows: a block computes P panels of features for 8·N rows. Its eight
 // warps and the grid's splits share the steps by step number, so that the sum of a row does not
 // depend on the number of rows. Weights go from memory to registers. Grid (for all products):
@@ -233,7 +255,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
 #pragma unroll
   for (int i = 0; i < P; i++) p[i] = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
   float d[P][N][4] = {};
-  constexpr int kAhead = W::kUnit == 1 ? 4 : 2;  // units that are loading at the same time
+  constexpr int kAhead = kAheadUnits<W>;
   int stride = kWarps * a.splits;
   for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
 #pragma unroll W::kUnit == 1 ? 1 : 2

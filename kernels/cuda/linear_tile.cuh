@@ -105,12 +105,24 @@ struct Copies {
 // memory, as many as fit in RingBytes, which hides the memory's latency. Addresses advance with
 // the steps; scales that several steps share are read when they change.
 constexpr int kTilePanels = 8;
+template <class W, class X, int Tiles, int RingBytes>
+constexpr int kTileStages = RingBytes / (kTilePanels * W::kQuants + Tiles * X::kBytes) < 8 ? RingBytes / (kTilePanels * W::kQuants + Tiles * X::kBytes) : 8;
+
+// TilePrefetch is what the blocks of linear_tile load first: the units of the first stages.
+template <class W, class X, int Tiles, int RingBytes>
+struct TilePrefetch {
+  static constexpr int kRuns = kTilePanels, kUnits = (kTileStages<W, X, Tiles, RingBytes> + W::kUnit - 2) / W::kUnit;
+  METHOD Run run(const LinearArgs &a, int i) {
+    int each = ceil_div(steps_of(a.in) / W::kUnit, a.splits);  // as Tile has it
+    return unit_run<W>(a, blockIdx.y * kTilePanels + i, blockIdx.z * each, min(each, kUnits));
+  }
+};
 
 template <class W, class X, int Tiles, int RingBytes>
 DEVICE void linear_tile(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
   constexpr int kW = kTilePanels * W::kQuants, kX = Tiles * X::kBytes, kStage = kW + kX, T = Tiles / 4;
-  constexpr int kStages = RingBytes / kStage < 8 ? RingBytes / kStage : 8;
+  constexpr int kStages = kTileStages<W, X, Tiles, RingBytes>;
   constexpr bool kSums = W::kMinimum && W::kScales == 1;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
@@ -213,11 +225,17 @@ constexpr int kHalfShared = 48 << 10, kWholeShared = 96 << 10;
 
 // The products of a format: P panels in a block of up to 8 rows, B blocks on a multiprocessor
 // (2 if 128 registers are enough: then more loads are outstanding).
-#define LINEAR_OF(name, W, X, P, B)                                                                        \
-  KERNEL_OF(linear_##name##_8, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, P, 1>(a); }          \
-  KERNEL_OF(linear_##name##_16, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, 2, 2>(a); }         \
-  KERNEL_OF(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_tile<W, X, 8, kHalfShared>(a); } \
-  KERNEL(linear_##name##_tile, LinearArgs, 256) { linear_tile<W, X, 16, kWholeShared>(a); }
+#define LINEAR_OF(name, W, X, P, B)                                                                                       \
+  KERNEL_PREFETCH(linear_##name##_8, LinearArgs, 256, LINEAR_BLOCKS(B), RowsPrefetch<W, P>) { linear_rows<W, X, P, 1>(a); } \
+  KERNEL_PREFETCH(linear_##name##_16, LinearArgs, 256, LINEAR_BLOCKS(B), RowsPrefetch<W, 2>) {                              \
+    linear_rows<W, X, 2, 2>(a);                                                                                           \
+  }                                                                                                                       \
+  KERNEL_PREFETCH(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B), TilePrefetch<W, X, 8, kHalfShared>) {              \
+    linear_tile<W, X, 8, kHalfShared>(a);                                                                                 \
+  }                                                                                                                       \
+  KERNEL_PREFETCH(linear_##name##_tile, LinearArgs, 256, 1, TilePrefetch<W, X, 16, kWholeShared>) {                         \
+    linear_tile<W, X, 16, kWholeShared>(a);                                                                               \
+  }
 // The products of a format, and its rows as embeddings.
 #define LINEAR(name, W, P, B)    \
   LINEAR_OF(name, W, Wide, P, B) \

@@ -13,6 +13,7 @@ import (
 type Counter struct {
 	Rows    []Row // of the step
 	experts cuda.OrderArgs
+	behind  bool // the launch before is a kernel
 }
 
 // argsOf returns a launch's arguments.
@@ -32,10 +33,11 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	if !ok && !library {
 		return w, &UnknownKernelError{l.Kernel, "its machine code was not counted"}
 	}
-	w.Code = code
+	w.Code, w.Dependent = code, c.behind && !library
 	if w.Blocks == 0 {
 		return w, nil
 	}
+	c.behind = !library
 	var err error
 	switch k := l.Kernel; {
 	case library:
@@ -129,6 +131,7 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	if a.Experts == 0 {
 		w.Weights, w.Values, w.Flops = each, rows*(x*in+4*out), 2*rows*in*out
 		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
+		w.Prefetched = prefetched(l, f, a)
 		if a.Splits > 1 {
 			w.Values += 8 * float64(a.Splits) * roundUp(rows, tile) * out
 		}
@@ -140,6 +143,35 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	w.Issued = 2 * placed * roundUp(in, 32) * roundUp(out, 16)
 	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
 	return nil
+}
+
+// prefetched returns the bytes of weights that the blocks of a product of one matrix load first and prefetch: Prefetch in
+// linear.cuh, linear_tile.cuh (at least three steps) and linear_plain.cu. The first 296 blocks do.
+func prefetched(l Launch, f kernels.Format, a cuda.LinearArgs) float64 {
+	elems, size := f.Block()
+	step := max(32, float64(elems)) // columns of a unit
+	units := 0.0                    // of a row, for each split
+	switch k := l.Kernel; {
+	case strings.Contains(k, "_plain_"):
+		step, units = 64*float64(elems)/float64(size), 8*3
+		if strings.Contains(k, "_x8_") {
+			units -= 8
+		}
+		if strings.HasSuffix(k, "_8") {
+			units += 8
+		}
+	case strings.HasSuffix(k, "_8"), strings.HasSuffix(k, "_16"):
+		if units = 8 * 4; step > 32 {
+			units = 8 * 2
+		}
+	case strings.HasSuffix(k, "_64"), strings.HasSuffix(k, "_tile"):
+		if units = 3; step > 32 {
+			units = 1
+		}
+	}
+	const blocks = 296 // kFirstBlocks in device.cuh
+	bytes := float64(a.In) * float64(a.Out) * float64(size) / float64(elems)
+	return bytes * min(1, units*float64(max(1, a.Splits))*step/float64(a.In)) * min(1, blocks/l.blocks())
 }
 
 // scalesOf returns the bytes of a matrix's scales.
