@@ -397,10 +397,10 @@ type ConvArgs struct {
 // ConvRun is the tokens of a thread of conv.
 const ConvRun = 32
 
-// DeltaArgs. delta is for sequences of fewer than Least tokens (0: all): 128 threads for 32
+// DeltaArgs. ChooseDelta's kernel is for sequences of fewer than Least tokens (0: all): 128 threads for DeltaColumns
 // columns (Blocks' x) of a value head (y) of a sequence (z). For other sequences delta_chunks
 // has 128 threads for a chunk (x: DeltaChunks) of a value head (y); delta_prompt follows, with
-// the blocks of delta. Keys have at most 128 dimensions.
+// 128 threads for 32 columns (x) of a value head (y) of a sequence (z). Keys have at most 128 dimensions.
 type DeltaArgs struct {
 	States                    States
 	QKV, BA, ALog, Bias, Y    Ptr
@@ -410,6 +410,17 @@ type DeltaArgs struct {
 	KeyDim, ValueDim          int32
 	SampleCount, Least        int32
 	Seqs, _                   int32
+}
+
+// DeltaColumns are the columns of a state that a block of delta and delta_128 updates.
+const DeltaColumns = 64
+
+// ChooseDelta returns the kernel that updates states token by token. aligned: the address of each state is a multiple of 16.
+func ChooseDelta(keyDim, valueDim int, aligned bool) string {
+	if keyDim == 128 && valueDim == 128 && aligned {
+		return "delta_128"
+	}
+	return "delta"
 }
 
 // DeltaLeast is the number of tokens of a sequence from which on chunks are faster.

@@ -317,15 +317,16 @@ func (c *lowering) deltaNet(o backend.DeltaNet) error {
 		First: c.at.step.first, Positions: c.at.step.positions, Samples: c.at.step.rows,
 		KeyHeads: int32(o.KeyHeads), ValueHeads: int32(o.ValueHeads), KeyDim: int32(o.KeyDim), ValueDim: int32(o.ValueDim),
 	}
-	g := grid{fixed(ceil(o.ValueDim, 32)), fixed(o.ValueHeads), each(backend.PerSeq, 1, 1)}
+	step := cuda.ChooseDelta(o.KeyDim, o.ValueDim, a.States.InputBytes%16 == 0 && a.States.Pages.K%16 == 0 && a.States.MarkK%16 == 0)
+	g := grid{fixed(ceil(o.ValueDim, cuda.DeltaColumns)), fixed(o.ValueHeads), each(backend.PerSeq, 1, 1)}
 	samples := bind(unsafe.Offsetof(a.SampleCount), backend.PerSample, 1)
 	seqs := bind(unsafe.Offsetof(a.Seqs), backend.PerSeq, 1)
 	const threads = 128
 	if c.v.few() {
-		return add(c, "delta", g, threads, 0, a, samples, seqs)
+		return add(c, step, g, threads, 0, a, samples, seqs)
 	}
 	a.Least, a.Work = cuda.DeltaLeast, c.workspace(counters)
-	if err := add(c, "delta", g, threads, 0, a, samples, seqs); err != nil {
+	if err := add(c, step, g, threads, 0, a, samples, seqs); err != nil {
 		return err
 	}
 	chunks := each(backend.PerToken, 1, 64)
@@ -333,5 +334,6 @@ func (c *lowering) deltaNet(o backend.DeltaNet) error {
 	if err := add(c, "delta_chunks", grid{chunks, fixed(o.ValueHeads), fixed(1)}, threads, cuda.DeltaChunksShared, a, samples, seqs); err != nil {
 		return err
 	}
+	g[0] = fixed(ceil(o.ValueDim, 32))
 	return add(c, "delta_prompt", g, threads, cuda.DeltaPromptShared, a, samples, seqs)
 }
