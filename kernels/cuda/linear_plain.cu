@@ -1,6 +1,6 @@
 // Products of few rows with weights stored row by row, as cuBLASLt takes them: [out, in] of
 // 16-bit numbers or E4M3, in a multiple of 32, and X [rows, in] of the same type (pack.cu:
-// words 2).
+// words 2). With half, a block takes its rows of W from both halves.
 #include "linear_tile.cuh"
 
 // The types of W and X. A unit is 64 bytes of a row, 16 for each of the four lanes that share
@@ -61,7 +61,7 @@ DEVICE void linear_plain(const LinearArgs &a) {
   const float *by[P][2];  // scales of the features
 #pragma unroll
   for (int i = 0; i < 2 * P; i++) {
-    int feature = min(16 * (tile.panel0 + i / 2) + i % 2 * 8 + g, a.out - 1);
+    int feature = feature_of(a, min(16 * (tile.panel0 + i / 2) + i % 2 * 8 + g, a.out - 1));
     w[i / 2][i % 2] = (const uint4 *)a.w + size_t(feature) * row_words;
     by[i / 2][i % 2] = Numbers::kScaled ? scale_row<WeightsE4M3>(a, a.scales, feature) : nullptr;
   }
@@ -129,7 +129,7 @@ DEVICE void linear_plain(const LinearArgs &a) {
     sum[3] += v.w;
   }
   // A warp without a piece gets one after the last row.
-  tile.template finish<1>(a, [&](int) { return warp < kPieces ? int2{warp / N, warp % N} : int2{0, tile.tiles}; }, [&](int) { return sum; });
+  tile.template finish<1>(a, [&](int) { return warp < kPieces ? int2{warp / N, warp % N} : int2{0, tile.tiles}; }, [&](int) { return sum; }, nullptr);
 }
 
 #define LINEAR_PLAIN(name, numbers, blocks)                                                     \

@@ -53,9 +53,11 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	case strings.HasPrefix(k, "experts_"), k == "route", k == "route_order":
 		err = c.expert(l, &w)
 	case k == "attention_join":
-		err = with(l, func(a cuda.AttentionArgs) {
-			n := w.Blocks * float64(a.Pages.HeadDim)
-			w.Values, w.Flops = 4*n*float64(a.Splits+1), 2*n*float64(a.Splits)
+		err = with(l, func(j cuda.JoinArgs) {
+			a := j.Attention
+			n := float64(l.Blocks[0]) * float64(a.Heads) * float64(a.Pages.HeadDim)
+			w.Values, w.Flops = n*(4*float64(a.Splits+1)-2*present(a.Packed)+4*present(j.Gate)), 2*n*float64(a.Splits)
+			w.KV = besideBytes(j.Beside)
 		})
 	case strings.HasPrefix(k, "attention_"):
 		err = c.attention(l, &w)
@@ -128,8 +130,12 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	tile := tileOf(l.Kernel)
 	elems, size := f.Block()
 	each := scalesOf(a) + in*out*float64(size)/float64(elems)
+	y := 4 * out      // bytes of a row
+	if a.Gated != 0 { // half of them, in 16 bits
+		y = out
+	}
 	if a.Experts == 0 {
-		w.Weights, w.Values, w.Flops = each, rows*(x*in+4*out), 2*rows*in*out
+		w.Weights, w.Values, w.Flops = each, rows*(x*in+y), 2*rows*in*out
 		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
 		w.Prefetched = prefetched(l, f, a)
 		if a.Splits > 1 {
@@ -139,7 +145,7 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	}
 	picks := float64(c.experts.Picks)
 	n, placed := c.reached(picks, float64(c.experts.Experts), tile)
-	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+4*out), 2*picks*in*out
+	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+y), 2*picks*in*out
 	w.Issued = 2 * placed * roundUp(in, 32) * roundUp(out, 16)
 	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
 	return nil
@@ -242,10 +248,12 @@ func (c *Counter) pack(l Launch, w *Work) error {
 		flops = 5
 		err = with(l, func(a cuda.NormPackArgs) {
 			p, reads, kept = a.Pack, 1+present(a.Residual), present(a.Residual)+present(a.Plain)
+			w.KV = besideBytes(a.Beside)
 		})
 	case strings.HasPrefix(l.Kernel, "chain_"):
 		err = with(l, func(a cuda.ChainPackArgs) {
 			p, reads, kept, flops = a.Norm.Pack, 2, 1+present(a.Norm.Plain), 6
+			w.KV = besideBytes(a.Norm.Beside)
 			if a.Kinds&cuda.ChainJoined != 0 { // X and Other are read twice, then X is written
 				reads, kept, flops = reads+4, kept+1, flops+9
 			}
@@ -258,10 +266,7 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	case strings.HasPrefix(l.Kernel, "store_"):
 		err = with(l, func(a cuda.StorePackArgs) {
 			p, reads, flops = a.Pack, 1+present(a.Gate), 1+4*present(a.Gate)
-			if a.Across > 0 {
-				w.KV = storedBytes(a.Store, float64(a.Bytes))
-				kept = w.KV / 4 / float64(max(1, p.Rows*p.In))
-			}
+			w.KV = besideBytes(a.Beside)
 		})
 	default:
 		err = with(l, func(a cuda.PackArgs) { p = a })
@@ -271,6 +276,7 @@ func (c *Counter) pack(l Launch, w *Work) error {
 		rows = float64(c.experts.Picks)
 	}
 	n := rows * float64(p.In)
+	kept += w.KV / 4 / max(1, n)
 	to := 2.0
 	if f, ok := formatOf(l.Kernel[strings.Index(l.Kernel, "pack_"):], "pack_"); ok {
 		to = float64(f.Bytes(1))
@@ -309,6 +315,14 @@ func (c *Counter) expert(l Launch, w *Work) error {
 		n, placed := c.reached(picks, float64(max(1, c.experts.Experts)), tileOf(l.Kernel))
 		w.Weights, w.Values, w.Flops, w.Issued = 4*n*in*out, 4*picks*(in+out), 2*picks*in*out, 2*placed*in*out
 	})
+}
+
+// besideBytes returns the bytes of keys and values that a launch stores.
+func besideBytes(b cuda.StoreBeside) float64 {
+	if b.Across == 0 {
+		return 0
+	}
+	return storedBytes(b.Store, float64(b.Bytes))
 }
 
 func orUnknown(err error, l Launch) error {
