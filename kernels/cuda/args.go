@@ -334,7 +334,8 @@ type CombineArgs struct {
 	Cols, Top            int32
 }
 
-// SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other.
+// SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other; sample_edit is enough if no row draws
+// or wants logprobs (SampleRow.Draws).
 // They have blocks of whole warps for Slices slices (Blocks' x) of a row (y); sample_draw has
 // at most SampleDrawThreads. sample_edit needs SampleShared bytes of shared memory, sample_draw
 // SampleDrawShared. Raw holds the raw logits of rows that want logprobs and whose logits are
@@ -348,6 +349,7 @@ type SampleArgs struct {
 	Vocab, Words, BiasWidth, TopWidth         int32
 	Workspace                                 Ptr // SampleWorkspace bytes for each row; previous content does not matter
 	Slices, _                                 int32
+	Finished                                  Ptr // a counter for each row of several slices, zero before and after
 }
 
 // SampleShared is the size of the counters of history tokens: with the kernels' other shared
@@ -379,6 +381,12 @@ type SampleRow struct {
 	Repetition, Frequency, Presence float32
 	Prompt, History, Target         int32
 	_                               [3]int32
+}
+
+// Draws reports whether a row needs more launches than sample_edit: it draws its token, or wants logprobs.
+func (r *SampleRow) Draws() bool {
+	const greedy = 1e-5
+	return r.Flags&WantLogprob != 0 || r.Flags&UseTarget == 0 && !(r.Temperature < greedy)
 }
 
 // Flags of a SampleRow, as in engine/backend.
