@@ -76,6 +76,9 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	case code.Loads > 0:
 		turns = w.Bytes() / (32 * code.Loads)
 	}
+	if w.Instructions > 0 {
+		return w, nil
+	}
 	w.Instructions = warps*code.Path + max(0, turns-warps)*code.Body
 	if code.Unit != Scalar {
 		w.Instructions = min(w.Instructions, warps*code.Path+turns*code.Body)
