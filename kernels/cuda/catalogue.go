@@ -136,7 +136,7 @@ func attentionKernels() []Kernel {
 	return append(out,
 		Kernel{wide.Kernel, "attention", "f32", "attention", sizeOf[AttentionArgs](), wide.Threads, wide.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention, TestLatentAttention"},
 		Kernel{"ahead", "attention", "", "attention", sizeOf[AheadArgs](), 256, 0, "8·seqs + 4·tables", "0", "TestAhead"},
-		Kernel{"attention_join", "attention", "", "attention", sizeOf[AttentionArgs](), 256, 0, "4·T·heads·splits·(head_dim + 2)", "2·T·heads·splits·head_dim", "TestAttention"})
+		Kernel{"attention_join", "attention, gate, store_kv", "", "attention", sizeOf[JoinArgs](), 256, StoreShared(512, 4), "4·T·heads·splits·(head_dim + 2); keys and values as store_kv", "2·T·heads·splits·head_dim", "TestAttention, TestStoreKV"})
 }
 
 func expertKernels() []Kernel {
