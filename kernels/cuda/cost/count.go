@@ -72,6 +72,9 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	if w.Issued == 0 {
 		w.Issued = w.Flops
 	}
+	if w.Instructions > 0 { // of a loop that is no share of Issued
+		return w, nil
+	}
 	warps := max(w.Blocks, w.Pieces) * float64((l.Threads+31)/32)
 	turns := 0.0 // of the loop, in all warps
 	switch {
@@ -79,9 +82,6 @@ func (c *Counter) Count(l Launch) (Work, error) {
 		turns = w.Issued / code.Ops
 	case code.Loads > 0:
 		turns = w.Bytes() / (32 * code.Loads)
-	}
-	if w.Instructions > 0 {
-		return w, nil
 	}
 	w.Instructions = warps*code.Path + max(0, turns-warps)*code.Body
 	if code.Unit != Scalar {
