@@ -428,8 +428,8 @@ const ConvRun = 32
 
 // DeltaArgs. ChooseDelta's kernel is for sequences of fewer than Least tokens (0: all): 128 threads for DeltaColumns
 // columns (Blocks' x) of a value head (y) of a sequence (z). For other sequences delta_chunks
-// has 128 threads for a chunk (x: DeltaChunks) of a value head (y); delta_prompt follows, with
-// 128 threads for 32 columns (x) of a value head (y) of a sequence (z). Keys have at most 128 dimensions.
+// has 128 threads for a chunk (x: DeltaChunks) of a key head (y); delta_prompt follows, with
+// 128 threads for DeltaColumns columns (x) of a value head (y) of a sequence (z). Keys have at most 128 dimensions.
 type DeltaArgs struct {
 	States                    States
 	QKV, BA, ALog, Bias, Y    Ptr
@@ -441,7 +441,7 @@ type DeltaArgs struct {
 	Seqs, _                   int32
 }
 
-// DeltaColumns are the columns of a state that a block of delta and delta_128 updates.
+// DeltaColumns are the columns of a state that a block of delta, delta_128 and delta_prompt updates.
 const DeltaColumns = 64
 
 // ChooseDelta returns the kernel that updates states token by token. aligned: the address of each state is a multiple of 16.
@@ -457,16 +457,21 @@ const DeltaLeast = 16
 
 // Bytes of shared memory of delta_chunks and delta_prompt.
 const (
-	DeltaChunksShared = 4 * (2*64*132 + 64*68)
-	DeltaPromptShared = 4 * (64*132 + 128*36 + 64*68 + 2*64*36)
+	DeltaChunksShared = 4 * 64 * 256
+	DeltaPromptShared = 4*64*256 + 4*64*128
 )
 
-// DeltaChunks returns the largest number of chunks for tokens of seqs sequences; chunks begin
-// at multiples of 64.
-func DeltaChunks(tokens, seqs int) int { return min(tokens, tokens/64+2*seqs) }
+// DeltaChunk is the tokens of a chunk; chunks begin at multiples of it.
+const DeltaChunk = 64
 
-// DeltaWork returns the bytes that delta_chunks passes to delta_prompt.
-func DeltaWork(tokens, valueHeads int) int64 { return int64(tokens) * int64(valueHeads) * 2 * 64 * 4 }
+// DeltaChunks returns the largest number of chunks for tokens of seqs sequences.
+func DeltaChunks(tokens, seqs int) int { return min(tokens, tokens/DeltaChunk+2*seqs) }
+
+// DeltaWork returns the bytes that delta_chunks passes to delta_prompt: two triangles and the sums of decays of each value
+// head, keys and queries of each key head.
+func DeltaWork(tokens, keyHeads, valueHeads int) int64 {
+	return int64(tokens) * int64(valueHeads*2*64*4+keyHeads*2*128*4+(valueHeads+3)/4*16)
+}
 
 // DraftArgs: drafted, verify. One block.
 type DraftArgs struct {

@@ -162,8 +162,8 @@ func stateKernels() []Kernel {
 	return append(out,
 		Kernel{"delta", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·key_dim + 2·value_heads·value_dim) + 2·states", "8·T·value_heads·key_dim·value_dim", "TestDelta"},
 		Kernel{"delta_128", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·128 + 2·value_heads·128) + 2·states", "8·T·value_heads·128·128", "TestDelta"},
-		Kernel{"delta_chunks", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaChunksShared, "T·value_heads·(8·key_dim + 512)", "T·value_heads·(256·key_dim + 4096)", "TestDeltaChunks"},
-		Kernel{"delta_prompt", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaPromptShared, "T·value_heads·(value_dim/32·(8·key_dim + 512) + 8·value_dim) + 2·states", "T·value_heads·value_dim·(6·key_dim + 256)", "TestDeltaChunks"})
+		Kernel{"delta_chunks", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaChunksShared, "T·(key_heads·16·key_dim + value_heads·516)", "T·(key_heads·256·key_dim + value_heads·4096)", "TestDeltaChunks"},
+		Kernel{"delta_prompt", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaPromptShared, "T·value_heads·(value_dim/64·(8·key_dim + 512) + 8·value_dim) + 2·states", "T·value_heads·value_dim·(6·key_dim + 256)", "TestDeltaChunks"})
 }
 
 func tokenKernels() []Kernel {

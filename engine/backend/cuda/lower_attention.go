@@ -357,9 +357,8 @@ func (c *lowering) deltaNet(o backend.DeltaNet) error {
 	}
 	chunks := each(backend.PerToken, 1, 64)
 	chunks.add = 2 * c.rows(backend.PerSeq)
-	if err := add(c, "delta_chunks", grid{chunks, fixed(o.ValueHeads), fixed(1)}, threads, cuda.DeltaChunksShared, a, samples, seqs); err != nil {
+	if err := add(c, "delta_chunks", grid{chunks, fixed(o.KeyHeads), fixed(1)}, threads, cuda.DeltaChunksShared, a, samples, seqs); err != nil {
 		return err
 	}
-	g[0] = fixed(ceil(o.ValueDim, 32))
 	return add(c, "delta_prompt", g, threads, cuda.DeltaPromptShared, a, samples, seqs)
 }

@@ -124,12 +124,13 @@ func (c *Counter) pieces(l Launch, keys int, w *Work) (partial float64) {
 
 // state counts layers with recurrent states, which are read and written once for each sequence.
 func (c *Counter) state(l Launch, w *Work) error {
-	tokens, long, few := 0.0, 0.0, 0.0
+	tokens, long, few, chunks := 0.0, 0.0, 0.0, 0.0
 	seqs := float64(len(c.Rows))
 	longSeqs := 0.0
 	for _, r := range c.Rows {
 		if n := float64(r.Count); r.Count >= cuda.DeltaLeast {
 			long, longSeqs = long+n, longSeqs+1
+			chunks += float64((r.From+r.Count-1)/cuda.DeltaChunk - r.From/cuda.DeltaChunk + 1)
 		} else {
 			few += n
 		}
@@ -150,9 +151,16 @@ func (c *Counter) state(l Launch, w *Work) error {
 		row := 4 * (2*float64(a.KeyHeads)*keys + 2*heads*values)
 		switch {
 		case l.Kernel == "delta_chunks":
-			w.Values, w.Flops = long*heads*(8*keys+512), long*heads*(256*keys+4096)
+			// Scores for each key head, then the inverses of its value heads: by warp, 10 and 16 products of blocks of 16 in three parts.
+			keyHeads, block := float64(a.KeyHeads), 3*2*2*16*8*16.0
+			w.Values, w.Flops = long*(keyHeads*16*keys+heads*516), long*(keyHeads*256*keys+heads*4096)
+			w.Issued, w.Blocks = chunks*block*(keyHeads*2*10*8+heads*16), chunks*keyHeads
+			w.Instructions = 4 * chunks * (keyHeads*w.Code.Path + (heads-keyHeads)*w.Code.Body)
 		case l.Kernel == "delta_prompt":
-			w.Values, w.Flops = long*heads*(values/32*(8*keys+512)+8*values), long*heads*values*(6*keys+256)
+			// K·S, Q·S and the state's update of 64 tokens by 128 keys, and two triangles, by 16 columns in three parts.
+			columns := roundUp(values, cuda.DeltaColumns)
+			w.Values, w.Flops = long*heads*(columns/cuda.DeltaColumns*(8*keys+512)+8*values), long*heads*values*(6*keys+256)
+			w.Issued = chunks * heads * columns * 3 * 2 * (3*64*128 + 2*10*16*16)
 			w.KV = 2 * longSeqs * float64(a.States.MatrixBytes)
 			w.Blocks *= longSeqs / seqs
 		default:
