@@ -97,73 +97,69 @@ DEVICE void each_piece(const AttentionArgs &a, F f) {
 }
 
 // copy_rows copies 16 rows of dimensions, `there` of which exist, to the blocks of a tile from row `to` on. The others become zeros, as
-// do dimensions behind dims. any is a valid address.
+// do dimensions behind dims: nothing is read of them, whatever their address.
 template <class S>
-DEVICE void copy_rows(unsigned char *tile, int to, const uint16_t *from, size_t stride, int there, int dims, const void *any) {
-  int lane = hidden(threadIdx.x) & 31;  // else what follows from it would be kept in registers
-#pragma unroll 1
-  for (int h = 0; h < 2; h++) {
-    int key = 8 * h + lane % 8;
-    const uint16_t *row = from + key * stride;
-#pragma unroll 4
-    for (int d0 = 0; d0 < S::D; d0 += 32) {
-      int d = d0 + lane / 8 * 8;
-      bool yes = key < there && d < dims;
-      copy_async(tile + d / 8 * S::kAcross + (to + key) * 16, yes ? (const void *)(row + d) : any, yes ? 16 : 0);
-    }
-  }
+DEVICE void copy_rows(unsigned char *tile, int to, const uint16_t *from, size_t stride, int there, int dims) {
+  int lane = hidden(threadIdx.x) & 31, key = lane % 8, d = lane / 8 * 8;  // hidden: else what follows from it would be kept in registers
+  const uint16_t *row = from + key * stride + d;
+  unsigned char *out = tile + d / 8 * S::kAcross + (to + key) * 16;
+#pragma unroll
+  for (int h = 0; h < 2; h++, key += 8, row += 8 * stride, out += 128)
+#pragma unroll
+    for (int d0 = 0; d0 < S::D; d0 += 32) copy_async(out + d0 / 8 * S::kAcross, row + d0, key < there && d0 + d < dims ? 16 : 0);
 }
 
 // copy_columns copies 16 keys of a page by dimension, 8 keys at a time, if any of the 8 is among the first `there`.
 template <class S>
-DEVICE void copy_columns(unsigned char *tile, int to, const uint16_t *from, size_t stride, int there, int dims, const void *any) {
-  int lane = hidden(threadIdx.x) & 31, key = lane & 8;
-#pragma unroll 4
-  for (int d0 = 0; d0 < S::D; d0 += 16) {
-    int d = d0 + lane % 8 + lane / 16 * 8;
-    bool yes = key < there && d < dims;
-    copy_async(tile + d / 8 * S::kAcross + (to + key) * 16 + d % 8 * 16, yes ? (const void *)(from + d * stride + key) : any, yes ? 16 : 0);
-  }
+DEVICE void copy_columns(unsigned char *tile, int to, const uint16_t *from, size_t stride, int there, int dims) {
+  int lane = hidden(threadIdx.x) & 31, key = lane & 8, d = lane % 8 + lane / 16 * 8;
+  const uint16_t *row = from + d * stride + key;
+  unsigned char *out = tile + lane / 16 * S::kAcross + (to + key + lane % 8) * 16;
+#pragma unroll 8
+  for (int d0 = 0; d0 < S::D; d0 += 16, row += 16 * stride) copy_async(out + d0 / 8 * S::kAcross, row, key < there && d0 + d < dims ? 16 : 0);
 }
 
-// load_tiles is what the warpgroup that loads does. A warp takes every fourth run of 16 keys, whose page it looks up once.
+// load_tiles is what the warpgroup that loads does. A warp takes every fourth run of 16 keys. Its lanes look up the pages of 32 runs at once.
 template <class S>
 DEVICE void load_tiles(const AttentionArgs &a, unsigned char *memory) {
   const Pages &p = a.pages;
   Barrier *barriers = S::barriers(memory);
+  constexpr int kRuns = S::Keys / 16, kTiles = 32 / kRuns;  // of a tile; whose pages are looked up
   int warp = threadIdx.x >> 5 & 3;
   Turn<S::Stages> turn;
   each_piece<S>(a, [&](const WidePiece &w) {
     const Source &o = w.o;
-    size_t token = size_t(p.kv_heads) * p.head_dim;
-    // page returns the page of a run of keys from pages; null: it is not in the history.
-    auto page = [&](int position) -> const unsigned char * {
-      int block = position / p.block;
-      return position < o.history && block >= o.skip ? page_at(p, p.tables[size_t(o.seq) * p.width + block - o.skip]) : nullptr;
-    };
+    unsigned long long page = 0;  // of this lane's run; 0: it is not in the history
+    int inside = 0;               // where in the page the run begins
     for (int t = 0; t < w.tiles; t++, turn.next()) {
       int base = base_of<S>(w, t);
       bool own = t >= w.paged;
+      if (!own && t % kTiles == 0) {
+        int at = base + 16 * int(threadIdx.x & 31), block = at / p.block;
+        inside = at - block * p.block;
+        page = at < o.history && block >= o.skip ? (unsigned long long)page_at(p, p.tables[size_t(o.seq) * p.width + block - o.skip]) : 0;
+      }
       for (int what = kKeysThere; what <= kValuesThere; what += kValuesThere - kKeysThere) {
         Barrier *b = barriers + kStageBarriers * turn.stage + what;
         if (turn.lap > 0) barrier_wait(b + 1, turn.lap - 1);
         unsigned char *tile = what == kKeysThere ? S::keys(memory, turn.stage) : S::values(memory, turn.stage);
 #pragma unroll 1
-        for (int run = 16 * warp; run < S::Keys; run += 64) {
-          int at = base + run, there = o.count + o.history - at;
-          const uint16_t *from = (const uint16_t *)(what == kKeysThere ? a.k : a.v) + (o.first + at - o.history) * token + o.kv * p.head_dim;
-          size_t stride = token;
-          if (!own) {
-            const unsigned char *stored = page(at);
-            there = stored != nullptr ? o.history - at : 0;
-            if (what == kKeysThere) {
-              copy_columns<S>(tile, run, (const uint16_t *)(stored + p.k) + size_t(o.kv) * p.key_dim * p.block + at % p.block, p.block, there, p.head_dim, a.q);
-              continue;
-            }
-            from = (const uint16_t *)(stored + p.v) + (size_t(o.kv) * p.block + at % p.block) * p.head_dim;
-            stride = p.head_dim;
+        for (int run = warp; run < kRuns; run += 4) {
+          int there = o.history - base - 16 * run;
+          if (own) {
+            size_t stride = size_t(p.kv_heads) * p.head_dim;
+            const uint16_t *from = (const uint16_t *)(what == kKeysThere ? a.k : a.v) + (o.first - there) * stride + o.kv * p.head_dim;
+            copy_rows<S>(tile, 16 * run, from, stride, there + o.count, p.head_dim);
+            continue;
           }
-          copy_rows<S>(tile, run, from, stride, there, p.head_dim, a.q);
+          int which = t % kTiles * kRuns + run;
+          const unsigned char *from = (const unsigned char *)__shfl_sync(kAllLanes, page, which);
+          int at = __shfl_sync(kAllLanes, inside, which);
+          if (from == nullptr) there = 0;
+          if (what == kKeysThere)
+            copy_columns<S>(tile, 16 * run, (const uint16_t *)(from + p.k) + o.kv * p.key_dim * p.block + at, p.block, there, p.head_dim);
+          else
+            copy_rows<S>(tile, 16 * run, (const uint16_t *)(from + p.v) + (o.kv * p.block + at) * p.head_dim, p.head_dim, there, p.head_dim);
         }
         barrier_arrive_copied(b);
       }
