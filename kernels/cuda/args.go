@@ -266,7 +266,7 @@ type EmbedPackedArgs struct {
 	Row0  int32
 }
 
-// AttentionArgs: attention_ with the format, head dimension and _few or _many, see
+// AttentionArgs: attention_ with the format, head dimension and _few, _many or _wide, see ChooseAttentionWide,
 // ChooseAttention and ChooseLatent. With Rebuild, half of Pages.HeadDim and half of Pages.KeyDim are
 // multiples of 8. Latent is Pages.KeyDim if keys are latent, else 0. attention_join: a block for each token (Blocks' x) and head (y).
 // With List, which AttentionPieces writes, Splits is 1 and Most its most splits; attention_join is not needed. With Packed, rows

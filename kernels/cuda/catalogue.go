@@ -38,7 +38,7 @@ type Kernel struct {
 // On reports whether an architecture has the shared memory for the kernel's blocks, and the
 // units or scales that the kernel is for.
 func (k Kernel) On(a Architecture) bool {
-	hopper := k.Stem == "linear_wide" || k.Name == ChoosePlain(kernels.F8E4M3, DecodeRows+1).Kernel
+	hopper := k.Stem == "linear_wide" || k.Stem == "attention_wide" || k.Name == ChoosePlain(kernels.F8E4M3, DecodeRows+1).Kernel
 	return k.Shared <= a.Shared && (!hopper || a.Name == "sm_90a")
 }
 
@@ -123,6 +123,12 @@ func attentionKernels() []Kernel {
 				a, _ := ChooseAttention(f, dim, i > 0, []int{0, 1 << 20, 0}[i])
 				out = append(out, Kernel{a.Kernel, "attention", StoredName(f), "attention", sizeOf[AttentionArgs](), a.Threads, a.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention"})
 			}
+		}
+	}
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
+		for _, dim := range []int{64, 128, 256, 512} {
+			a, _ := ChooseAttentionWide(f, dim)
+			out = append(out, Kernel{a.Kernel, "attention", StoredName(f), "attention_wide", sizeOf[AttentionArgs](), a.Threads, a.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttentionWide"})
 		}
 	}
 	const keys = "format·(rank + rotary)·positions, for each block of rows; 4·T·heads·(2·rank + rotary)"

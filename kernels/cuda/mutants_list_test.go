@@ -13,10 +13,13 @@ import (
 type mutant struct{ file, old, new, test string }
 
 // attentionCases selects the cases of attention that find most faults.
-const attentionCases = "TestAttention/^(decode|prompt|windows|chunk|chunks|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
+const attentionCases = "TestAttention/^(decode|prompt|behind|windows|chunk|chunks|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
 
 // listCases selects those of attention by lists of pieces.
 const listCases = "TestAttentionLists/^(decode|mixed|most)$"
+
+// wideCases selects those of attention by warpgroups.
+const wideCases = "TestAttentionWide/^(prompt|long|windows|sinks|512|mixed)$"
 
 // latentCases selects those of attention over latent keys.
 const latentCases = "TestLatentAttention/^(decode|prompt|narrow|verify|splits|many_splits|f16_many|nan|f32|f32_many)$"
@@ -115,7 +118,7 @@ var mutants = []mutant{
 	{"attention.cuh", "return at + 1;", "return at;", attentionCases},
 	{"attention.cuh", "own == (p >= o.history)", "(!own || p >= o.history)", attentionCases},
 	{"attention.cuh", "min(max(at + 1, __ldg(a.items + o.first + token)), end)", "max(at + 1, __ldg(a.items + o.first + token))", attentionCases},
-	{"attention.cuh", "to = max(to, seen_until(a, o, t));\n#pragma", "to = o.history + t + 1;\n#pragma", attentionCases},
+	{"attention.cuh", "s.to = max(s.to, until);", "s.to = o.history + t + 1;", attentionCases},
 	{"attention.cuh", "if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y))", "if (false)", attentionCases},
 	{"attention.cuh", "0x01010101u : 0x04040404u", "0x01010101u : 0x01010101u", attentionCases},
 	{"attention.cu", "__syncthreads();  // all warps are done with the previous tile", "", attentionCases},
@@ -135,6 +138,27 @@ var mutants = []mutant{
 	{"attention.cuh", "a.packed != nullptr && w.splits == 1", "a.packed != nullptr", attentionCases},
 	{"attention.cu", "a.gate ? v * sigmoid(__ldg(a.gate + at * d + i)) : v", "v", attentionCases},
 	{"attention.cu", "joined(i), joined(i + 1)", "joined(i + 1), joined(i)", attentionCases},
+	{"attention.cuh", "s.sure_to = min(s.sure_to, until);", "", attentionCases},
+	{"attention.cuh", "t < paged ? min(span.sure_to, o.history) : span.sure_to", "span.sure_to", attentionCases},
+	{"attention.cuh", "base >= span.sure_from && ", "", attentionCases},
+	{"attention.cuh", " && (t < paged || base >= o.history)", "", attentionCases},
+	{"attention_wide.cu", "if (turn.lap > 0) barrier_wait(b + 1, turn.lap - 1);", "", wideCases},
+	{"attention_wide.cu", "barrier_wait(barriers + kStageBarriers * turn.stage + kKeysThere, turn.lap);", "", wideCases},
+	{"attention_wide.cu", "barrier_wait(barriers + kStageBarriers * before.stage + kValuesThere, before.lap);", "", wideCases},
+	{"attention_wide.cu", "shared_for_wgmma();\n      uint64_t left", "uint64_t left", wideCases},
+	{"attention_wide.cu", "shared_for_wgmma();\n    meet_others();", "shared_for_wgmma();", wideCases},
+	{"attention_wide.cu", "wgmma_wait<1>();", "", wideCases},
+	{"attention_wide.cu", "wgmma_wait<0>();\n      group_sums(out);", "group_sums(out);", wideCases},
+	{"attention_wide.cu", "rows.sum[i] *= keep[i];", "", wideCases},
+	{"attention_wide.cu", "out[i] *= keep[i % 4 / 2];", "out[i] *= keep[0];", wideCases},
+	{"attention_wide.cu", "min(rows.until[i], end)", "rows.until[i]", wideCases},
+	{"attention_wide.cu", "base >= w.span.sure_from && ", "", wideCases},
+	{"attention_wide.cu", "min(w.span.sure_to, end)", "w.span.sure_to", wideCases},
+	{"attention_wide.cu", "(S::V / 8 * S::kAcross)", "0", wideCases},
+	{"attention_wide.cu", "a.softcap > 0.0f ? kLog2e : a.scale * kLog2e", "a.scale * kLog2e", wideCases},
+	{"attention_wide.cu", "to[d / 4 * step + d % 4 * next]", "to[d * next]", wideCases},
+	{"attention_wide.cu", "++stage < Stages", "++stage <= Stages", wideCases},
+	{"attention_wide.cu", "Barrier *b = barriers + kStageBarriers * turn.stage + what;", "Barrier *b = barriers + what;", wideCases},
 	{"attention_latent.cu", "__syncthreads();  // the other warp's scores are there", "", latentCases},
 	{"attention_latent.cu", "product<S>(t[j][1], second, b[2], b[3]);", "product<S>(t[j][1], second, b[3], b[2]);", latentCases},
 	{"attention_latent.cu", "step(kLatent + d,", "step(d,", latentCases},
@@ -245,10 +269,11 @@ func TestMutantsApply(t *testing.T) {
 var killed = map[string]int{
 	"adapt.cu":            4,
 	"attention.cu":        8,
-	"attention.cuh":       24,
+	"attention.cuh":       28,
 	"attention_latent.cu": 9,
 	"delta.cu":            16,
 	"device.cuh":          1,
+	"attention_wide.cu":   17,
 	"draft.cu":            1,
 	"experts.cu":          7,
 	"head_linear.cu":      5,

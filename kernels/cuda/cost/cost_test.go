@@ -82,6 +82,9 @@ func TestAttention(t *testing.T) {
 	if pairs := 2048.0 * 2049 / 2; prompt.Flops != 4*32*128*pairs || prompt.KV != 2048*8*256*2 || prompt.Blocks != 8*128 || prompt.Issued < prompt.Flops {
 		t.Errorf("a prompt: %+v", prompt)
 	}
+	if w := attending(t, "attention_bf16_128_wide", 1, 0, Row{0, 2048}); w.Flops != prompt.Flops || w.KV != prompt.KV || w.Blocks != 8*64 || w.Issued < w.Flops || w.Code.Unit != Warpgroup {
+		t.Errorf("a prompt by warpgroups: %+v", w)
+	}
 	short := slices.Repeat([]Row{{511, 1}}, 64)
 	mixed := append(slices.Clone(short), Row{32767, 1})
 	g, _ := Find(h100)

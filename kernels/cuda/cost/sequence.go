@@ -37,8 +37,15 @@ func (c *Counter) attention(l Launch, w *Work) error {
 	if err != nil {
 		return err
 	}
-	tile, keys := 64, 64
+	tile, keys, twice := 64, 64, 1.0
 	switch {
+	case strings.HasSuffix(l.Kernel, "_wide"):
+		switch tile, keys = 128, 128; {
+		case strings.HasSuffix(l.Kernel, "_256_wide"):
+			keys = 64
+		case strings.HasSuffix(l.Kernel, "_512_wide"): // two warpgroups score the same 64 rows
+			tile, keys, twice = 64, 64, 2
+		}
 	case strings.HasSuffix(l.Kernel, "_few"):
 		tile = 16
 	case strings.HasSuffix(l.Kernel, "_f32"):
@@ -54,7 +61,7 @@ func (c *Counter) attention(l Launch, w *Work) error {
 	parts := max(1, l.Blocks[1]/kv)
 	w.Blocks = 0
 	longest, tokens := 0.0, 0
-	issued := 2 * float64(tile) * (k + v/float64(parts)) * float64(keys) // for a tile of keys
+	issued := 2 * float64(tile) * (k*twice + v/float64(parts)) * float64(keys) // for a tile of keys
 	for _, r := range c.Rows {
 		if p := l.Pieces; p.Rows > 0 && (r.Count < p.From || r.Count > p.To) {
 			continue // another launch takes it
