@@ -15,6 +15,7 @@ type gemmaTower struct {
 	layers                          []gemmaTowerLayer
 	input, across, down, projection backend.WeightID
 	mean, scale, freqs              backend.WeightID
+	storeAs                         kernels.Format // of K and V
 }
 
 type gemmaTowerLayer struct {
@@ -39,7 +40,7 @@ func newGemmaTower(c checkpoint.Config, l *loader) (*gemmaTower, error) {
 		return l.matrix(matrix{name: "vision." + name, group: "vision", use: use}, pieces...)
 	}
 	table := gemmaTowerPrefix + "patch_embedder.position_embedding_table"
-	t := &gemmaTower{gemmaVision: v, mean: backend.NoWeight, scale: backend.NoWeight}
+	t := &gemmaTower{gemmaVision: v, mean: backend.NoWeight, scale: backend.NoWeight, storeAs: l.Activations(c)}
 	t.input = of("input", backend.Multiply, all(gemmaTowerPrefix+"patch_embedder.input_proj.weight"))
 	t.across = of("across", backend.Lookup, piece{tensor: table, rows: v.positions})
 	t.down = of("down", backend.Lookup, piece{tensor: table, row0: v.positions, rows: v.positions})
@@ -156,7 +157,8 @@ func (t *gemmaTower) block(r *backend.Recorder, x, angles backend.Value, w gemma
 	n := value("normed", t.hidden)
 	norm(backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm, Y: n})
 	qkv := linear(n, w.qkv, "qkv", q+2*kv)
-	op := backend.Attention{Q: value("q", q), K: value("k", kv), V: value("v", kv), Heads: t.heads, KVHeads: t.kvHeads, HeadDim: t.headDim, Scale: 1, Bidirectional: true}
+	k, v := r.New("k", t.storeAs, backend.PerToken, kv), r.New("v", t.storeAs, backend.PerToken, kv)
+	op := backend.Attention{Q: value("q", q), K: k, V: v, Heads: t.heads, KVHeads: t.kvHeads, HeadDim: t.headDim, Scale: 1, Bidirectional: true}
 	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: op.Q, K: op.K, V: op.V, Heads: t.heads, KVHeads: t.kvHeads, HeadDim: t.headDim,
 		Rotary: t.headDim, Norm: &w.norms, Grid: true})
 	r.Free(qkv)

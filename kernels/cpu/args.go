@@ -18,6 +18,7 @@ const (
 	OpRope
 	OpAttention
 	OpAttentionJoin // with the operands of OpAttention, after all of its parts
+	OpAttentionPack // with the operands of OpAttention, before the first of its parts: AttentionPacks
 	OpStoreKV
 	OpGLU
 	OpGather
@@ -147,7 +148,7 @@ type Attention struct {
 	Threads, By                  int32
 	FMA                          int32 // 1: decode steps of avx512bf16 use multiply-adds; the bits are the same
 	Latent                       int32 // dimensions of a key behind those of its value: K has as many columns; 0: none
-	_                            int32
+	Packed                       int32 // 1: OpAttentionPack has filled Shared, of AttentionPacked bytes
 }
 
 // StoreKV is the operands of OpStoreKV.
@@ -221,6 +222,7 @@ const (
 	attentionTile = 192
 	attentionPass = 96
 	attentionDim  = 512
+	attentionKeys = 8
 	sampleBins    = 2048
 )
 
@@ -247,6 +249,19 @@ func AttentionShared(threads, group, headDim int) int64 {
 	}
 	span := 4 * roundUp(int64(group)*(roundUp(int64(headDim), 16)+2), 16)
 	return int64(threads) * max(1<<18, 128*span)
+}
+
+// AttentionPacks reports whether attention of a variant without a mask reads keys and values of f that
+// OpAttentionPack has packed, which all threads share.
+func AttentionPacks(variant string, f kernels.Format) bool {
+	return variant == AVX512BF16 && f == kernels.BF16
+}
+
+// AttentionPacked returns the bytes that OpAttentionPack fills for so many rows of keys and values in
+// `seqs` sequences, a multiple of 64.
+func AttentionPacked(rows, seqs, kvHeads, headDim int) int64 {
+	all := roundUp(int64(rows), attentionKeys) + attentionKeys*int64(seqs)
+	return roundUp(2*all*int64(kvHeads)*(roundUp(int64(headDim), 2)+roundUp(int64(headDim), attentionKeys)), 64)
 }
 
 // SampleWorkspace returns the bytes that a part of OpSample needs, a multiple of 64.

@@ -42,7 +42,7 @@ func TestAttentionBoth(t *testing.T) {
 			switch {
 			case tiles && c.format != kernels.BF16:
 				continue // the kernel of AVX-512
-			case tiles:
+			case tiles, AttentionPacks(variant, c.format):
 				most = 0.02
 			}
 			t.Run(fmt.Sprintf("%s/%v/%v of %d", variant, c.format, c.lengths, c.dim), func(t *testing.T) {
@@ -154,9 +154,12 @@ func (c bothCase) run(t *testing.T, variant string, q, k, v []float32, threads i
 		first = append(first, first[len(first)-1]+int32(n))
 	}
 	size := AttentionWorkspace(c.dim, 0)
-	work := make([]byte, size+64)
-	for i := range work {
-		work[i] = 0xff // NaNs
+	packed := AttentionPacked(c.rows(), len(c.lengths), c.kv, c.dim)
+	work, shared := make([]byte, size+64), make([]byte, packed+64)
+	for _, b := range [][]byte{work, shared} {
+		for i := range b {
+			b[i] = 0xff // NaNs
+		}
 	}
 	a := &Attention{
 		Pages: Pages{Format: int32(c.format), KVHeads: int32(c.kv), HeadDim: int32(c.dim), KeyDim: int32(c.dim)},
@@ -164,7 +167,16 @@ func (c bothCase) run(t *testing.T, variant string, q, k, v []float32, threads i
 		First: uintptr(unsafe.Pointer(&first[0])), Work: (uintptr(unsafe.Pointer(&work[0])) + 63) &^ 63, WorkBytes: size,
 		Heads: int32(c.heads), Scale: bothScale, Bidirectional: 1, Threads: threads,
 	}
-	native.Call(f, uintptr(unsafe.Pointer(a)), []int32{int32(c.rows()), 0, int32(len(c.lengths))})
-	runtime.KeepAlive([]any{q, keys, values, first, work, a})
+	rows := []int32{int32(c.rows()), 0, int32(len(c.lengths))}
+	if AttentionPacks(variant, c.format) {
+		a.Shared, a.SharedBytes, a.Packed = (uintptr(unsafe.Pointer(&shared[0]))+63)&^63, packed, 1
+		pack, _ := Kernel(OpAttentionPack, variant)
+		native.Call(pack, uintptr(unsafe.Pointer(a)), rows)
+		if !slices.Equal(shared[len(shared)-64+int(-uintptr(unsafe.Pointer(&shared[0]))&63):], slices.Repeat([]byte{0xff}, 64-int(-uintptr(unsafe.Pointer(&shared[0]))&63))) {
+			t.Error("the packed keys and values take more than AttentionPacked")
+		}
+	}
+	native.Call(f, uintptr(unsafe.Pointer(a)), rows)
+	runtime.KeepAlive([]any{q, keys, values, first, work, shared, a})
 	return y
 }

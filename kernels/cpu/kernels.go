@@ -13,6 +13,7 @@ var (
 	_ [native.AttentionTile]struct{} = [attentionTile]struct{}{}
 	_ [native.AttentionPass]struct{} = [attentionPass]struct{}{}
 	_ [native.AttentionDim]struct{}  = [attentionDim]struct{}{}
+	_ [native.AttentionKeys]struct{} = [attentionKeys]struct{}{}
 	_ [native.SampleBins]struct{}    = [sampleBins]struct{}{}
 	_ [native.ConvKernel]struct{}    = [MaxConvKernel]struct{}{}
 	_ [native.DeltaCols]struct{}     = [deltaCols]struct{}{}

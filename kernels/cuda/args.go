@@ -266,7 +266,7 @@ type EmbedPackedArgs struct {
 	Row0  int32
 }
 
-// AttentionArgs: attention_ with the format, head dimension and _few or _many, see
+// AttentionArgs: attention_ with the format, head dimension and _few, _many or _wide, see ChooseAttentionWide,
 // ChooseAttention and ChooseLatent. With Rebuild, half of Pages.HeadDim and half of Pages.KeyDim are
 // multiples of 8. Latent is Pages.KeyDim if keys are latent, else 0. attention_join: a block for each token (Blocks' x) and head (y).
 // With List, which AttentionPieces writes, Splits is 1 and Most its most splits; attention_join is not needed. With Packed, rows
@@ -334,7 +334,8 @@ type CombineArgs struct {
 	Cols, Top            int32
 }
 
-// SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other.
+// SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other; sample_edit is enough if no row draws
+// or wants logprobs (SampleRow.Draws).
 // They have blocks of whole warps for Slices slices (Blocks' x) of a row (y); sample_draw has
 // at most SampleDrawThreads. sample_edit needs SampleShared bytes of shared memory, sample_draw
 // SampleDrawShared. Raw holds the raw logits of rows that want logprobs and whose logits are
@@ -348,6 +349,7 @@ type SampleArgs struct {
 	Vocab, Words, BiasWidth, TopWidth         int32
 	Workspace                                 Ptr // SampleWorkspace bytes for each row; previous content does not matter
 	Slices, _                                 int32
+	Finished                                  Ptr // a counter for each row of several slices, zero before and after
 }
 
 // SampleShared is the size of the counters of history tokens: with the kernels' other shared
@@ -379,6 +381,12 @@ type SampleRow struct {
 	Repetition, Frequency, Presence float32
 	Prompt, History, Target         int32
 	_                               [3]int32
+}
+
+// Draws reports whether a row needs more launches than sample_edit: it draws its token, or wants logprobs.
+func (r *SampleRow) Draws() bool {
+	const greedy = 1e-5
+	return r.Flags&WantLogprob != 0 || r.Flags&UseTarget == 0 && !(r.Temperature < greedy)
 }
 
 // Flags of a SampleRow, as in engine/backend.
@@ -420,8 +428,8 @@ const ConvRun = 32
 
 // DeltaArgs. ChooseDelta's kernel is for sequences of fewer than Least tokens (0: all): 128 threads for DeltaColumns
 // columns (Blocks' x) of a value head (y) of a sequence (z). For other sequences delta_chunks
-// has 128 threads for a chunk (x: DeltaChunks) of a value head (y); delta_prompt follows, with
-// 128 threads for 32 columns (x) of a value head (y) of a sequence (z). Keys have at most 128 dimensions.
+// has 128 threads for a chunk (x: DeltaChunks) of a key head (y); delta_prompt follows, with
+// 128 threads for DeltaColumns columns (x) of a value head (y) of a sequence (z). Keys have at most 128 dimensions.
 type DeltaArgs struct {
 	States                    States
 	QKV, BA, ALog, Bias, Y    Ptr
@@ -433,7 +441,7 @@ type DeltaArgs struct {
 	Seqs, _                   int32
 }
 
-// DeltaColumns are the columns of a state that a block of delta and delta_128 updates.
+// DeltaColumns are the columns of a state that a block of delta, delta_128 and delta_prompt updates.
 const DeltaColumns = 64
 
 // ChooseDelta returns the kernel that updates states token by token. aligned: the address of each state is a multiple of 16.
@@ -449,16 +457,21 @@ const DeltaLeast = 16
 
 // Bytes of shared memory of delta_chunks and delta_prompt.
 const (
-	DeltaChunksShared = 4 * (2*64*132 + 64*68)
-	DeltaPromptShared = 4 * (64*132 + 128*36 + 64*68 + 2*64*36)
+	DeltaChunksShared = 4 * 64 * 256
+	DeltaPromptShared = 4*64*256 + 4*64*128
 )
 
-// DeltaChunks returns the largest number of chunks for tokens of seqs sequences; chunks begin
-// at multiples of 64.
-func DeltaChunks(tokens, seqs int) int { return min(tokens, tokens/64+2*seqs) }
+// DeltaChunk is the tokens of a chunk; chunks begin at multiples of it.
+const DeltaChunk = 64
 
-// DeltaWork returns the bytes that delta_chunks passes to delta_prompt.
-func DeltaWork(tokens, valueHeads int) int64 { return int64(tokens) * int64(valueHeads) * 2 * 64 * 4 }
+// DeltaChunks returns the largest number of chunks for tokens of seqs sequences.
+func DeltaChunks(tokens, seqs int) int { return min(tokens, tokens/DeltaChunk+2*seqs) }
+
+// DeltaWork returns the bytes that delta_chunks passes to delta_prompt: two triangles and the sums of decays of each value
+// head, keys and queries of each key head.
+func DeltaWork(tokens, keyHeads, valueHeads int) int64 {
+	return int64(tokens) * int64(valueHeads*2*64*4+keyHeads*2*128*4+(valueHeads+3)/4*16)
+}
 
 // DraftArgs: drafted, verify. One block.
 type DraftArgs struct {

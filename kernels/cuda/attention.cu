@@ -125,6 +125,7 @@ DEVICE void key_scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16
 template <int D_, int V_, int Keys_, int Stages_, int Store_, bool Decode_>
 struct Shape : Blocks<V_, Keys_, Stages_, Store_, Decode_, 1> {
   static constexpr int D = D_, V = V_, Keys = Keys_;
+  static constexpr bool kInner = D <= 256 || !Decode_;  // no register is left in decoding with heads of 512
   static constexpr int kQ = D + 8, kK = Keys + 8, kOwn = D + 8, kV = V + 8;  // strides in shared memory
   static constexpr int kKeyElements = D * kK > Keys * kOwn ? D * kK : Keys * kOwn, kStage = kKeyElements + Keys * kV;
   METHOD int query_width(const Pages &p) { return p.head_dim; }

@@ -52,6 +52,7 @@ template <int V_, int Keys_, int Stages_, int Store_, bool Decode_, int Parts_>
 struct Blocks {
   static constexpr int V = V_, Keys = Keys_, Stages = Stages_, Store = Store_, Parts = Parts_;
   static constexpr bool Decode = Decode_;
+  static constexpr bool kInner = true;  // tiles that all rows see have a way without masks
   static constexpr bool kLists = V <= 128 && Parts == 1;  // wider ones have no register to spare for a list
   static constexpr int kGroups = Decode ? Keys / 16 : 4, kWarps = Parts * kGroups, kThreads = 32 * kWarps, kRows = Decode ? 16 : 64;
   static constexpr int kTiles = (Decode ? 16 : Keys) / 8;  // tiles of 8 keys for each warp
@@ -180,6 +181,28 @@ DEVICE int seen_until(const AttentionArgs &a, const Source &o, int token) {
   return min(max(at + 1, __ldg(a.items + o.first + token)), end);
 }
 
+// Span is what the rows of a block see: positions [from, to), and of these [sure_from, sure_to), which every row sees.
+struct Span {
+  int from, to, sure_from, sure_to;
+};
+
+// span_of returns what rows row0 to row1−1 of a sequence see, group of them a token. All lanes of a warp call it.
+DEVICE Span span_of(const AttentionArgs &a, const Source &o, int row0, int row1, int group) {
+  int first = row0 / group, last = (row1 - 1) / group;
+  Span s = {seen_from(a, o.history + first), 0, seen_from(a, o.history + last), o.history + o.count};
+  for (int t = first + int(threadIdx.x & 31); t <= last; t += 32) {
+    int until = seen_until(a, o, t);
+    s.to = max(s.to, until);
+    s.sure_to = min(s.sure_to, until);
+  }
+#pragma unroll
+  for (int d = 16; d > 0; d >>= 1) {
+    s.to = max(s.to, __shfl_xor_sync(kAllLanes, s.to, d));
+    s.sure_to = min(s.sure_to, __shfl_xor_sync(kAllLanes, s.sure_to, d));
+  }
+  return s;
+}
+
 // split_range reduces the positions that a block's rows see to those of its split. Each split
 // gets an equal number of runs of kSplitKeys, which no tile straddles; the last split may be
 // empty.
@@ -192,8 +215,8 @@ DEVICE void split_range(int split, int splits, int *from, int *to) {
 }
 
 // softmax_tile turns the scores at positions from base on into weights, updates the running
-// softmax and rescales the earlier sums.
-template <class S>
+// softmax and rescales the earlier sums. masked is false if every row sees every key of the tile.
+template <class S, bool masked>
 DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, float (&s)[S::kTiles][4], float (&out)[S::V / 8][4], int base, bool own) {
   int lane = threadIdx.x & 31, q = lane & 3;
   int key0 = base + S::key0();
@@ -203,19 +226,20 @@ DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, fl
 #pragma unroll
     for (int c = 0; c < 4; c++) {
       int p = key0 + 8 * j + 2 * q + c % 2;
-      bool seen = p >= rows.from[c / 2] && p < rows.until[c / 2] && own == (p >= o.history);
+      bool seen = !masked || (p >= rows.from[c / 2] && p < rows.until[c / 2] && own == (p >= o.history));
       float v = s[j][c] * a.scale;
       if (a.softcap > 0.0f) v = a.softcap * tanhf(v / a.softcap);
       s[j][c] = seen ? v * kLog2e : -INFINITY_F;
       most[c / 2] = fmaxf(most[c / 2], s[j][c]);
     }
-  float keep[2];
+  float keep[2], high[2];  // high: the largest score, 0 if the row has seen no key
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     most[i] = fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 1));
     most[i] = fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 2));
     most[i] = fmaxf(most[i], rows.most[i]);
     keep[i] = most[i] == -INFINITY_F ? 1.0f : exp2f(rows.most[i] - most[i]);
+    high[i] = most[i] == -INFINITY_F ? 0.0f : most[i];
     rows.most[i] = most[i];
     rows.sum[i] *= keep[i];
   }
@@ -223,7 +247,7 @@ DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, fl
   for (int j = 0; j < S::kTiles; j++)
 #pragma unroll
     for (int c = 0; c < 4; c++) {
-      s[j][c] = s[j][c] == -INFINITY_F ? 0.0f : exp2f(s[j][c] - most[c / 2]);
+      s[j][c] = exp2f(s[j][c] - high[c / 2]);
       rows.sum[c / 2] += s[j][c];  // for this lane's columns; lanes are added at the end
     }
 #pragma unroll
@@ -385,11 +409,8 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
     rows.most[i] = -INFINITY_F;
     rows.sum[i] = 0.0f;
   }
-  // Positions that any row of the block sees, limited to the split.
-  int from = seen_from(a, o.history + row0 / group), to = 0;
-  for (int t = row0 / group + lane; t <= (row1 - 1) / group; t += 32) to = max(to, seen_until(a, o, t));
-#pragma unroll
-  for (int d = 16; d > 0; d >>= 1) to = max(to, __shfl_xor_sync(kAllLanes, to, d));
+  Span span = span_of(a, o, row0, row1, group);
+  int from = span.from, to = span.to;
   split_range(w.split, w.splits, &from, &to);
   int paged0 = from / S::Keys, paged = max(0, ceil_div(min(to, o.history), S::Keys) - paged0);
   int own0 = max(from, o.history) / S::Keys, tiles = paged + max(0, to > o.history ? ceil_div(to, S::Keys) - own0 : 0);
@@ -407,7 +428,11 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
     const uint16_t *tile = ring + t % S::Stages * S::kStage;
     float s[S::kTiles][4] = {};
     S::scores(p, s, queries, tile, t >= paged, (float4 *)(ring + S::Stages * S::kStage));
-    softmax_tile<S>(a, o, rows, s, out, base_of(t), t >= paged);
+    int base = base_of(t), end = base + S::Keys;
+    if (S::kInner && base >= span.sure_from && end <= (t < paged ? min(span.sure_to, o.history) : span.sure_to) && (t < paged || base >= o.history))
+      softmax_tile<S, false>(a, o, rows, s, out, base, t >= paged);
+    else
+      softmax_tile<S, true>(a, o, rows, s, out, base, t >= paged);
     sum_values<S>(out, s, S::values(tile));
     if (S::Stages > 1) __syncthreads();
   }

@@ -57,6 +57,30 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 	return a, a.Shared <= shared
 }
 
+// ChooseAttentionWide returns the kernel for prompts on sm_90a: for keys and values in 16 bits, without dimensions that are rebuilt, and heads
+// of up to 512 dimensions, a multiple of 8. ok is false for others.
+func ChooseAttentionWide(f kernels.Format, dim int) (a Attention, ok bool) {
+	if f != kernels.BF16 && f != kernels.F16 || dim <= 0 || dim > 512 || dim%8 != 0 {
+		return Attention{}, false
+	}
+	d, keys, stages := 512, 64, 1
+	switch {
+	case dim <= 64:
+		d, keys, stages = 64, 128, 3
+	case dim <= 128:
+		d, keys, stages = 128, 128, 2
+	case dim <= 256:
+		d, keys, stages = 256, 64, 2
+	}
+	rows := 128
+	if d > 256 { // a block's two warpgroups have the same rows
+		rows = 64
+	}
+	a = Attention{Kernel: fmt.Sprintf("attention_%s_%d_wide", StoredName(f), d), Rows: rows, Parts: 1, Threads: 384}
+	a.Shared = 2*(a.Rows*d+stages*2*keys*d) + 8*(4*stages+2) // queries, keys and values, barriers
+	return a, true
+}
+
 // The most dimensions of latent keys: of their values, and rotated ones behind these.
 const (
 	LatentRank, LatentRotary = 512, 64

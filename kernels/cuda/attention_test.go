@@ -31,6 +31,20 @@ type attentionCase struct {
 	nan            bool     // a key and a value are NaN
 	most           int      // splits of a piece: the launches are by lists; 0: they are not
 	short          int      // with lists: the most tokens of sequences whose blocks have 16 rows
+	wide           bool     // prompts by the warpgroups of sm_90a
+}
+
+// kernel returns the kernel of a case.
+func (c attentionCase) kernel(r *rig, many bool) cuda.Attention {
+	r.Helper()
+	kernel, ok := cuda.ChooseAttention(c.f, c.dim, many, cmp.Or(c.shared, maxShared))
+	if c.wide && many {
+		kernel, ok = cuda.ChooseAttentionWide(c.f, c.dim)
+	}
+	if !ok {
+		r.Fatal("no kernel")
+	}
+	return kernel
 }
 
 // maxShared is the largest shared memory of a block on Hopper.
@@ -53,6 +67,7 @@ func TestAttention(t *testing.T) {
 		"splits":    vary(decode, func(c *attentionCase) { c.splits, c.sinks = 3, true }),
 		"long":      {f: kernels.BF16, dim: 64, heads: 2, kv: 1, history: []int{5000}, count: []int{1}, window: 4096, splits: 4},
 		"long many": {f: kernels.BF16, dim: 64, heads: 1, kv: 1, history: []int{4000}, count: []int{9}, many: true},
+		"behind":    {f: kernels.BF16, dim: 64, heads: 1, kv: 1, history: []int{50}, count: []int{100}, many: true},
 		"windows":   vary(decode, func(c *attentionCase) { c.splits, c.window, c.dim = 3, 90, 72 }),
 		"chunk":     vary(decode, func(c *attentionCase) { c.window, c.chunked, c.splits, c.count = 48, true, 3, []int{5, 1, 3, 2} }),
 		"chunks":    vary(prompt, func(c *attentionCase) { c.window, c.chunked = 40, true }),
@@ -192,11 +207,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 			ref.Attention(a, s, h)
 		}
 	}
-	kernel, ok := cuda.ChooseAttention(c.f, c.dim, c.many, cmp.Or(c.shared, maxShared))
-	if !ok {
-		r.Fatal("no kernel")
-	}
-	n := len(b.positions)
+	kernel, n := c.kernel(r, c.many), len(b.positions)
 	args := cuda.AttentionArgs{
 		Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
 		Positions: up(r, b.positions), Rebuild: up(r, b.rebuild), Items: up(r, b.items), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
@@ -269,10 +280,7 @@ func attendByLists(r *rig, c attentionCase, args cuda.AttentionArgs) {
 		tokens += n
 	}
 	for _, many := range []bool{false, true} {
-		kernel, ok := cuda.ChooseAttention(c.f, c.dim, many, cmp.Or(c.shared, maxShared))
-		if !ok {
-			r.Fatal("no kernel")
-		}
+		kernel := c.kernel(r, many)
 		p := cuda.AttentionPieces{Rows: kernel.Rows, Group: c.heads / c.kv, From: 1, To: c.short, Least: cuda.AttentionKeys, Most: c.most, Window: c.window, Chunked: c.chunked}
 		if many {
 			p.From, p.To, p.Most = c.short+1, tokens+1, 1
@@ -348,6 +356,57 @@ func TestAttentionLists(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAttentionWide: prompts by the warpgroups of sm_90a are what ref computes, with and without lists, whatever of a tile
+// is visible, and with more tiles than stages.
+func TestAttentionWide(t *testing.T) {
+	prompt := attentionCase{f: kernels.BF16, dim: 64, heads: 4, kv: 2, history: []int{0, 50, 33}, count: []int{70, 0, 21}, many: true, wide: true}
+	mixed := attentionCase{f: kernels.BF16, dim: 64, heads: 4, kv: 2, history: []int{250, 3, 130, 7, 40}, count: []int{1, 20, 2, 0, 140}, short: 2, most: 3, wide: true}
+	vary := func(c attentionCase, f func(*attentionCase)) attentionCase {
+		f(&c)
+		return c
+	}
+	for name, c := range map[string]attentionCase{
+		"prompt":    prompt,
+		"long":      {f: kernels.BF16, dim: 64, heads: 1, kv: 1, history: []int{900}, count: []int{150}, many: true, wide: true},
+		"whole":     {f: kernels.BF16, dim: 128, heads: 1, kv: 1, history: []int{640}, count: []int{8}, many: true, wide: true},
+		"128":       vary(prompt, func(c *attentionCase) { c.dim, c.history = 128, []int{600, 50, 33} }),
+		"256":       vary(prompt, func(c *attentionCase) { c.dim, c.heads, c.history = 256, 2, []int{260, 50, 33} }),
+		"512":       {f: kernels.BF16, dim: 512, heads: 2, kv: 1, history: []int{70, 0}, count: []int{80, 5}, many: true, wide: true},
+		"504 items": {f: kernels.F16, dim: 504, heads: 2, kv: 2, history: []int{9}, count: []int{40}, window: 20, items: [][3]int{{0, 12, 30}}, many: true, wide: true},
+		"f16":       vary(prompt, func(c *attentionCase) { c.f = kernels.F16 }),
+		"f16 128":   vary(prompt, func(c *attentionCase) { c.f, c.dim = kernels.F16, 128 }),
+		"f16 256":   vary(prompt, func(c *attentionCase) { c.f, c.dim, c.heads = kernels.F16, 256, 2 }),
+		"72":        vary(prompt, func(c *attentionCase) { c.dim = 72 }),
+		"248":       vary(prompt, func(c *attentionCase) { c.dim, c.heads = 248, 2 }),
+		"window":    vary(prompt, func(c *attentionCase) { c.window, c.history = 40, []int{300, 50, 129} }),
+		"windows":   {f: kernels.BF16, dim: 64, heads: 1, kv: 1, history: []int{100}, count: []int{400}, window: 130, many: true, wide: true},
+		"chunks":    vary(prompt, func(c *attentionCase) { c.window, c.chunked = 40, true }),
+		"sinks":     vary(prompt, func(c *attentionCase) { c.sinks, c.softcap, c.window = true, 5, 17 }),
+		"softcap":   vary(prompt, func(c *attentionCase) { c.softcap = 20 }),
+		"items":     vary(prompt, func(c *attentionCase) { c.items = [][3]int{{0, 3, 30}, {0, 30, 33}, {0, 40, 90}, {2, 33, 54}} }),
+		"items seen": vary(prompt, func(c *attentionCase) {
+			c.window, c.items, c.dim = 12, [][3]int{{0, 3, 60}, {2, 35, 50}}, 128
+		}),
+		"both":    {f: kernels.BF16, dim: 72, heads: 2, kv: 2, history: []int{0, 0}, count: []int{37, 200}, both: true, many: true, wide: true},
+		"groups":  {f: kernels.BF16, dim: 64, heads: 40, kv: 1, history: []int{9}, count: []int{7}, many: true, wide: true},
+		"mixed":   mixed,
+		"list":    vary(mixed, func(c *attentionCase) { c.sinks, c.window, c.dim = true, 150, 128 }),
+		"chunked": vary(mixed, func(c *attentionCase) { c.window, c.chunked = 144, true }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			testAttention(newRig(t), c, name == "prompt" || name == "long" || name == "mixed" || name == "512")
+		})
+	}
+	for _, f := range []kernels.Format{kernels.F8E4M3, kernels.F32} {
+		if a, ok := cuda.ChooseAttentionWide(f, 64); ok {
+			t.Errorf("%v has %+v", f, a)
+		}
+	}
+	if a, ok := cuda.ChooseAttentionWide(kernels.BF16, 520); ok {
+		t.Errorf("heads of 520 have %+v", a)
+	}
 }
 
 // TestAhead checks rows that are sequences, as engine/backend defines them: a position whose

@@ -38,7 +38,7 @@ type Kernel struct {
 // On reports whether an architecture has the shared memory for the kernel's blocks, and the
 // units or scales that the kernel is for.
 func (k Kernel) On(a Architecture) bool {
-	hopper := k.Stem == "linear_wide" || k.Name == ChoosePlain(kernels.F8E4M3, DecodeRows+1).Kernel
+	hopper := k.Stem == "linear_wide" || k.Stem == "attention_wide" || k.Name == ChoosePlain(kernels.F8E4M3, DecodeRows+1).Kernel
 	return k.Shared <= a.Shared && (!hopper || a.Name == "sm_90a")
 }
 
@@ -125,6 +125,12 @@ func attentionKernels() []Kernel {
 			}
 		}
 	}
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
+		for _, dim := range []int{64, 128, 256, 512} {
+			a, _ := ChooseAttentionWide(f, dim)
+			out = append(out, Kernel{a.Kernel, "attention", StoredName(f), "attention_wide", sizeOf[AttentionArgs](), a.Threads, a.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttentionWide"})
+		}
+	}
 	const keys = "format·(rank + rotary)·positions, for each block of rows; 4·T·heads·(2·rank + rotary)"
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
 		for i := range 3 {
@@ -162,8 +168,8 @@ func stateKernels() []Kernel {
 	return append(out,
 		Kernel{"delta", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·key_dim + 2·value_heads·value_dim) + 2·states", "8·T·value_heads·key_dim·value_dim", "TestDelta"},
 		Kernel{"delta_128", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·128 + 2·value_heads·128) + 2·states", "8·T·value_heads·128·128", "TestDelta"},
-		Kernel{"delta_chunks", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaChunksShared, "T·value_heads·(8·key_dim + 512)", "T·value_heads·(256·key_dim + 4096)", "TestDeltaChunks"},
-		Kernel{"delta_prompt", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaPromptShared, "T·value_heads·(value_dim/32·(8·key_dim + 512) + 8·value_dim) + 2·states", "T·value_heads·value_dim·(6·key_dim + 256)", "TestDeltaChunks"})
+		Kernel{"delta_chunks", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaChunksShared, "T·(key_heads·16·key_dim + value_heads·516)", "T·(key_heads·256·key_dim + value_heads·4096)", "TestDeltaChunks"},
+		Kernel{"delta_prompt", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaPromptShared, "T·value_heads·(value_dim/64·(8·key_dim + 512) + 8·value_dim) + 2·states", "T·value_heads·value_dim·(6·key_dim + 256)", "TestDeltaChunks"})
 }
 
 func tokenKernels() []Kernel {

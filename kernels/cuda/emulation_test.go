@@ -25,12 +25,20 @@ func TestEmulationSees(t *testing.T) {
 		{"fault_prefetch_reads", "before the wait for the kernel before|SEGV"},
 		{"fault_prefetch_beyond", "a prefetch of memory that is not there"},
 		{"fault_prefetch_unaligned", "not in units of 16 bytes"},
+		{"fault_phase", "neither the current nor the last"},
+		{"fault_no_barrier", "not initialized"},
+		{"fault_never_complete", "no thread can go on"},
+		{"fault_barrier_not_waited_for", "copies that no thread waited for"},
+		{"fault_no_proxy_fence", "no fence of proxies"},
 		{"no_such_kernel", "no kernel"},
 	} {
 		t.Run(c.kernel, func(t *testing.T) {
 			r := newRig(t)
 			a := faultArgs{uint64(up(r, make([]float32, 64)))}
 			g := cudatest.Line(1, 64)
+			if c.kernel == "fault_no_proxy_fence" {
+				g = cudatest.Line(1, 128) // a warpgroup
+			}
 			g.Shared = 256
 			err := r.Launch(c.kernel, g, cudatest.Struct(&a))
 			one, other, _ := strings.Cut(c.want, "|")

@@ -1,7 +1,7 @@
 // Logits to tokens, with several blocks for each row: if there are few rows, one multiprocessor
 // for each is too slow for a vocabulary. There are four launches, sample_edit, sample_weigh,
 // sample_draw and sample_report, with a block for each slice of a row (grid.x the slices,
-// grid.y the rows). Sums are integers, so that the slices do not change a result.
+// grid.y the rows); the first is enough where no row draws or wants logprobs. Sums are integers, so that the slices do not change a result.
 //
 // Weights fall into 1,024 bins by the distance of a logit from the largest: 32 bins for each
 // factor e. The sums of the bins show which bins hold the k-th logit and the edge of the
@@ -9,7 +9,35 @@
 // many, one block searches (choose).
 #include "sample.cuh"
 
-// sample_edit: shared memory for kCounters ints.
+// is_last_block reports to all threads whether a block is the last of its row to finish.
+DEVICE bool is_last_block(int *arrived, int *found) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *found = atomicAdd(arrived, 1) + 1 == int(gridDim.x);
+  __syncthreads();
+  bool last = *found;
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
+// token_of returns the token of a row that does not draw: the best, or the target; −1: none.
+DEVICE int token_of(const Slice &w, const Whole &all) {
+  if (!all.usable) return -1;
+  return w.r->flags & kUseTarget ? w.r->target : all.best.index;
+}
+
+// report_token writes the token of a row, −1: none, which has no logprob yet.
+DEVICE void report_token(const SampleArgs &a, const Slice &w, int token) {
+  a.sampled[w.row] = a.reported[w.row] = token;
+  a.status[w.row] = token < 0;
+  if (w.wants && token >= 0) return;
+  a.logprob[w.row] = 0.0f;
+  a.rank[w.row] = 0;
+}
+
+// sample_edit: shared memory for kCounters ints. The last block of a row that neither draws nor wants logprobs reports its
+// token: a step that has only such rows needs no other launch.
 KERNEL(sample_edit, SampleArgs, 1024) {
   DYNAMIC_SHARED(memory);
   __shared__ Sum scratch[2 * 32];
@@ -65,6 +93,13 @@ KERNEL(sample_edit, SampleArgs, 1024) {
     p.index = best.index;
     w.work->parts[blockIdx.x] = p;
   }
+  __shared__ int found;
+  int *arrived = gridDim.x > 1 ? (int *)a.finished + w.row : nullptr;
+  if (arrived && !is_last_block(arrived, &found)) return;
+  if (arrived == nullptr) __syncthreads();  // the part is there
+  if (arrived && threadIdx.x == 0) *arrived = 0;
+  Whole all = whole_of(a, w);
+  if (!all.draws && !w.wants && threadIdx.x == 0) report_token(a, w, token_of(w, all));
 }
 
 KERNEL(sample_weigh, SampleArgs, 1024) {
@@ -180,18 +215,6 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
   }
   __syncthreads();
   return *out;
-}
-
-// is_last_block reports to all threads whether a block is the last of its row to finish.
-DEVICE bool is_last_block(int *arrived, int *found) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) *found = atomicAdd(arrived, 1) + 1 == int(gridDim.x);
-  __syncthreads();
-  bool last = *found;
-  __syncthreads();
-  if (last) __threadfence();
-  return last;
 }
 
 // draw returns the token of a row whose candidates are gathered; one block calls it.
@@ -325,22 +348,14 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
     if (threadIdx.x == 0) w.work->slices[blockIdx.x] = sums[0];
   }
   if (!is_last_block(w.work->arrived, &found)) return;
-  int token = -1;
-  if (all.usable) token = w.r->flags & kUseTarget ? w.r->target : all.best.index;
+  int token = token_of(w, all);
   if (all.draws) {
     if (w.work->candidates <= kCandidates)
       token = draw(a, w, e, with, memory, scratch, &found);
     else
       token = choose(a, *w.r, all.best.value, [&](int i) { return edited(w, i); }, scratch, &found);
   }
-  if (threadIdx.x == 0) {
-    a.sampled[w.row] = a.reported[w.row] = token;
-    a.status[w.row] = token < 0;
-    if (!w.wants || token < 0) {
-      a.logprob[w.row] = 0.0f;
-      a.rank[w.row] = 0;
-    }
-  }
+  if (threadIdx.x == 0) report_token(a, w, token);
 }
 
 KERNEL(sample_report, SampleArgs, 1024) {

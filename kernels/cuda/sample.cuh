@@ -43,6 +43,7 @@ struct SampleArgs {
   int vocab, words, bias_width, top_width;
   unsigned char *work;  // [rows, kRowWork]; previous content does not matter
   int slices, pad;      // of a row, at most kSlices
+  unsigned *finished;   // [rows] with several slices: counters of their blocks, zero before and after
 };
 
 typedef unsigned long long Sum;

@@ -195,6 +195,8 @@ func TestSample(t *testing.T) {
 func (r *rig) sample(a cuda.SampleArgs, rows, parts, threads int) {
 	r.Helper()
 	a.Workspace, a.Slices, a.Reported = alloc[byte](r, rows*cuda.SampleWorkspace), int32(parts), alloc[int32](r, rows)
+	a.Finished = up(r, make([]uint32, rows))
+	done := make([][2]int32, rows) // tokens and status behind the first launch
 	g := cudatest.Line(rows, threads)
 	g.Blocks = [3]int{parts, rows, 1}
 	for _, k := range []struct {
@@ -203,6 +205,19 @@ func (r *rig) sample(a cuda.SampleArgs, rows, parts, threads int) {
 	}{{"sample_edit", cuda.SampleShared}, {"sample_weigh", 0}, {"sample_draw", cuda.SampleDrawShared}, {"sample_report", 0}} {
 		g.Shared = k.shared
 		launch(r, k.kernel, g, &a)
+		if k.kernel != "sample_edit" {
+			continue
+		}
+		for i, n := range down[uint32](r, a.Finished, rows) {
+			if done[i] = [2]int32{down[int32](r, a.Sampled, rows)[i], down[int32](r, a.Status, rows)[i]}; n != 0 {
+				r.Errorf("%d slices, row %d: the counter is %d behind the launch", parts, i, n)
+			}
+		}
+	}
+	for i, w := range down[cuda.SampleRow](r, a.Rows, rows) {
+		if got := [2]int32{down[int32](r, a.Sampled, rows)[i], down[int32](r, a.Status, rows)[i]}; !w.Draws() && got != done[i] {
+			r.Errorf("%d slices, row %d: token and status %v behind the first launch, %v behind the last", parts, i, done[i], got)
+		}
 	}
 	if tokens, reported := down[int32](r, a.Sampled, rows), down[int32](r, a.Reported, rows); !slices.Equal(tokens, reported) {
 		r.Errorf("the host gets %v, kernels get %v", reported, tokens)

@@ -85,7 +85,7 @@ func speed() []agenda.Part {
 		{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 75 * s, Args: []string{"python3", "torch_gpu.py"}},
 		library(model("llama-3.1-8b-cublaslt", 40*s, short...)),
 		model("qwen35-27b-x8", 60*s, short...),
-		counters("ncu-prefill", "Counters of a prompt's kernels", "linear_.*_wide|attention_.*_many"),
+		counters("ncu-prefill", "Counters of a prompt's kernels", "linear_.*_wide|attention_.*_(many|wide)"),
 		counters("ncu-decode", "Counters of a decode step's kernels", "linear_.*_8|attention_.*_few"),
 		library(model("llama-3.2-1b-cublaslt", 30*s, eager...)),
 	}

@@ -79,10 +79,11 @@ func (c *compiler) attention(op backend.Op) error {
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }
 
-// attend appends attention and then, on one thread, the phase that joins split results.
+// attend appends attention and then, on one thread, the phase that joins split results. Before it is the
+// phase that packs keys and values, if the kernel reads packed ones.
 func (c *compiler) attend(o backend.Attention) error {
 	threads := c.d.layout.threads
-	shared := kcpu.AttentionShared(threads, o.Heads/o.KVHeads, o.HeadDim)
+	shared, packed := c.d.layout.attentionShared(c.p, o)
 	a := kcpu.Attention{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
 		Positions: address(c.s.Positions), First: address(c.s.First), AcceptedRow: c.acceptedRow(o.Draft), By: by(o.Draft), Work: c.workspace(shared), Shared: c.workspace(0),
@@ -108,6 +109,13 @@ func (c *compiler) attend(o backend.Attention) error {
 		a.Pages = c.pages(o.Class, o.Layer)
 	}
 	symbol := c.info(o.Y).Rows
+	if packed {
+		a.Packed = 1
+		if err := add(c, kcpu.OpAttentionPack, a, symbol, 1, rows(2*o.KVHeads*o.HeadDim)); err != nil {
+			return err
+		}
+		return add(c, kcpu.OpAttention, a, symbol, 1, 0)
+	}
 	if err := add(c, kcpu.OpAttention, a, symbol, 1, 0); err != nil || threads == 1 {
 		return err
 	}

@@ -185,7 +185,7 @@ func (l layout) Round(n int64) int64 { return (n + l.unit - 1) / l.unit * l.unit
 
 // kernels returns the variant of an op's kernel.
 func (l layout) kernels(op kcpu.Op) string {
-	if l.attention != "" && (op == kcpu.OpAttention || op == kcpu.OpAttentionJoin) {
+	if l.attention != "" && (op == kcpu.OpAttention || op == kcpu.OpAttentionJoin || op == kcpu.OpAttentionPack) {
 		return l.attention
 	}
 	return l.variant

@@ -31,7 +31,8 @@ func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, e
 	case backend.Linear:
 		return l.linearWorkspace(p, o)
 	case backend.Attention:
-		return workspaceSize{kcpu.AttentionShared(l.threads, o.Heads/max(1, o.KVHeads), o.HeadDim), kcpu.AttentionWorkspace(o.HeadDim, o.Latent)},
+		shared, _ := l.attentionShared(p, o)
+		return workspaceSize{shared, kcpu.AttentionWorkspace(o.HeadDim, o.Latent)},
 			within("attention heads", max(o.HeadDim, o.Latent), kcpu.MaxHeadDim)
 	case backend.LatentRope:
 		return workspaceSize{}, within("latent keys", max(o.Rank, o.Rotary), kcpu.MaxHeadDim)
@@ -63,6 +64,16 @@ func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, e
 		return workspaceSize{}, nil
 	}
 	return workspaceSize{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+}
+
+// attentionShared returns the workspace that all threads of an attention share: results of spans, or
+// keys and values that are packed first.
+func (l layout) attentionShared(p *backend.Program, o backend.Attention) (bytes int64, packed bool) {
+	plain := o.Bidirectional && o.Window == 0 && o.Softcap == 0 && !o.Sinked && !o.Items && o.Draft == nil
+	if plain && o.K >= 0 && int(o.K) < len(p.Values) && kcpu.AttentionPacks(l.kernels(kcpu.OpAttention), p.Values[o.K].Format) {
+		return kcpu.AttentionPacked(p.Rows(p.Values[o.K].Rows), p.Bucket.Seqs, o.KVHeads, o.HeadDim), true
+	}
+	return kcpu.AttentionShared(l.threads, o.Heads/max(1, o.KVHeads), o.HeadDim), false
 }
 
 // headWorkspace returns the workspace of one head's product. A part has both of its own.

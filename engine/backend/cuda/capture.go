@@ -14,6 +14,7 @@ import (
 type captured struct {
 	list  *driver.List
 	work  []workList
+	draws [2]int // executable.draws
 	parts []part
 }
 
@@ -21,6 +22,7 @@ type captured struct {
 type part struct {
 	from, to int
 	graph    *driver.Graph
+	draws    bool // a step without rows that draw goes without it
 }
 
 var _ backend.Capturer = (*device)(nil)
@@ -83,21 +85,31 @@ func (d *device) capture(x *executable, set int, g backend.Graph) (*captured, er
 	if i < 0 {
 		return &captured{}, fmt.Errorf("no list of launches holds %v", g)
 	}
-	c, starts := &captured{list: x.lists[set][i], work: x.work[i]}, x.starts[i]
+	c, starts := &captured{list: x.lists[set][i], work: x.work[i], draws: x.draws[i]}, x.starts[i]
 	for _, s := range backend.Segments(x.p, g.Kind) {
-		p := part{from: starts[s.From], to: starts[s.To]}
-		if p.from == p.to {
-			continue
-		}
-		if s.Graph {
-			var err error
-			if p.graph, err = d.work.Capture(func() error { return c.record(d, p, bound(g.Tokens, g.Seqs, g.Samples)) }); err != nil {
-				return c, fmt.Errorf("launches %d to %d: %w", p.from, p.to, err)
+		for _, p := range c.split(part{from: starts[s.From], to: starts[s.To]}, s.Graph) {
+			if s.Graph {
+				var err error
+				if p.graph, err = d.work.Capture(func() error { return c.record(d, p, bound(g.Tokens, g.Seqs, g.Samples)) }); err != nil {
+					return c, fmt.Errorf("launches %d to %d: %w", p.from, p.to, err)
+				}
 			}
+			c.parts = append(c.parts, p)
 		}
-		c.parts = append(c.parts, p)
 	}
 	return c, nil
+}
+
+// split returns a part, or a part of a graph that ends with the launches for drawing rows as two: they are a graph of their own, which
+// other steps go without.
+func (c *captured) split(p part, graph bool) []part {
+	switch at := c.draws[0]; {
+	case p.from == p.to:
+		return nil
+	case graph && c.draws[1] == p.to && p.from < at && at < p.to:
+		return []part{{from: p.from, to: at}, {from: at, to: p.to, draws: true}}
+	}
+	return []part{p}
 }
 
 // variant returns the index of the list for g's steps, or −1. Only a Decode graph with one
@@ -118,13 +130,15 @@ func (c *captured) record(d *device, p part, n [driver.NumBound]int32) error {
 
 // replay runs a step: its graphs, and single launches with the real row counts for the rest.
 func (d *device) replay(c *captured, b backend.Binding) error {
-	real := bound(b.Tokens, b.Seqs, b.Samples)
 	for i := range c.parts {
 		p := &c.parts[i]
 		if p.graph == nil {
-			if err := d.work.run(c.list, p.from, p.to, real, d.sets[b.Set].limit); err != nil {
+			if err := d.run(c.list, p.from, p.to, c.draws, b); err != nil {
 				return err
 			}
+			continue
+		}
+		if p.draws && !d.drawn(b) {
 			continue
 		}
 		if err := p.graph.Launch(d.work.Stream); err != nil {

@@ -22,6 +22,7 @@ type executable struct {
 	lists    [][]*driver.List
 	starts   [][]int      // by variant: index of each op's first launch
 	work     [][]workList // by variant
+	draws    [][2]int     // by variant: the launches that only drawing rows need
 	launches [][]launch   // by variant, for the timer; nil without one
 	graphs   []map[backend.Graph]*captured
 }
@@ -59,7 +60,7 @@ func (d *device) compile(e *executable) error {
 				if err != nil {
 					return err
 				}
-				e.starts, e.work = append(e.starts, starts(launches, len(e.p.Ops))), append(e.work, work)
+				e.starts, e.work, e.draws = append(e.starts, starts(launches, len(e.p.Ops))), append(e.work, work), append(e.draws, drawing(launches))
 				if d.timer != nil {
 					e.launches = append(e.launches, launches)
 				}
@@ -250,9 +251,32 @@ func (d *device) start(x *executable, c *captured, b backend.Binding) error {
 	}
 	if i := x.holds(b); i >= 0 {
 		list := x.lists[b.Set][i]
-		return d.work.run(list, 0, list.Len(), bound(b.Tokens, b.Seqs, b.Samples), d.sets[b.Set].limit)
+		return d.run(list, 0, list.Len(), x.draws[i], b)
 	}
 	return errNoList(b)
+}
+
+// run launches a range of a list with a step's row counts, without those of draws if none of its rows draws.
+func (d *device) run(list *driver.List, from, to int, draws [2]int, b backend.Binding) error {
+	n, limit := bound(b.Tokens, b.Seqs, b.Samples), d.sets[b.Set].limit
+	if draws[0] >= to || draws[1] <= from || d.drawn(b) {
+		return d.work.run(list, from, to, n, limit)
+	}
+	if err := d.work.run(list, from, max(from, draws[0]), n, limit); err != nil {
+		return err
+	}
+	return d.work.run(list, min(to, draws[1]), to, n, limit)
+}
+
+// drawn reports whether a row of the step draws its token, or wants logprobs.
+func (d *device) drawn(b backend.Binding) bool {
+	rows := d.steps[b.Set].Sampling
+	for i := range min(b.Samples, len(rows)) {
+		if r := (*cuda.SampleRow)(unsafe.Pointer(&rows[i])); r.Draws() {
+			return true
+		}
+	}
+	return false
 }
 
 // workOf returns the lists of work of a step's launches.

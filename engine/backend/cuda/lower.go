@@ -188,9 +188,10 @@ func (c *lowering) sample(o backend.Sample) error {
 		Sampled: s.sampled, Status: s.status, Rank: s.rank, Logprob: s.logprob, TopIDs: s.topIDs, TopProbs: s.topProbs, Reported: s.reported,
 		Pages: c.pages(o.Class, 0), Plane: c.p.Classes[o.Class].TokenOffset(),
 		Vocab: int32(c.p.Vocab), Words: int32(c.at.shape.MaskWords()), BiasWidth: int32(c.at.shape.Bias), TopWidth: int32(c.at.shape.Logprobs),
+		Finished: c.workspace(0),
 	}
 	threads := lanes(ceil(c.p.Vocab, 4*m.slices), 1024)
-	for _, k := range []struct {
+	for i, k := range []struct {
 		kernel          string
 		threads, shared int
 	}{
@@ -200,6 +201,7 @@ func (c *lowering) sample(o backend.Sample) error {
 		if err := add(c, k.kernel, grid{fixed(m.slices), each(backend.PerSample, 1, 1), fixed(1)}, k.threads, k.shared, a); err != nil {
 			return err
 		}
+		c.out[len(c.out)-1].draws = i > 0
 	}
 	return nil
 }

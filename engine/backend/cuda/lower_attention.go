@@ -66,6 +66,9 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 		if !a.ok && many {
 			a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, false, c.l.shared())
 		}
+		if w, ok := cuda.ChooseAttentionWide(f, o.HeadDim); ok && many && c.wideAttention(o, w) {
+			a.Attention, a.ok = w, true
+		}
 	}
 	rows := c.rows(c.info(o.Y).Rows)
 	a.splits = 1
@@ -84,6 +87,14 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 		a.end += up(4*int64(rows)*int64(o.Heads)*int64(a.splits)*int64(o.HeadDim+2), align)
 	}
 	return a, nil
+}
+
+// wideAttention reports whether the warpgroups of sm_90a compute the prompts of an op, by the kernel w: from as many tokens on as two of its
+// blocks have rows for; fewer keep more multiprocessors busy in blocks of 64. A scale below zero would make the largest product
+// the smallest score.
+func (c *lowering) wideAttention(o backend.Attention, w cuda.Attention) bool {
+	rows := c.rows(c.info(o.Y).Rows) * (o.Heads / o.KVHeads)
+	return c.l.arch() == "sm_90a" && o.Rebuild == nil && o.Draft == nil && o.Scale > 0 && rows >= 2*w.Rows
 }
 
 // splits returns how many blocks share the history of a row, if there are too few rows to
@@ -357,9 +368,8 @@ func (c *lowering) deltaNet(o backend.DeltaNet) error {
 	}
 	chunks := each(backend.PerToken, 1, 64)
 	chunks.add = 2 * c.rows(backend.PerSeq)
-	if err := add(c, "delta_chunks", grid{chunks, fixed(o.ValueHeads), fixed(1)}, threads, cuda.DeltaChunksShared, a, samples, seqs); err != nil {
+	if err := add(c, "delta_chunks", grid{chunks, fixed(o.KeyHeads), fixed(1)}, threads, cuda.DeltaChunksShared, a, samples, seqs); err != nil {
 		return err
 	}
-	g[0] = fixed(ceil(o.ValueDim, 32))
 	return add(c, "delta_prompt", g, threads, cuda.DeltaPromptShared, a, samples, seqs)
 }

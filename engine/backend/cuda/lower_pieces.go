@@ -56,8 +56,8 @@ func (c *lowering) addLists(a *attend, o backend.Attention, f kernels.Format) {
 		return
 	}
 	many := attendList{Attention: a.Attention, AttentionPieces: few.AttentionPieces}
-	many.AttentionPieces.Rows, many.From, many.To, many.Most = a.Rows, few.To+1, tokens, 1
-	many.blocks = c.promptBlocks(o, a.Rows)
+	many.AttentionPieces.Rows, many.From, many.To, many.Most = many.Attention.Rows, few.To+1, tokens, 1
+	many.blocks = c.promptBlocks(o, many.Attention.Rows)
 	a.lists = append(a.lists, many)
 }
 

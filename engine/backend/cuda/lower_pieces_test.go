@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -85,5 +86,46 @@ func TestMostSplits(t *testing.T) {
 	}
 	if fmt.Sprint(got) != "[64 2 64 2 64 2 63 2 15 2 7 2]" {
 		t.Error(got)
+	}
+}
+
+// TestWideAttention: prompts are computed by warpgroups on sm_90a, with keys and values in 16 bits, from 256 rows of queries on; 128 tokens have as
+// many here.
+func TestWideAttention(t *testing.T) {
+	for _, c := range []struct {
+		device string
+		kv     kernels.Format
+		tokens int
+		want   string
+	}{
+		{"h200", kernels.BF16, 128, "attention_bf16_64_wide"},
+		{"h200", kernels.F16, 512, "attention_f16_64_wide"},
+		{"h200", kernels.BF16, 127, "attention_bf16_64_many"},
+		{"h200", kernels.F8E4M3, 512, "attention_e4m3_64_many"},
+		{"a100-80g", kernels.BF16, 512, "attention_bf16_64_many"},
+		{"b200", kernels.BF16, 512, "attention_bf16_64_many"},
+	} {
+		p := layer(t, kernels.BF16, c.kv, c.tokens)
+		list, err := on(t, c.device, backend.Graphs{}).lower(p, variant{rows: c.tokens}, noAddresses(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, n := range list {
+			if n.pieces.From < 2 {
+				continue
+			}
+			found++
+			rows, threads := 64, 128
+			if strings.HasSuffix(c.want, "_wide") {
+				rows, threads = 128, 384
+			}
+			if n.kernel != c.want || n.pieces.Rows != rows || n.threads[0] != threads {
+				t.Errorf("%+v: %s of %d rows and %v threads", c, n.kernel, n.pieces.Rows, n.threads)
+			}
+		}
+		if found != 1 {
+			t.Errorf("%+v: %d launches for prompts", c, found)
+		}
 	}
 }

@@ -612,7 +612,7 @@ func TestAttentionPacks(t *testing.T) {
 		{change{dim: 72}, 1, "attention_bf16_128_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 256}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 256, gated: true, reused: true}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 256}, 512, "attention_bf16_256_many linear_bf16_wide norm_pack_bf16+ linear_bf16_wide"},
+		{change{dim: 256}, 512, "attention_bf16_256_wide linear_bf16_wide norm_pack_bf16+ linear_bf16_wide"},
 	} {
 		class := backend.KVClass{Name: "full", Format: kernels.BF16, BlockSize: 16, Layers: 1, KVHeads: kv, HeadDim: c.dim, MaxPages: 256, PagesPerSlab: 1}
 		class.SlabBytes = class.PageBytes()

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -19,6 +20,7 @@ type launch struct {
 	symbols         []symbol
 	op              int                  // index of the program's op that it belongs to
 	pieces          cuda.AttentionPieces // of attention with a list
+	draws           bool                 // only for rows that draw or want logprobs
 }
 
 // symbol is a number of a launch that depends on the step's row counts:
@@ -146,6 +148,19 @@ func starts(launches []launch, ops int) []int {
 		out[i] = at
 	}
 	return out
+}
+
+// drawing returns the range of launches that only rows which draw or want logprobs need; they follow each other.
+func drawing(launches []launch) [2]int {
+	from := slices.IndexFunc(launches, func(l launch) bool { return l.draws })
+	if from < 0 {
+		return [2]int{len(launches), len(launches)}
+	}
+	to := from
+	for to < len(launches) && launches[to].draws {
+		to++
+	}
+	return [2]int{from, to}
 }
 
 // rows returns the largest row count of a symbol in the variant's steps.

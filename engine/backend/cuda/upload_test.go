@@ -198,3 +198,97 @@ func TestSampledTwin(t *testing.T) {
 		t.Errorf("tokens are %v, want 6, 7, 0, 4", ids)
 	}
 }
+
+// TestGreedyLaunches: a step whose sampled rows all take the best token, or a given one, goes without the launches that draw, also by
+// a graph; one row that draws or wants its logprob needs them. Tokens are the same.
+func TestGreedyLaunches(t *testing.T) {
+	emulated(t)
+	f, err := Opener{}.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, vocab = 3, 32
+	class := backend.KVClass{Name: "full", Format: kernels.BF16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 32, MaxPages: 4, PagesPerSlab: 1, Plane: true}
+	class.SlabBytes = class.PageBytes()
+	shape := backend.StepShape{Tokens: rows, Seqs: rows, Samples: rows, Vocab: vocab, MaxPages: []int{4}}
+	p := &backend.Program{Name: "greedy", Bucket: backend.Bucket{Tokens: rows, Seqs: rows, Samples: rows}, Vocab: vocab, Classes: []backend.KVClass{class}}
+	p.Weights = []backend.WeightSpec{{Name: "table", Rows: vocab, Cols: vocab, Source: kernels.F32, Use: backend.Lookup, Parts: []backend.Part{{Tensor: "table", Format: kernels.F32, Rows: vocab}}}}
+	r := backend.Record(p)
+	ids, x, z := r.New("ids", kernels.I32, backend.PerToken, 1), r.New("x", kernels.F32, backend.PerToken, vocab), r.New("logits", kernels.F32, backend.PerSample, vocab)
+	r.Do(backend.Tokens{Out: ids})
+	r.Do(backend.Embed{Ids: ids, Table: 0, Y: x, Scale: 1})
+	r.Do(backend.Gather{X: x, Y: z})
+	r.Do(backend.Sample{Logits: z})
+	r.Free(ids, x, z)
+	if _, err := r.Program(); err != nil {
+		t.Fatal(err)
+	}
+	settings := backend.Settings{Graphs: backend.Graphs{Mode: "full", Sizes: []int{rows}}}
+	l, err := newLayout(f, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := dry.Run(l, p.Weights, []*backend.Program{p}, shape, 4*class.SlabBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := Opener{}.Open(f, settings, res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dev.(*device)
+	defer d.Close()
+	table := make([]float32, vocab*vocab) // the token behind a token is the best
+	for i := range vocab {
+		table[i*vocab+(i+1)%vocab] = 9
+	}
+	if err := d.Pack(0, copying{bytesAt(table)}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph := backend.Graph{Kind: backend.Decode, Tokens: rows, Seqs: rows, Samples: rows}
+	if err := d.Capture(e, 0, graph); err != nil {
+		t.Fatal(err)
+	}
+	greedy, drawn := backend.SampleRow{TopP: 1, Repetition: 1}, backend.SampleRow{TopP: 1, Repetition: 1, Temperature: 0.1, TopK: 1}
+	given, logprob := backend.SampleRow{TopP: 1, Repetition: 1, Temperature: 1, Flags: backend.UseTarget, Target: 5}, backend.SampleRow{TopP: 1, Repetition: 1, Flags: backend.WantLogprob}
+	for _, c := range []struct {
+		what             string
+		rows             [rows]backend.SampleRow
+		launches, graphs int64
+	}{
+		{"greedy", [rows]backend.SampleRow{greedy, greedy, greedy}, 4, 1}, {"a given token", [rows]backend.SampleRow{greedy, given, greedy}, 4, 1},
+		{"a drawn token", [rows]backend.SampleRow{greedy, greedy, drawn}, 7, 2}, {"a logprob", [rows]backend.SampleRow{logprob, greedy, greedy}, 7, 2},
+	} {
+		for _, b := range []backend.Binding{{Tokens: rows, Seqs: rows, Samples: rows}, {Tokens: rows, Seqs: rows, Samples: rows, Graph: graph}} {
+			s := d.Step(0)
+			for i := range rows {
+				s.Tokens[i], s.Positions[i], s.Seq[i], s.First[i+1], s.Rows[i], s.Sampling[i] = int32(7*i), 0, int32(i), int32(i+1), int32(i), c.rows[i]
+				s.Sampled[i] = -1
+			}
+			launches, graphs := driver.Counted("cuLaunchKernel"), driver.Counted("cuGraphLaunch")
+			if err := d.Launch(e, b); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Wait(0); err != nil {
+				t.Fatal(err)
+			}
+			launches, graphs = driver.Counted("cuLaunchKernel")-launches, driver.Counted("cuGraphLaunch")-graphs
+			if byGraph := b.Graph.Kind != backend.Eager; byGraph && (graphs != c.graphs || launches != 0) || !byGraph && launches != c.launches {
+				t.Errorf("%s, %v: %d launches, %d graphs", c.what, b.Graph, launches, graphs)
+			}
+			for i, r := range c.rows {
+				want := int32(7*i + 1)
+				if r.Flags&backend.UseTarget != 0 {
+					want = r.Target
+				}
+				if s.Sampled[i] != want || s.Status[i] != backend.RowOK {
+					t.Errorf("%s, %v: row %d is token %d, status %d, want %d", c.what, b.Graph, i, s.Sampled[i], s.Status[i], want)
+				}
+			}
+		}
+	}
+}

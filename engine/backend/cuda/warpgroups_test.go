@@ -58,10 +58,14 @@ func TestWarpgroups(t *testing.T) {
 			defer m.Close()
 			o := engine.Options{MaxModelLen: 192, MaxNumSeqs: 2, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true}
 			o.Backend.Activations = c.activations
-			before := driver.Counted(kernelcuda.Prefix + kernel)
+			const attention = "attention_bf16_64_wide"
+			before, attended := driver.Counted(kernelcuda.Prefix+kernel), driver.Counted(kernelcuda.Prefix+attention)
 			got := generate(t, m, cuda.Opener{}, o, prompt, 4)
 			if n := driver.Counted(kernelcuda.Prefix + kernel); n >= 0 && n == before {
 				t.Errorf("%s was not launched", kernel)
+			}
+			if n := driver.Counted(kernelcuda.Prefix + attention); n >= 0 && n == attended {
+				t.Errorf("%s was not launched", attention)
 			}
 			o.EveryRow = true
 			var ids []int32

@@ -50,7 +50,7 @@ func (c *lowering) workspaceEnd(op backend.Op) (int64, error) {
 		if c.v.few() {
 			return counters, nil
 		}
-		return counters + up(cuda.DeltaWork(c.rows(c.info(o.QKV).Rows), o.ValueHeads), align), nil
+		return counters + up(cuda.DeltaWork(c.rows(c.info(o.QKV).Rows), o.KeyHeads, o.ValueHeads), align), nil
 	case backend.Sample:
 		return c.sampling().end, nil
 	case backend.DraftInput, backend.Verify:

@@ -27,6 +27,7 @@ void vapp_dot_bf16(const void *, const vapp_call *);
 void vapp_attention_amx(const void *, const vapp_call *);
 void vapp_attention_join_amx(const void *, const vapp_call *);
 void vapp_attention_amx_soft(const void *, const vapp_call *);
+void vapp_attention_pack_avx512bf16(const void *, const vapp_call *);
 void vapp_attention_avx512bf16(const void *, const vapp_call *);
 void vapp_attention_join_avx512bf16(const void *, const vapp_call *);
 void vapp_attention_join_amx_soft(const void *, const vapp_call *);
@@ -95,6 +96,8 @@ static vapp_fn bf16_attention(int op, int variant)
 		{vapp_attention_amx_soft, vapp_attention_join_amx_soft},
 #endif
 	};
+	if (op == VAPP_OP_ATTENTION_PACK)
+		return variant == VAPP_AVX512_BF16 ? vapp_attention_pack_avx512bf16 : NULL;
 	int i = variant == VAPP_AVX512_BF16 ? 0 : variant == VAPP_AMX ? 1 : variant == VAPP_AMX_SOFT ? 2 : -1;
 	if (i < 0 || i >= (int)(sizeof attention / sizeof *attention) || (op != VAPP_OP_ATTENTION && op != VAPP_OP_ATTENTION_JOIN))
 		return NULL;

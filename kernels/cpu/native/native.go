@@ -177,6 +177,7 @@ const (
 	AttentionTile = C.VAPP_ATTENTION_TILE
 	AttentionPass = C.VAPP_ATTENTION_PASS
 	AttentionDim  = C.VAPP_ATTENTION_DIM
+	AttentionKeys = C.VAPP_ATTENTION_KEYS
 	SampleBins    = C.VAPP_SAMPLE_BINS
 	ConvKernel    = C.VAPP_CONV_KERNEL
 	DeltaCols     = C.VAPP_DELTA_COLS

@@ -82,6 +82,9 @@ func TestAttention(t *testing.T) {
 	if pairs := 2048.0 * 2049 / 2; prompt.Flops != 4*32*128*pairs || prompt.KV != 2048*8*256*2 || prompt.Blocks != 8*128 || prompt.Issued < prompt.Flops {
 		t.Errorf("a prompt: %+v", prompt)
 	}
+	if w := attending(t, "attention_bf16_128_wide", 1, 0, Row{0, 2048}); w.Flops != prompt.Flops || w.KV != prompt.KV || w.Blocks != 8*64 || w.Issued < w.Flops || w.Code.Unit != Warpgroup {
+		t.Errorf("a prompt by warpgroups: %+v", w)
+	}
 	short := slices.Repeat([]Row{{511, 1}}, 64)
 	mixed := append(slices.Clone(short), Row{32767, 1})
 	g, _ := Find(h100)
@@ -176,6 +179,31 @@ func TestDependent(t *testing.T) {
 		w, err := c.Count(l.Launch)
 		if err != nil || w.Dependent != l.want {
 			t.Errorf("launch %d, %s: dependent %v (%v)", i, l.Kernel, w.Dependent, err)
+		}
+	}
+}
+
+// TestDelta: decoding reads and writes each state once, and prompts are counted in chunks that begin at multiples of 64.
+func TestDelta(t *testing.T) {
+	a := cuda.DeltaArgs{States: cuda.States{MatrixBytes: 48 << 16}, KeyHeads: 16, ValueHeads: 48, KeyDim: 128, ValueDim: 128}
+	g, _ := Find(h100)
+	w := counted1(t, &Counter{Rows: slices.Repeat([]Row{{1023, 1}}, 256)}, launchOf("delta_128", [3]int{2, 48, 256}, 128, a))
+	if w.KV != 2*256*48<<16 || g.Time(w).Bound() != "memory" {
+		t.Errorf("%+v, bound by %s", w, g.Time(w).Bound())
+	}
+	a.Least = cuda.DeltaLeast
+	for _, c := range []struct {
+		row    Row
+		chunks float64
+	}{{Row{0, 2048}, 32}, {Row{63, 17}, 2}, {Row{64, 64}, 1}} {
+		count := &Counter{Rows: []Row{c.row}}
+		chunks := counted1(t, count, launchOf("delta_chunks", [3]int{34, 16, 1}, 128, a))
+		if want := c.chunks * 4096 * (16*960 + 48*96); chunks.Issued != want || chunks.Blocks != 16*c.chunks || chunks.Instructions < want/chunks.Code.Ops {
+			t.Errorf("%v: chunks %+v, want %g issued", c.row, chunks, want)
+		}
+		prompt := counted1(t, count, launchOf("delta_prompt", [3]int{2, 48, 1}, 128, a))
+		if turns := prompt.Issued / prompt.Code.Ops; turns != c.chunks*48*8 {
+			t.Errorf("%v: %g turns of the loop over chunks by warps, of %+v", c.row, turns, prompt)
 		}
 	}
 }

@@ -72,6 +72,9 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	if w.Issued == 0 {
 		w.Issued = w.Flops
 	}
+	if w.Instructions > 0 { // of a loop that is no share of Issued
+		return w, nil
+	}
 	warps := max(w.Blocks, w.Pieces) * float64((l.Threads+31)/32)
 	turns := 0.0 // of the loop, in all warps
 	switch {

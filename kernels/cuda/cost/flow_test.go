@@ -192,8 +192,8 @@ func (w way) moreThan(other way, unit Unit) bool {
 }
 
 // count returns the counts of a kernel: its loop is the one that multiplies most on the matrix units, the innermost of equal
-// ones, without one the
-// innermost that multiplies most in float32, without one the innermost that loads most.
+// ones, for warpgroups of those in which no other loop multiplies; without one the innermost that multiplies most in float32, without one
+// the innermost that loads most.
 func count(list []instruction) Code {
 	unit := Scalar
 	for _, x := range list {
@@ -206,10 +206,14 @@ func count(list []instruction) Code {
 	var top way
 	for head, in := range loops {
 		inner := true
-		for other := range loops {
-			inner = inner && (other == head || !in[other])
+		for other, body := range loops {
+			if unit == Warpgroup || unit == Group8 { // warps wait in loops that do not multiply
+				inner = inner && (other == head || !in[other] || g.best(other, body).ops == 0)
+			} else {
+				inner = inner && (other == head || !in[other])
+			}
 		}
-		if unit == Scalar && !inner {
+		if unit != Sync && unit != Sync8 && !inner {
 			continue
 		}
 		w := g.best(head, in)
@@ -217,7 +221,11 @@ func count(list []instruction) Code {
 			top = w
 		}
 	}
-	c := Code{Unit: unit, Ops: top.ops, Loads: top.loads, Body: top.count, Path: g.best(0, nil).count}
+	path := g.best(0, nil)
+	if top.ops > 0 && path.ops == 0 { // it ends where a loop around the other has no more work
+		path.count += top.count
+	}
+	c := Code{Unit: unit, Ops: top.ops, Loads: top.loads, Body: top.count, Path: path.count}
 	if unit == Scalar {
 		c.Ops = top.scalar
 	}

@@ -37,8 +37,15 @@ func (c *Counter) attention(l Launch, w *Work) error {
 	if err != nil {
 		return err
 	}
-	tile, keys := 64, 64
+	tile, keys, twice := 64, 64, 1.0
 	switch {
+	case strings.HasSuffix(l.Kernel, "_wide"):
+		switch tile, keys = 128, 128; {
+		case strings.HasSuffix(l.Kernel, "_256_wide"):
+			keys = 64
+		case strings.HasSuffix(l.Kernel, "_512_wide"): // two warpgroups score the same 64 rows
+			tile, keys, twice = 64, 64, 2
+		}
 	case strings.HasSuffix(l.Kernel, "_few"):
 		tile = 16
 	case strings.HasSuffix(l.Kernel, "_f32"):
@@ -54,7 +61,7 @@ func (c *Counter) attention(l Launch, w *Work) error {
 	parts := max(1, l.Blocks[1]/kv)
 	w.Blocks = 0
 	longest, tokens := 0.0, 0
-	issued := 2 * float64(tile) * (k + v/float64(parts)) * float64(keys) // for a tile of keys
+	issued := 2 * float64(tile) * (k*twice + v/float64(parts)) * float64(keys) // for a tile of keys
 	for _, r := range c.Rows {
 		if p := l.Pieces; p.Rows > 0 && (r.Count < p.From || r.Count > p.To) {
 			continue // another launch takes it
@@ -124,12 +131,13 @@ func (c *Counter) pieces(l Launch, keys int, w *Work) (partial float64) {
 
 // state counts layers with recurrent states, which are read and written once for each sequence.
 func (c *Counter) state(l Launch, w *Work) error {
-	tokens, long, few := 0.0, 0.0, 0.0
+	tokens, long, few, chunks := 0.0, 0.0, 0.0, 0.0
 	seqs := float64(len(c.Rows))
 	longSeqs := 0.0
 	for _, r := range c.Rows {
 		if n := float64(r.Count); r.Count >= cuda.DeltaLeast {
 			long, longSeqs = long+n, longSeqs+1
+			chunks += float64((r.From+r.Count-1)/cuda.DeltaChunk - r.From/cuda.DeltaChunk + 1)
 		} else {
 			few += n
 		}
@@ -150,9 +158,16 @@ func (c *Counter) state(l Launch, w *Work) error {
 		row := 4 * (2*float64(a.KeyHeads)*keys + 2*heads*values)
 		switch {
 		case l.Kernel == "delta_chunks":
-			w.Values, w.Flops = long*heads*(8*keys+512), long*heads*(256*keys+4096)
+			// Scores for each key head, then the inverses of its value heads: by warp, 10 and 16 products of blocks of 16 in three parts.
+			keyHeads, block := float64(a.KeyHeads), 3*2*2*16*8*16.0
+			w.Values, w.Flops = long*(keyHeads*16*keys+heads*516), long*(keyHeads*256*keys+heads*4096)
+			w.Issued, w.Blocks = chunks*block*(keyHeads*2*10*8+heads*16), chunks*keyHeads
+			w.Instructions = 4 * chunks * (keyHeads*w.Code.Path + (heads-keyHeads)*w.Code.Body)
 		case l.Kernel == "delta_prompt":
-			w.Values, w.Flops = long*heads*(values/32*(8*keys+512)+8*values), long*heads*values*(6*keys+256)
+			// K·S, Q·S and the state's update of 64 tokens by 128 keys, and two triangles, by 16 columns in three parts.
+			columns := roundUp(values, cuda.DeltaColumns)
+			w.Values, w.Flops = long*heads*(columns/cuda.DeltaColumns*(8*keys+512)+8*values), long*heads*values*(6*keys+256)
+			w.Issued = chunks * heads * columns * 3 * 2 * (3*64*128 + 2*10*16*16)
 			w.KV = 2 * longSeqs * float64(a.States.MatrixBytes)
 			w.Blocks *= longSeqs / seqs
 		default:

@@ -42,6 +42,19 @@ struct Products {
   int add;
   void (*compute)(const Products &);
   unsigned group;
+  uint64_t left = 0;  // the left operand's descriptor, if it is in shared memory
+};
+
+// SharedBarrier is a barrier in shared memory: see warpgroup.cuh.
+struct SharedBarrier {
+  struct Copied {
+    Copy copy;
+    unsigned phase;  // that is not complete without it
+  };
+  const void *at;
+  unsigned count, arrived, phase;  // phase: how many are complete
+  std::vector<Copied> copies;      // that were not waited for, in order
+  std::vector<int> waiting;        // threads
 };
 
 struct Warp {
@@ -94,6 +107,7 @@ struct Block {
   unsigned char *shared = nullptr;
   size_t shared_bytes = 0;
   int threads = 0, left = 0, arrived = 0;
+  std::vector<SharedBarrier> barriers;
   int barrier_line = 0;
   const char *barrier_file = "";
   FiberPool *pool = nullptr;
@@ -314,6 +328,7 @@ inline void begin(Block &b, int i) {
   f->index = i;
   f->lane = i % 32;
   f->done = f->waits = f->fenced = false;
+  f->proxied = true;
   f->committed = 0;
   f->copies.clear();
   f->warp->live |= 1u << f->lane;
@@ -328,6 +343,7 @@ inline void run_block() {
   static thread_local std::unique_ptr<FiberPool> pool;
   Block &b = block;
   b.threads = b.left = b.arrived = b.waited = 0;
+  b.barriers.clear();
   b.illegal = false;
   if (pool == nullptr) pool.reset(new FiberPool);
   b.pool = pool.get();
@@ -354,6 +370,11 @@ inline void run_block() {
   for (int i = 0; i < b.threads; i++) pool->ready.push(b.schedule == kBackward ? b.threads - 1 - i : i);
   resume(b, nullptr, next(b));
   if (b.fault != nullptr && b.fault[0] != 0) return;
+  for (const SharedBarrier &s : b.barriers)
+    if (b.left == b.threads && !s.copies.empty()) {
+      report(b, nullptr, "copies that no thread waited for");
+      return;
+    }
   if (b.left != b.threads) report(b, nullptr, "no thread can go on: some wait for others that never come");
   if (b.waited != b.threads && !b.prefetching) report(b, nullptr, "a thread did not wait for the kernel before");
 }

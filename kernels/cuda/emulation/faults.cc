@@ -1,6 +1,6 @@
 // Kernels with one fault each, which the emulation must report. Only the tests' device has
 // them.
-#include "../mma.cuh"
+#include "../warpgroup.cuh"
 
 struct FaultArgs {
   float *x;
@@ -67,6 +67,62 @@ KERNEL(fault_wait_leaves_one, FaultArgs, 64) {
   float v = ((float *)memory)[threadIdx.x];
   copy_wait<0>();
   a.x[threadIdx.x] = v;
+}
+
+// The barriers of warpgroup.cuh, used wrongly.
+KERNEL(fault_phase, FaultArgs, 64) {
+  DYNAMIC_SHARED(memory);
+  Barrier *b = (Barrier *)memory;
+  if (threadIdx.x == 0) barrier_init(b, 64);
+  __syncthreads();
+  barrier_arrive(b);
+  barrier_wait(b, 1);
+  barrier_arrive(b);
+  barrier_wait(b, 3);
+  a.x[threadIdx.x] = 0;
+}
+
+KERNEL(fault_no_barrier, FaultArgs, 64) {
+  DYNAMIC_SHARED(memory);
+  barrier_arrive((Barrier *)memory);
+  a.x[threadIdx.x] = 0;
+}
+
+KERNEL(fault_never_complete, FaultArgs, 64) {
+  DYNAMIC_SHARED(memory);
+  Barrier *b = (Barrier *)memory;
+  if (threadIdx.x == 0) barrier_init(b, 65);
+  __syncthreads();
+  barrier_arrive(b);
+  barrier_wait(b, 0);
+  a.x[threadIdx.x] = 0;
+}
+
+// The copies of a barrier arrive when they are waited for.
+KERNEL(fault_barrier_not_waited_for, FaultArgs, 64) {
+  DYNAMIC_SHARED(memory);
+  Barrier *b = (Barrier *)(memory + 64);
+  if (threadIdx.x == 0) barrier_init(b, 64);
+  __syncthreads();
+  if (threadIdx.x < 4) copy_async(memory + 16 * threadIdx.x, a.x, 16);
+  barrier_arrive_copied(b);
+  a.x[threadIdx.x] = 0;
+}
+
+// There is no fence of proxies between the wait and the products.
+KERNEL(fault_no_proxy_fence, FaultArgs, 128) {
+  DYNAMIC_SHARED(memory);
+  Barrier *b = (Barrier *)memory;
+  float d[32] = {};
+  if (threadIdx.x == 0) barrier_init(b, 128);
+  __syncthreads();
+  barrier_arrive(b);
+  barrier_wait(b, 0);
+  wgmma_fence();
+  group_products<false, true>(d, group_matrix(memory, 128, 128), group_matrix(memory, 128, 128), 0);
+  wgmma_commit();
+  wgmma_wait<0>();
+  a.x[threadIdx.x % 64] = d[0];
 }
 
 // There is no barrier between the write and another warp's read.

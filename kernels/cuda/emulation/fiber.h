@@ -45,6 +45,7 @@ struct Fiber {
   int index = 0, lane = 0;
   bool done = false, waits = false;
   bool fenced = false;  // a wgmma fence since the last wait for products
+  bool proxied = true;  // a fence of proxies since the last wait for a barrier in shared memory
   const char *where = nullptr;
   int line = 0;
   unsigned committed = 0;    // groups of copies

@@ -259,15 +259,16 @@ inline void wgmma_wait(unsigned leave, int line) {
   current()->fenced = false;
 }
 
+inline void copy_now(const Copy &c) {
+  memcpy(c.to, c.from, size_t(c.bytes));
+  memset((char *)c.to + c.bytes, 0, size_t(16 - c.bytes));
+}
+
 // copy_wait completes all but the last groups of this thread's copies.
 inline void copy_wait(unsigned leave) {
   Fiber *f = current();
   size_t done = 0;
-  for (; done < f->copies.size() && f->copies[done].group + leave < f->committed; done++) {
-    const Copy &c = f->copies[done];
-    memcpy(c.to, c.from, size_t(c.bytes));
-    memset((char *)c.to + c.bytes, 0, size_t(16 - c.bytes));
-  }
+  for (; done < f->copies.size() && f->copies[done].group + leave < f->committed; done++) copy_now(f->copies[done]);
   f->copies.erase(f->copies.begin(), f->copies.begin() + long(done));
 }
 
@@ -308,7 +309,7 @@ static inline void wgmma_wait(int line = __builtin_LINE()) {
   emulation::wgmma_wait(N, line);
 }
 static inline void wgmma_sums(float (&)[64]) {}
-static inline void shared_for_wgmma() {}
+static inline void shared_for_wgmma() { emulation::current()->proxied = true; }
 static inline uint64_t wgmma_matrix(const void *p, int stride) {
   size_t at = size_t((const unsigned char *)p - emulation::current()->block->shared);
   if (at % 16 != 0 || stride % 16 != 0) emulation::die("wgmma: an address is no multiple of 16");

@@ -240,10 +240,31 @@ func running(res *Result) (names []string) {
 // location is the file and line before what a failed test says.
 var location = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
 
-// reason returns the line in which a failed process says why: the last one of vapp's errors, or of all errors, or the
-// first one that a test wrote with its place; "": there is none.
+// place is where a profile is refused.
+var place = regexp.MustCompile(`^\S+\.cue:\d+:\d+: `)
+
+// refusal returns the first error about a profile, which may go on in indented lines; "": there is none.
+func refusal(errors string) (line string) {
+	for l := range strings.Lines(errors) {
+		switch {
+		case line == "" && place.MatchString(l):
+			line = strings.TrimSpace(l)
+		case line != "" && strings.HasPrefix(l, "      "):
+			line += " " + strings.TrimSpace(l)
+		case line != "":
+			return line
+		}
+	}
+	return line
+}
+
+// reason returns the line in which a failed process says why: the last one of vapp's errors, or its first about a
+// profile, or the last of all errors, or the first one that a test wrote with its place; "": there is none.
 func reason(res *Result) string {
-	line := lastLine(res.Errors)
+	line := refusal(res.Errors)
+	if line == "" {
+		line = lastLine(res.Errors)
+	}
 	for l := range strings.Lines(res.Errors) {
 		if strings.HasPrefix(l, "vapp: ") {
 			line = l

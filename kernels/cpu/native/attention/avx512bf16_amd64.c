@@ -6,4 +6,6 @@
 #undef VAPP_NAME
 #define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _avx512bf16))
 #include "body.h"
+
+void vapp_attention_pack_avx512bf16(const void *args, const vapp_call *c) { both_pack(args, c); }
 #include "../shared/target_end.h"

@@ -1,6 +1,6 @@
 /* body.h: attention over pages and this step's own K and V. It is causal, with a window or
  * without, or bidirectional: then all tokens of a sequence see each other. Without a window, sinks
- * and the like the latter is in both.h, on tiles in both_amx.h.
+ * and the like the latter is in both.h, with pairs of bf16 in both_pairs.h, on tiles in both_amx.h.
  *
  * Keys are taken in blocks of 16 at absolute positions and in spans of SPAN keys. Each span has
  * its own softmax (largest score, sum of the exponentials, weighted values), and spans are
@@ -34,6 +34,7 @@
 #define splits_columns(t) 0
 #if defined(VAPP_PAIRS)
 #include "bf16.h"
+#include "both_pairs.h"
 #define VAPP_NARROW 1
 #else
 #include "dot.h"
@@ -44,14 +45,16 @@
 #endif
 #endif
 
-/* runs_both reports whether attention is that of both.h or both_amx.h here. AVX-512 BF16 leaves it to
- * AVX-512, or has the numbers of pages. */
+/* runs_both reports whether attention is that of both.h, both_pairs.h or both_amx.h here. AVX-512 BF16
+ * runs what attention_pack packed; it leaves the rest to AVX-512, or has the numbers of pages. */
 static int runs_both(const vapp_attention *a)
 {
 #if defined(VAPP_TILES)
 	return sees_all(a) && a->pages.format == VAPP_BF16;
+#elif defined(VAPP_PAIRS)
+	return sees_all(a) && a->pages.format == VAPP_BF16 && a->packed;
 #else
-	return !VAPP_NARROW && sees_all(a);
+	return sees_all(a);
 #endif
 }
 
@@ -60,8 +63,8 @@ void vapp_both_amx_soft(const void *args, const vapp_call *c);
 #define RUN_BOTH(a, c) vapp_both_amx_soft(a, c)
 #elif defined(VAPP_TILES)
 #define RUN_BOTH(a, c) both_attention(tile_buffers, tile_run, a, c)
-#elif VAPP_NARROW
-#define RUN_BOTH(a, c) (void)0
+#elif defined(VAPP_PAIRS)
+#define RUN_BOTH(a, c) both_attention(pairs_buffers, pairs_run, a, c)
 #else
 #define RUN_BOTH(a, c) both_attention(both_buffers, both_run, a, c)
 #endif

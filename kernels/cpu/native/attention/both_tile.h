@@ -1,4 +1,4 @@
-/* both_tile.h: the pieces of attention without a mask (both.h, both_amx.h): tiles of queries of
+/* both_tile.h: the pieces of attention without a mask (both.h, both_pairs.h, both_amx.h): tiles of queries of
  * one head, which the parts take from one counter. */
 #ifndef VAPP_CPU_ATTENTION_BOTH_TILE_H
 #define VAPP_CPU_ATTENTION_BOTH_TILE_H
@@ -20,7 +20,8 @@ INLINE int sees_all(const vapp_attention *a)
 /* both is a tile and its buffers. */
 typedef struct {
 	const vapp_attention *a;
-	int64_t begin, n;   /* the sequence's first row, and its rows */
+	int32_t seq, seqs;  /* the sequence, and how many there are */
+	int64_t begin, n;   /* its first row, and its rows */
 	int64_t token, rows; /* the tile's */
 	int32_t head, dim;
 	int64_t wide, key_wide; /* dim in buffers, of results and values and of keys */
@@ -60,7 +61,7 @@ static int both_find(both *t, const vapp_call *c, int64_t rows, int64_t number, 
 	for (int32_t s = 0; s < c->rows[VAPP_SEQS]; s++) {
 		const int64_t n = a->first[s + 1] - a->first[s], each = (n + rows - 1) / rows, own = each * a->heads;
 		if (number >= before && number < before + own) {
-			t->begin = a->first[s], t->n = n;
+			t->seq = s, t->begin = a->first[s], t->n = n;
 			t->head = (int32_t)((number - before) / each), t->token = (number - before) % each * rows;
 			t->rows = n - t->token < rows ? n - t->token : rows;
 			return 1;
@@ -86,7 +87,7 @@ static int64_t both_tile_rows(both *t, const vapp_call *c)
 /* both_attention runs the tiles that a part takes: from c->taken, else a fixed share. */
 INLINE void both_attention(void (*buffers)(both *, int), void (*run)(const both *), const vapp_attention *a, const vapp_call *c)
 {
-	both t = {.a = a, .dim = a->pages.head_dim};
+	both t = {.a = a, .dim = a->pages.head_dim, .seqs = c->rows[VAPP_SEQS]};
 	const int64_t rows = both_tile_rows(&t, c);
 	int64_t tiles = 0, at, to;
 	both_find(&t, c, rows, -1, &tiles);

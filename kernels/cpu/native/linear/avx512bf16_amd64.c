@@ -7,7 +7,8 @@
  * chain's sum is scaled and added. The number of rows does not matter. The bias is added last.
  *
  * Up to DECODE_ROWS rows are multiplied while the packed weights are read. For more rows a run
- * of k's of a panel is unpacked into work, and all tiles of rows read it.
+ * of k's of a panel is unpacked into work, and all tiles of rows read it. Weights that are read in
+ * place pass by rows of x that stay in the second cache: see run_blocks.
  *
  * x is stored as [tile]{pairs [k/2][TILE], sums of groups [groups][TILE]}, k padded to a
  * multiple of 32. Up to DECODE_ROWS rows are stored with that stride, one row with stride 1. */
@@ -129,6 +130,9 @@ FN static void run_decode(const vapp_linear *a, int part, int parts) {
 
 enum { FETCHED = 6 /* from so many rows on, multiplying takes longer than reading: prefetch the next weights */ };
 
+/* Weights in place: k's of a panel that all tiles of a block read, and sizes of blocks. */
+enum { IN_PLACE_RUN = 1024, BLOCK_BYTES = 1 << 19, BLOCK_LEAST = 4, PANELS_BYTES = 1 << 22 };
+
 /* A tile_run is n unpacked k's of a panel times a tile of rows. */
 typedef struct {
 	const uint16_t *w;
@@ -237,7 +241,8 @@ FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int6
 	s.ldy = a->ldy;
 	s.lanes = a->out - panel * PANEL;
 	for (int64_t k0 = 0; k0 < a->in; k0 += s.n) {
-		s.n = a->in - k0 < PAIR_RUN ? a->in - k0 : PAIR_RUN;
+		s.n = s.group ? PAIR_RUN : IN_PLACE_RUN;
+		if (a->in - k0 < s.n) s.n = a->in - k0;
 		s.first = k0 == 0;
 		s.bias = a->bias && k0 + s.n == a->in ? a->bias + panel * PANEL : NULL;
 		s.outputs = in_nvfp4(a->format) && k0 + s.n == a->in ? outputs_at(a, panel) : NULL;
@@ -259,6 +264,25 @@ FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int6
 	}
 }
 
+/* block_tiles returns the tiles of rows that are multiplied with one panel after the other: their x fits
+ * in half of a second cache of 1 MiB. */
+INLINE int64_t block_tiles(const vapp_linear *a) {
+	int64_t n = BLOCK_BYTES / (4 * tile_words(a, TILE));
+	return n < BLOCK_LEAST ? BLOCK_LEAST : n;
+}
+
+/* run_blocks multiplies all rows with the panels [first, last): as many panels at a time as stay in a
+ * third cache while blocks of rows pass by, each of which stays in the second while panels do. So x
+ * comes from memory once for these panels, and weights come once. */
+FN static void run_blocks(const vapp_linear *a, int64_t first, int64_t last, int64_t tiles, int64_t blocks) {
+	int64_t some = PANELS_BYTES / panel_bytes(a->format, a->in);
+	if (some < 1) some = 1;
+	for (int64_t p = first; p < last; p += some)
+		for (int64_t b = 0; b < blocks; b++)
+			for (int64_t panel = p; panel < p + some && panel < last; panel++)
+				panel_tiles(a, panel, tiles * b / blocks, tiles * (b + 1) / blocks);
+}
+
 FN static void run(const vapp_linear *a, int part, int parts) {
 	if (a->rows <= DECODE_ROWS) {
 		run_decode(a, part, parts);
@@ -267,7 +291,13 @@ FN static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, TILE, part, parts);
 	workspace *w = a->work;
 	tables_of(a->format, &w->t);
+	int64_t blocks = (g.tiles + block_tiles(a) - 1) / block_tiles(a);
 	for (int64_t u; (u = linear_unit(a, &g)) >= 0;) {
+		if (blocks > 1 && g.chunks == 1 && pairs_group(a->format) == 0) {
+			run_blocks(a, u, g.last, g.tiles, blocks);
+			g.next = g.last;
+			continue;
+		}
 		int64_t c = u % g.chunks;
 		panel_tiles(a, u / g.chunks, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);
 	}

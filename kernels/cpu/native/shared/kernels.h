@@ -143,6 +143,7 @@ typedef struct {
  * softmax, a tile the (token, head) rows that share packed keys and values, a pass those of
  * its rows whose scores are kept at a time. */
 enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 192, VAPP_ATTENTION_PASS = 96, VAPP_ATTENTION_DIM = 512 };
+enum { VAPP_ATTENTION_KEYS = 8 }; /* packed keys of a step: attention_pack */
 typedef struct {
 	vapp_pages pages;
 	const float *q;
@@ -153,7 +154,7 @@ typedef struct {
 	const float *sinks;     /* [heads]: one more term of the softmax; or NULL */
 	const int32_t *items;   /* [rows] the position behind the token's item, which it sees to its end; or NULL */
 	const float *rebuild;   /* [head_dim]: factor from a value to a key's dimension that is not stored; or NULL */
-	uint8_t *work, *shared; /* shared: results of spans until the join */
+	uint8_t *work, *shared; /* shared: results of spans until the join; or packed keys and values */
 	int64_t work_bytes, shared_bytes;
 	int32_t heads;
 	float scale, softcap; /* softcap 0: none */
@@ -163,7 +164,7 @@ typedef struct {
 	int32_t by;
 	int32_t fma;          /* decode steps of avx512bf16 use multiply-adds: as VDPBF16PS, faster on Intel's processors */
 	int32_t latent;       /* dimensions of a key behind those of its value; 0: keys have as many as values */
-	int32_t pad;
+	int32_t packed;       /* attention_pack has filled shared: AttentionPacked */
 } vapp_attention;
 
 typedef struct {
@@ -407,6 +408,7 @@ enum {
 	VAPP_OP_ROPE,
 	VAPP_OP_ATTENTION,
 	VAPP_OP_ATTENTION_JOIN,
+	VAPP_OP_ATTENTION_PACK,
 	VAPP_OP_STORE_KV,
 	VAPP_OP_GLU,
 	VAPP_OP_GATHER,
