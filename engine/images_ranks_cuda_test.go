@@ -35,7 +35,7 @@ func overNCCL(t *testing.T) func(ranks.Places) []backend.Group {
 			t.Fatal(err)
 		}
 		for rank := range p.Tensor * p.Pipeline {
-			g, err := nccl.Connect(id, rank, p.Tensor, p.Pipeline, time.Minute)
+			g, err := nccl.Connect(id, rank, p.Tensor, p.Pipeline, 10*time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}

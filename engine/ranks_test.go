@@ -19,8 +19,8 @@ import (
 	"vapp.dev/engine/ranks"
 )
 
-// channel are the options of the control channel in tests, whose ranks are goroutines.
-var channel = ranks.Options{Key: []byte("a key"), Wait: time.Minute, Silence: time.Minute, Log: slog.New(slog.DiscardHandler)}
+// channel are the options of the control channel in tests, whose ranks are goroutines. Beside much load a rank is silent for minutes.
+var channel = ranks.Options{Key: []byte("a key"), Wait: 10 * time.Minute, Silence: 10 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 
 // openRanks is open for y.world ranks, each with a device of its own, connected by the control channel.
 func (y *toy) openRanks(t testing.TB) *engine.Engine {
