@@ -61,7 +61,7 @@ kernels-check: ## build the CUDA kernels twice: equal bytes, no spilling, regist
 test-kernels: ## the CUDA kernels on the host under AddressSanitizer
 	VAPP_CUDA_SANITIZE=1 go test -count=1 ./kernels/cuda/...
 
-gpu-bundle: native ## what gpu-check needs on an H100 or H200 without Go and network: .cache/gpu-bundle.tar.xz, at most 40 MiB; VAPP_CUDA_ARCHS names other GPUs
+gpu-bundle: native ## what gpu-check needs on an H100 or H200 without Go and network: .cache/gpu-bundle.tar.xz, at most 35 MiB; VAPP_CUDA_ARCHS names other GPUs
 	@scripts/gpu-bundle.sh
 
 gpu-check: export VAPP_BUNDLE_ALL = 1 # this machine may have any GPU
@@ -129,7 +129,7 @@ kubernetes: build model openmpi emulated-driver ## the chart, vapp manifest and 
 soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
 	@$(MAKE) cross-all
-	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy|TestRanks' -v ./engine
+	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy|TestRanks|TestImages' -v ./engine
 	go test -tags soak -count=1 -timeout 1h -run TestSuite ./engine/backend/ref ./engine/backend/cpu
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run TestSuite ./engine/backend/cuda
 	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 2h -run 'TestImages.*CUDA' -v ./engine
@@ -255,6 +255,7 @@ model-if-there:
 vet:
 	go vet -tags invariants ./...
 	$(or $(CUDA_VET),go vet -tags $(TAGS)) ./engine ./engine/models ./engine/backend/cuda/... ./appliance ./appliance/page ./appliance/plan/picture ./tests/...
+	$(if $(CUDA_VET),$(subst $(TAGS),soak,$(CUDA_VET)) ./engine) # of soak only
 
 headers: ## check that each C header of kernels/cpu compiles alone, for each of its targets
 	@scripts/check-headers.sh

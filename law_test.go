@@ -23,6 +23,9 @@ var kubernetes = []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go
 // goldens is the only package of the module that every test may import.
 const goldens = "internal/goldentest"
 
+// emulated builds libraries that a program loads; it is not a part of the program.
+const emulated = "kernels/cuda/cudatest"
+
 // rule lists what the files of a package, except its tests, may import.
 type rule struct {
 	// parts are packages of this module; a trailing "/..." includes the packages below.
@@ -450,10 +453,10 @@ func list(names []string) string {
 func within(p, prefix string) bool { return p == prefix || strings.HasPrefix(p, prefix+"/") }
 
 // testMay returns why a test in dir may not import p, "" where it may. Tests may import any package
-// of their layer and of the layers below; those below tests/ may import only each other and goldens.
+// of their layer and of the layers below; those below tests/ may import only each other, goldens and emulated.
 func testMay(dir, p string) string {
 	part, ours := strings.CutPrefix(p, module+"/")
-	if ours && part == goldens {
+	if ours && (part == goldens || part == emulated && within(dir, "tests")) {
 		return ""
 	}
 	if ours && within(dir, "tests") && !within(part, "tests") {
@@ -601,7 +604,7 @@ func TestLawCanFail(t *testing.T) {
 	if testMay("engine/kv", "vapp.dev/appliance/plan") == "" || testMay("appliance/plan", "vapp.dev/tools/compat") == "" || testMay("engine/kv", "vapp.dev/engine/backend/ref") != "" {
 		t.Error("testMay: a test may import its layer and those below, and no layer above")
 	}
-	if testMay("tests/clients", "vapp.dev/schema") == "" || testMay("tests/clients", "github.com/openai/openai-go/v3") != "" || testMay("tests/clients", module+"/"+goldens) != "" {
+	if testMay("tests/clients", "vapp.dev/schema") == "" || testMay("tests/clients", "github.com/openai/openai-go/v3") != "" || testMay("tests/clients", module+"/"+goldens) != "" || testMay("tests/gpu", module+"/"+emulated) != "" {
 		t.Error("tests below tests/ use the binary as a process")
 	}
 	if got := words("poolManagerX"); !slices.Equal(got, []string{"pool", "manager", "x"}) {

@@ -164,7 +164,7 @@ func TestMediaLiveReload(t *testing.T) {
 	if _, err := s.live.Load().loader.Load(requests, held); err != nil {
 		t.Fatal(err)
 	}
-	s.write(t, "rename", profileText(s.model, eyes+`multimodal: {limits: image: 2, image: tokens: 70, loadMemory: "64KiB", cache: 0, fetchTimeout: image: "50ms"}`))
+	s.write(t, "rename", profileText(s.model, eyes+`multimodal: {limits: image: 2, image: tokens: 70, loadMemory: "64KiB", cache: 0, fetchTimeout: image: "1s"}`))
 	s.eventually(t, "the change", func() bool { return s.live.Load().profile.Multimodal.LoadMemory == 64<<10 })
 	if code, body := s.look(t, "x", red); code != 503 || !strings.Contains(body, "Other images take the memory") {
 		t.Errorf("beside the image of a request before: %d %s", code, body)

@@ -4,52 +4,27 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"vapp.dev/engine/enginetest"
 )
 
 // seeing copies a small checkpoint with a vision tower, with a tokenizer of bytes, a template and the
 // processor's config, and returns the folder.
 func seeing(t *testing.T, name, processor, template string, special map[int]string) string {
 	t.Helper()
-	from, dir := filepath.Join("..", "engine", "models", "testdata", name), t.TempDir()
-	for _, f := range []string{"config.json", "model.safetensors"} {
-		b, err := os.ReadFile(filepath.Join(from, f))
-		if err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, filepath.Join(dir, f), string(b))
-	}
-	vocab, added := map[string]int{}, []map[string]any{}
-	for id := range 128 {
-		word, is := special[id]
-		if is {
-			added = append(added, map[string]any{"id": id, "content": word, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false})
-		} else if word = string(rune(' ' + id)); id >= 95 {
-			word = fmt.Sprintf("<unused%d>", id)
-		}
-		vocab[word] = id
-	}
-	b, err := json.Marshal(map[string]any{
-		"version": "1.0", "added_tokens": added,
-		"pre_tokenizer": map[string]any{"type": "Split", "pattern": map[string]any{"Regex": "."}, "behavior": "Isolated", "invert": false},
-		"decoder":       map[string]any{"type": "Fuse"},
-		"model":         map[string]any{"type": "WordLevel", "vocab": vocab, "unk_token": " "},
-	})
-	if err != nil {
+	dir := t.TempDir()
+	from := filepath.Join("..", "engine", "models", "testdata", name)
+	if err := (enginetest.Seeing{From: from, Processor: processor, Template: template, Special: special}).Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "tokenizer.json"), string(b))
-	writeFile(t, filepath.Join(dir, "chat_template.jinja"), template)
-	writeFile(t, filepath.Join(dir, "preprocessor_config.json"), processor)
 	return dir
 }
 

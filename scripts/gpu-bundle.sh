@@ -8,15 +8,15 @@
 #
 #   tar xJf gpu-bundle.tar.xz && gpu-bundle/gpu-check --out report
 #
-# The kernels are those of VAPP_CUDA_ARCHS, by default of 90a (H100, H200) alone. Six checkpoints whose
+# The kernels are those of VAPP_CUDA_ARCHS, by default of 90a (H100, H200) alone. Seven checkpoints whose
 # kernels and layers others have too are left out. VAPP_BUNDLE_ALL=1 has the kernels of all architectures and all checkpoints.
 # VAPP_XZ_PRESET=0 compresses fast, and then the archive may be of any size.
 set -eu
 cd "$(dirname "$0")/.."
 dir=${1:-.cache/gpu-bundle}
 preset=${VAPP_XZ_PRESET:-9}
-most=40 # MiB that the archive may have
-left_out="ernie internlm3 ministral3 mistral qwen2 smollm3" # dense, with the layers of others
+most=35 # MiB that the archive may have
+left_out="ernie internlm3 ministral3 mistral qwen2 qwen2-gguf smollm3" # dense, with the layers and the formats of others
 if [ -n "${VAPP_BUNDLE_ALL:-}" ]; then
 	most=60 left_out=
 else
@@ -36,7 +36,14 @@ trap 'rm -f "$overlay"' EXIT
 if [ -z "${VAPP_NO_KERNELS:-}" ]; then
 	scripts/kernels.sh embed # what is built already stays
 	mkdir "$dir/kernels"
-	cp kernels/cuda/image/built/*.zip "$dir/kernels/"
+	# Their entries are not compressed here: xz makes a third of them, and deflate leaves it nothing to find.
+	python3 - "$dir/kernels" kernels/cuda/image/built/*.zip <<-'END'
+		import os, sys, zipfile
+		for path in sys.argv[2:]:
+		    with zipfile.ZipFile(path) as a, zipfile.ZipFile(os.path.join(sys.argv[1], os.path.basename(path)), "w") as z:
+		        for name in a.namelist():
+		            z.writestr(zipfile.ZipInfo(name), a.read(name))
+	END
 fi
 find "$PWD/kernels/cuda/image/built" -name '*.zip' | sed 's/.*/"&": ""/' | paste -sd, | sed 's/.*/{"Replace": {&}}/' >"$overlay"
 

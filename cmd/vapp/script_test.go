@@ -52,7 +52,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "emulated": emulated, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "emulated": emulated, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "seeing": seeing, "signal": deliver, "toy": toy,
 		},
 	})
 }
@@ -67,6 +67,17 @@ func toy(ts *testscript.TestScript, neg bool, args []string) {
 		o.MaxPos = n
 	}
 	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
+}
+
+// seeing DIR writes a small Gemma 4 with a vision tower.
+func seeing(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "seeing DIR")
+	ts.Check(enginetest.Seeing{
+		From:      filepath.Join("..", "..", "engine", "models", "testdata", "tiny-gemma4-tower"),
+		Processor: `{"image_processor_type": "Gemma4ImageProcessor", "patch_size": 4, "pooling_kernel_size": 3, "max_soft_tokens": 70}`,
+		Template:  `{% for m in messages %}{% for p in m.content %}{% if p.type == "text" %}{{ p.text }}{% else %}<|image|>{% endif %}{% endfor %}{% endfor %}`,
+		Special:   map[int]string{120: "<boi>", 121: "<eoi>", 122: "<|image|>"},
+	}.Write(ts.MkAbs(args[0])))
 }
 
 // emulated NAME sets a variable to the path of the emulated CUDA driver, or NCCL. The driver's

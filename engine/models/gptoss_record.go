@@ -30,7 +30,7 @@ func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	delta := backend.NoValue
 	for i, w := range m.layers {
 		n := m.normalize(r, x, delta, w.attnNorm)
-		attn := m.attention(r, n, angles, i)
+		attn, keys, values := m.attention(r, n, angles, i)
 		if m.stage.last && i == len(m.layers)-1 {
 			attn, x = takeSampled(r, attn), takeSampled(r, x)
 		}
@@ -38,7 +38,9 @@ func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 		r.Do(backend.Linear{X: attn, W: w.out, Bias: w.outBias, Y: delta})
 		r.Do(backend.AllReduce{X: delta})
 		r.Free(attn)
-		delta = m.mixture(r, m.normalize(r, x, delta, w.mlpNorm), w)
+		n = m.normalize(r, x, delta, w.mlpNorm)
+		r.Free(keys, values) // a backend may store them as late as with the norm
+		delta = m.mixture(r, n, w)
 	}
 	r.Free(angles)
 	if !m.stage.last {
@@ -67,8 +69,8 @@ func (m *gptOss) normalize(r *backend.Recorder, x, delta backend.Value, w backen
 	return n.Y
 }
 
-// attention consumes n and returns the heads' outputs [T, heads·headDim].
-func (m *gptOss) attention(r *backend.Recorder, n, angles backend.Value, layer int) backend.Value {
+// attention consumes n and returns the heads' outputs [T, heads·headDim], and the keys and values.
+func (m *gptOss) attention(r *backend.Recorder, n, angles backend.Value, layer int) (y, keys, values backend.Value) {
 	at, w := m.paging.at[layer], m.layers[layer]
 	k := r.Class(at.class)
 	heads, kv, d := m.heads, m.kvHeads, m.cfg.HeadDim
@@ -76,16 +78,16 @@ func (m *gptOss) attention(r *backend.Recorder, n, angles backend.Value, layer i
 	r.Do(backend.Linear{X: n, W: w.qkv, Bias: w.qkvBias, Y: qkv})
 	r.Free(n)
 	q := r.New("q", kernels.F32, backend.PerToken, heads*d)
-	keys := r.New("k", k.Format, backend.PerToken, kv*d)
-	values := r.New("v", k.Format, backend.PerToken, kv*d)
+	keys = r.New("k", k.Format, backend.PerToken, kv*d)
+	values = r.New("v", k.Format, backend.PerToken, kv*d)
 	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: q, K: keys, V: values, Heads: heads, KVHeads: kv, HeadDim: d, Rotary: d})
 	r.Free(qkv)
-	y := r.New("attn", kernels.F32, backend.PerToken, heads*d)
+	y = r.New("attn", kernels.F32, backend.PerToken, heads*d)
 	r.Do(backend.Attention{Q: q, K: keys, V: values, Y: y, Class: at.class, Layer: at.layer, Heads: heads, KVHeads: kv, HeadDim: d,
 		Scale: float32(1 / math.Sqrt(float64(d))), Window: k.Window, Sinked: true, Sinks: w.sinks})
 	r.Do(backend.StoreKV{K: keys, V: values, Class: at.class, Layer: at.layer})
-	r.Free(q, keys, values)
-	return y
+	r.Free(q)
+	return y, keys, values
 }
 
 // mixture consumes n and returns the experts' contribution to the residual.

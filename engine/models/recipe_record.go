@@ -13,6 +13,7 @@ type decoderPass struct {
 	x      backend.Value          // the residual stream [rows,hidden]
 	delta  backend.Value          // the pending addition to it; NoValue: none
 	normed backend.Value          // of parallel blocks: attention's input, which the MLP reads too; NoValue: none
+	held   []backend.Value        // the keys and values of a layer that are not freed yet
 	angles []backend.Value        // by rope; NoValue: no layer of the stage has it
 	ofQ    []backend.Value        // by rope: angles of scaled queries; NoValue: they have those of keys
 	ahead  *backend.DraftPosition // where the rows are; nil: tokens
@@ -195,11 +196,27 @@ func (s *decoderPass) attention(layer int, store bool) backend.Value {
 	if store {
 		r.Do(backend.StoreKV{K: k, V: v, Class: s.class + at.class, Layer: at.layer, Draft: s.ahead})
 	}
-	r.Free(q, k, v)
+	r.Free(q)
+	if s.held = []backend.Value{k, v}; gatedMLPOf(s.layers[layer]) {
+		s.release()
+	}
 	if s.latent != nil {
 		return s.expandValues(y, layer)
 	}
 	return y
+}
+
+// gatedMLPOf reports whether a layer has a dense MLP, of whose input a backend needs only the form that the product takes.
+func gatedMLPOf(w decoderLayer) bool {
+	_, dense := w.mlp.(gatedMLP)
+	return dense
+}
+
+// release frees the keys and values that a layer held: a backend may store them as late as with the norm before the MLP, unless
+// that is written where they are.
+func (s *decoderPass) release() {
+	s.r.Free(s.held...)
+	s.held = nil
 }
 
 // finishLayer consumes attention's outputs and records their projection and the MLP.
@@ -207,13 +224,16 @@ func (s *decoderPass) finishLayer(attn backend.Value, w decoderLayer) {
 	s.delta = s.rowParallel(attn, w.out, w.outBias)
 	s.after(w.attnPost)
 	if s.parallel {
+		s.release()
 		y := w.mlp.record(s.r, s.normed)
 		s.normed = backend.NoValue
 		s.r.Do(backend.Add{X: y, Into: s.delta, Scale: backend.NoWeight})
 		s.r.Free(y)
 		return
 	}
-	s.delta = w.mlp.record(s.r, s.input(w.mlpNorm))
+	x := s.input(w.mlpNorm)
+	s.release()
+	s.delta = w.mlp.record(s.r, x)
 	s.after(w.mlpPost)
 }
 

@@ -100,6 +100,11 @@ func testGated(r *rig, w kernels.Format, x cuda.Rounding, l cuda.Linear, rows in
 		g := cudatest.Grid{Blocks: l.Blocks(out, rows, splits), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		a.Y = alloc[float32](r, rows*out)
 		launch(r, l.Kernel, g, &a)
+		if l.Plain {
+			r.prefetched(l.Kernel, g.Blocks, a, int64(len(src)), 1)
+		} else {
+			r.prefetched(l.Kernel, g.Blocks, a, cuda.PackedBytes(w, out, in), 16)
+		}
 		y := a.Y
 		if half > 0 && !l.Plain { // the same sums as in the order of rows
 			b := a

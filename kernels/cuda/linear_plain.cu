@@ -38,9 +38,9 @@ template <class Numbers, int P, int N>
 struct PlainPrefetch {
   static constexpr int kFeatures = 16 * P, kPieces = kAheadPlain<Numbers, N>, kRuns = kFeatures * kPieces, kBytes = kWarps * 64;
   METHOD Run run(const LinearArgs &a, int i) {
-    int feature = blockIdx.y * kFeatures + i / kPieces, piece = i % kPieces, row = a.in / Numbers::kColumns * 16;
+    int r = blockIdx.y * kFeatures + i / kPieces, piece = i % kPieces, row = a.in / Numbers::kColumns * 16;
     int at = (piece * a.splits + blockIdx.z) * kBytes, bytes = a.splits > 1 ? kBytes : piece == 0 ? kPieces * kBytes : 0;
-    return {a.w + size_t(feature) * row + at, blockIdx.x == 0 && feature < a.out && at < row ? uint32_t(min(bytes, row - at)) : 0};
+    return {a.w + size_t(feature_of(a, r)) * row + at, blockIdx.x == 0 && r < a.out && at < row ? uint32_t(min(bytes, row - at)) : 0};
   }
 };
 

@@ -77,7 +77,7 @@ var mutants = []mutant{
 	{"linear_plain.cu", "fmaf(scales[j][i][c / 2]", "fmaf(scales[j][i][0]", "TestLinearPlain"},
 	{"linear_plain.cu", "32 * step / a.scale_cols", "0", "TestLinearPlain"},
 	{"linear_plain.cu", "step / a.x_steps) * 8", "0) * 8", "TestLinearPlain"},
-	{"linear_plain.cu", "blockIdx.x == 0 && feature < a.out", "blockIdx.x == 0", "TestLinearPlain"},
+	{"linear_plain.cu", "blockIdx.x == 0 && r < a.out", "blockIdx.x == 0", "TestLinearPlain"},
 	{"linear_plain.cu", "a.bias + i % a.out", "a.bias + i / a.out", "TestLinearBias"},
 	{"linear_plain.cu", "if (i >= a.n) return;", "", "TestLinearBias"},
 	{"weights.cuh", "late ? 2 : 0", "0", "TestLinear"},

@@ -493,22 +493,31 @@ KERNEL(glu_pack_bf16, GLUPackArgs, 256) { by_step<false>(a.pack, GLUSource(a)); 
 KERNEL(glu_pack_f16, GLUPackArgs, 256) { by_step<true>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_f8_e4m3, GLUPackArgs, kPackThreads) { pack_rows<CodesE4M3>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_i8, GLUPackArgs, kPackThreads) { pack_rows<CodesI8>(a.pack, GLUSource(a)); }
-KERNEL(norm_pack_bf16, NormPackArgs, kPackThreads) {
+// NormPrefetch is the factors of a norm, which the first block prefetches for all.
+struct NormPrefetch {
+  static constexpr int kRuns = 1;
+  METHOD Run run(const NormPackArgs &a, int) {
+    bool there = blockIdx.x + blockIdx.y + blockIdx.z == 0 && a.w != nullptr && uintptr_t(a.w) % 16 == 0;
+    return {a.w, there ? uint32_t(a.pack.in / 4 * 16) : 0};
+  }
+  METHOD Run run(const ChainPackArgs &a, int i) { return run(a.norm, i); }
+};
+KERNEL_PREFETCH(norm_pack_bf16, NormPackArgs, kPackThreads, 1, NormPrefetch) {
   if (!stored_beside(a.beside)) norm_pack16<false>(a, nullptr);
 }
-KERNEL(norm_pack_f16, NormPackArgs, kPackThreads) {
+KERNEL_PREFETCH(norm_pack_f16, NormPackArgs, kPackThreads, 1, NormPrefetch) {
   if (!stored_beside(a.beside)) norm_pack16<true>(a, nullptr);
 }
-KERNEL(norm_pack_f8_e4m3, NormPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a, nullptr); }
-KERNEL(norm_pack_i8, NormPackArgs, kPackThreads) { norm_pack8<CodesI8>(a, nullptr); }
-KERNEL(chain_pack_bf16, ChainPackArgs, kPackThreads) {
+KERNEL_PREFETCH(norm_pack_f8_e4m3, NormPackArgs, kPackThreads, 1, NormPrefetch) { norm_pack8<CodesE4M3>(a, nullptr); }
+KERNEL_PREFETCH(norm_pack_i8, NormPackArgs, kPackThreads, 1, NormPrefetch) { norm_pack8<CodesI8>(a, nullptr); }
+KERNEL_PREFETCH(chain_pack_bf16, ChainPackArgs, kPackThreads, 1, NormPrefetch) {
   if (!stored_beside(a.norm.beside)) norm_pack16<false>(a.norm, &a);
 }
-KERNEL(chain_pack_f16, ChainPackArgs, kPackThreads) {
+KERNEL_PREFETCH(chain_pack_f16, ChainPackArgs, kPackThreads, 1, NormPrefetch) {
   if (!stored_beside(a.norm.beside)) norm_pack16<true>(a.norm, &a);
 }
-KERNEL(chain_pack_f8_e4m3, ChainPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a.norm, &a); }
-KERNEL(chain_pack_i8, ChainPackArgs, kPackThreads) { norm_pack8<CodesI8>(a.norm, &a); }
+KERNEL_PREFETCH(chain_pack_f8_e4m3, ChainPackArgs, kPackThreads, 1, NormPrefetch) { norm_pack8<CodesE4M3>(a.norm, &a); }
+KERNEL_PREFETCH(chain_pack_i8, ChainPackArgs, kPackThreads, 1, NormPrefetch) { norm_pack8<CodesI8>(a.norm, &a); }
 KERNEL(heads_pack_bf16, HeadsPackArgs, kPackThreads) { heads_pack16<false>(a); }
 KERNEL(heads_pack_f16, HeadsPackArgs, kPackThreads) { heads_pack16<true>(a); }
 KERNEL(heads_pack_f8_e4m3, HeadsPackArgs, kPackThreads) { heads_pack8<CodesE4M3>(a); }

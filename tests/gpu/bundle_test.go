@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"vapp.dev/kernels/cuda/cudatest"
 	"vapp.dev/tests/gpu/agenda"
 )
 
@@ -24,6 +25,7 @@ import (
 // the other parts still run.
 func TestBundle(t *testing.T) {
 	dir := unpack(t)
+	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
 	pages, all := smallCheck(t, dir, "", 0, parts...)
 	for _, r := range all {
 		if want := map[bool]agenda.Status{true: agenda.Absent, false: agenda.OK}[r.Name == "torch"]; r.Status != want {
@@ -37,6 +39,7 @@ func TestBundle(t *testing.T) {
 	}
 
 	badMachines(t, dir)
+	badLibraries(t, dir)
 
 	write(t, filepath.Join(dir, "tests", "cuda.test"), "#!/bin/sh\necho broken >&2\nexit 3\n")
 	write(t, filepath.Join(dir, "tests", "models.test"), "#!/bin/sh\n/bin/sleep 1000\n")
@@ -78,6 +81,60 @@ func badMachines(t *testing.T, dir string) {
 	}
 }
 
+// badLibraries checks the report of machines whose cuBLASLt is of a wrong version, or half a wheel: a line for the part that
+// needs it, and the rows of the part before, which does not.
+func badLibraries(t *testing.T, dir string) {
+	t.Helper()
+	whole := cudatest.BLAS(t)
+	b, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half, alone := filepath.Join(t.TempDir(), "libcublasLt.so.13"), lonely(t)
+	write(t, half, string(b[:len(b)/2]))
+	for _, c := range []struct {
+		library, settings, want string
+		status                  agenda.Status
+	}{
+		{whole, "version=110405", "cuBLASLt is 11.4.5 and 12.0.0 is needed: install NVIDIA's cuBLAS", agenda.Failed},
+		{whole, "version=140000", "cuBLASLt is 14.0.0 and 13 is the newest major version that this vapp calls: install NVIDIA's cuBLAS", agenda.Failed},
+		{whole, "create=1", "device 0, emulated GPU: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED: set cuda.linear to \"own\"", agenda.Failed},
+		{half, "", "no cuBLASLt (" + half + " is not whole: it has ", agenda.Absent},
+		{alone, "", "no cuBLASLt (libsibling.so: cannot open shared object file", agenda.Absent},
+	} {
+		t.Setenv("VAPP_LIBCUBLASLT", c.library)
+		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)
+		code := 0
+		if c.status.Bad() {
+			code = 1
+		}
+		pages, all := smallCheck(t, dir, "", code, "--part", "small,small-cublaslt")
+		if len(all) != 2 || all[0].Status != agenda.OK || all[1].Status != c.status || !strings.Contains(all[1].Why, c.want) || strings.Contains(all[1].Why, "\n") {
+			t.Errorf("%s %s: %+v", c.library, c.settings, all)
+		}
+		if !strings.Contains(pages, "| small | 3 | 24 | ") {
+			t.Errorf("%s %s: the report has not what was measured", c.library, c.settings)
+		}
+	}
+}
+
+// lonely returns a library that needs another one which is not there.
+func lonely(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	path, sibling, source := filepath.Join(dir, "libcublasLt.so.13"), filepath.Join(dir, "libsibling.so"), filepath.Join(dir, "a.c")
+	write(t, source, "int a;\n")
+	for _, args := range [][]string{{"-o", sibling, source, "-Wl,-soname,libsibling.so"}, {"-o", path, source, "-Wl,--no-as-needed", sibling}} {
+		if out, err := exec.Command("g++", append([]string{"-shared", "-fPIC"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if err := os.Remove(sibling); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // unpack writes the bundle's archive and unpacks it, and returns the directory.
 func unpack(t *testing.T) string {
 	t.Helper()
@@ -100,6 +157,9 @@ func smallCheck(t *testing.T, bundle, settings string, code int, args ...string)
 	c := exec.Command(filepath.Join(bundle, "gpu-check"), append([]string{"--small", "--out", out}, args...)...)
 	c.Dir = t.TempDir()
 	c.Env = []string{"PATH=/nowhere", "HOME=" + t.TempDir(), "VAPP_LIBCUDA=" + emulatedDriver(t), "VAPP_EMULATED=" + settings}
+	for _, name := range []string{"VAPP_LIBCUBLASLT", "VAPP_EMULATED_CUBLASLT"} {
+		c.Env = append(c.Env, name+"="+os.Getenv(name))
+	}
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	start := time.Now()

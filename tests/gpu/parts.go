@@ -127,14 +127,17 @@ func smallCorrectness() []agenda.Part {
 		tests("shapes", "Products of the models' shapes, made smaller", suite, "TestShapes", 120*s),
 		tests("suite", "A few ops of the backend against ref", suite, "TestParts$|TestOpTimes", 300*s),
 		tests("goldens", "Logits of a small checkpoint against those of transformers", goldens, "TestGoldenCUDA$/tiny-llama3-tied/f32", 300*s),
+		library(tests("suite-cublaslt", "Dense products by cuBLASLt against ref", suite, "TestPartsLibrary", 120*s)),
 	}
 }
 
 func smallSpeed() []agenda.Part {
-	small := model("small", 60*s, "1x24+6", "3x24+6")
-	small.Args = append(small.Args, "--limits=false") // an emulated device has no limits
+	small, cublaslt := model("small", 60*s, "1x24+6", "3x24+6"), model("small-cublaslt", 60*s, "1x24+6", "3x24+6")
+	for _, p := range []*agenda.Part{&small, &cublaslt} {
+		p.Args = append(p.Args, "--limits=false") // an emulated device has no limits
+	}
 	return []agenda.Part{
-		small, withoutGraphs("small-eager", small), plain("small-plain", small), ops("small", small),
+		small, withoutGraphs("small-eager", small), plain("small-plain", small), ops("small", small), library(cublaslt),
 		{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 60 * s, Args: []string{"python3", "torch_gpu.py"}},
 	}
 }

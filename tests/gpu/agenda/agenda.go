@@ -192,6 +192,8 @@ func statusOf(ctx context.Context, err error, most time.Duration, res *Result) (
 		return Late, fmt.Sprintf("ended after its %v", most.Round(time.Millisecond))
 	case ctx.Err() != nil:
 		return Late, context.Cause(ctx).Error()
+	case res.Kind == Tests && outOfTime(res):
+		return Late, fmt.Sprintf("ended after its %v, in %s", most.Round(time.Millisecond), strings.Join(running(res), ", "))
 	case errors.As(err, &exit) && exit.ExitCode() == Skipped:
 		return Absent, lastLine(res.Errors)
 	case errors.As(err, &exit) && exit.ExitCode() < 0:
@@ -201,6 +203,38 @@ func statusOf(ctx context.Context, err error, most time.Duration, res *Result) (
 		return Failed, fmt.Sprintf("%v: %s", err, line)
 	}
 	return Failed, err.Error()
+}
+
+// timedOut is what a test binary says when its time is over.
+const timedOut = "panic: test timed out after"
+
+// outOfTime reports whether tests failed for want of time alone: theirs, or that of parts in processes of their own, of which
+// each says so once.
+func outOfTime(res *Result) bool {
+	failed := 0
+	for l := range strings.Lines(res.Output) {
+		if strings.HasPrefix(l, "    --- FAIL: ") {
+			failed++
+		}
+	}
+	over := strings.Count(res.Output, timedOut) + strings.Count(res.Errors, timedOut)
+	return over > 0 && failed <= over
+}
+
+// running returns the innermost tests that ran when the time was over.
+func running(res *Result) (names []string) {
+	for _, after := range strings.Split(res.Output+"\n"+res.Errors, timedOut)[1:] {
+		_, after, _ = strings.Cut(after, "running tests:")
+		name := "a test"
+		for l := range strings.Lines(strings.TrimLeft(after, "\n")) {
+			if l = strings.TrimSpace(l); l == "" {
+				break
+			}
+			name, _, _ = strings.Cut(l, " (")
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 // location is the file and line before what a failed test says.
@@ -217,7 +251,7 @@ func reason(res *Result) string {
 	}
 	if res.Kind == Tests {
 		for l := range strings.Lines(res.Output) {
-			if at := location.FindString(l); at != "" && !strings.Contains(l, "FIGURE {") {
+			if at := location.FindString(l); at != "" && !strings.Contains(l, "FIGURE {") && !strings.HasPrefix(l[len(at):], "exit status ") {
 				line = l[len(at):]
 				break
 			}

@@ -213,6 +213,31 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
+// TestOutOfTime checks which failed tests had too little time alone, and in which test it was over.
+func TestOutOfTime(t *testing.T) {
+	const over = "panic: test timed out after 57s\n\trunning tests:\n\t\tTestA (57s)\n\t\tTestA/b (1s)\n\ngoroutine 1\n"
+	inside := "    apart.go:39: exit status 2\n        " + strings.ReplaceAll(over, "\n", "\n        ") + "\n"
+	for _, c := range []struct {
+		output, errors, want string
+	}{
+		{"=== RUN TestA\n", over, "TestA/b"},
+		{inside + "--- FAIL: TestA (57s)\n    --- FAIL: TestA/b (57s)\n", "", "TestA/b"},
+		{inside + inside + "--- FAIL: TestA (57s)\n    --- FAIL: TestA/b (57s)\n    --- FAIL: TestA/c (57s)\n", "", "TestA/b, TestA/b"},
+		{inside + "--- FAIL: TestA (57s)\n    --- FAIL: TestA/b (57s)\n    --- FAIL: TestA/c (1s)\n", "", ""},
+		{"--- FAIL: TestA (57s)\n    --- FAIL: TestA/b (57s)\n", "", ""},
+		{"", "panic: test timed out after 57s\n", "a test"},
+	} {
+		res := Result{Kind: Tests, Output: c.output, Errors: c.errors}
+		got := ""
+		if outOfTime(&res) {
+			got = strings.Join(running(&res), ", ")
+		}
+		if got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // TestReason checks the line that says why a process failed.
 func TestReason(t *testing.T) {
 	for _, c := range []struct {
@@ -222,6 +247,7 @@ func TestReason(t *testing.T) {
 		{Result{Kind: Bench, Errors: "loading\nvapp: no driver\n"}, "vapp: no driver"},
 		{Result{Kind: Serving, Errors: "vapp: no driver\nexit status 1\n"}, "vapp: no driver"},
 		{Result{Kind: Tests, Output: "=== RUN   TestA\n    a_test.go:4: the driver is too old\n    a_test.go:5: more\n--- FAIL: TestA\n", Errors: "exit"}, "the driver is too old"},
+		{Result{Kind: Tests, Output: "    apart.go:39: exit status 1\n            a_test.go:5: wrong\n"}, "wrong"},
 		{Result{Kind: Tests, Output: "    a_test.go:4: FIGURE {}\n    a_test.go:5: wrong\n"}, "wrong"},
 		{Result{Kind: Tests, Output: "--- FAIL: TestA\n", Errors: "broken\n"}, "broken"},
 		{Result{Kind: Text, Errors: strings.Repeat("é", 151)}, strings.Repeat("é", 150) + "…"},
