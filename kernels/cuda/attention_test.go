@@ -68,6 +68,7 @@ func TestAttention(t *testing.T) {
 		"long":      {f: kernels.BF16, dim: 64, heads: 2, kv: 1, history: []int{5000}, count: []int{1}, window: 4096, splits: 4},
 		"long many": {f: kernels.BF16, dim: 64, heads: 1, kv: 1, history: []int{4000}, count: []int{9}, many: true},
 		"behind":    {f: kernels.BF16, dim: 64, heads: 1, kv: 1, history: []int{50}, count: []int{100}, many: true},
+		"inside":    {f: kernels.BF16, dim: 64, heads: 1, kv: 1, history: []int{128}, count: []int{100}, window: 90, many: true},
 		"windows":   vary(decode, func(c *attentionCase) { c.splits, c.window, c.dim = 3, 90, 72 }),
 		"chunk":     vary(decode, func(c *attentionCase) { c.window, c.chunked, c.splits, c.count = 48, true, 3, []int{5, 1, 3, 2} }),
 		"chunks":    vary(prompt, func(c *attentionCase) { c.window, c.chunked = 40, true }),

@@ -13,7 +13,7 @@ import (
 type mutant struct{ file, old, new, test string }
 
 // attentionCases selects the cases of attention that find most faults.
-const attentionCases = "TestAttention/^(decode|prompt|behind|windows|chunk|chunks|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
+const attentionCases = "TestAttention/^(decode|prompt|behind|inside|windows|chunk|chunks|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
 
 // listCases selects those of attention by lists of pieces.
 const listCases = "TestAttentionLists/^(decode|mixed|most)$"
