@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"strings"
 
 	"vapp.dev/kernels"
@@ -48,36 +49,84 @@ func ChooseRounded(f kernels.Format, rows int) (l Linear, ok bool) {
 	return choose("linear_"+f.String()+"_x8", f, rows, 256), true
 }
 
-// TileRows is the number of rows up to which a product is bound by reading its weights,
-// whatever units multiply (H100: 295 operations a byte). Up to it tiles are better: their
+// TileRows is the number of rows up to which a product with 16-bit weights is bound by reading
+// them, whatever units multiply (H100: 295 operations a byte). Up to it tiles are better: their
 // blocks have fewer features and balance better.
 const TileRows = 128
 
 // Wide returns the faster kernel for that many rows if the architecture has one, else l. On
 // sm_90a the warpgroups multiply 16-bit numbers, 8-bit floats, and blocks of 32 with a scale
-// and no minimum.
+// and no minimum. Quantized weights are converted once for all rows of a block, so warpgroups
+// have fewer instructions from 9 rows on; with X in E4M3 nothing is converted, and they have for
+// every number of rows.
 func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
-	name, tile := strings.CutSuffix(l.Kernel, "_tile")
-	if !tile || rows <= TileRows || architecture != "sm_90a" {
+	if architecture != "sm_90a" {
 		return l
 	}
-	panels, x := 8, 512
+	name := strings.TrimRight(l.Kernel, "0123456789")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "tile"), "_")
+	if rounded := strings.HasSuffix(l.Kernel, "_x8_8"); rounded || rows > 8 {
+		for _, most := range midRows {
+			if m, ok := mid(name, f, most); ok && rows <= most {
+				return m
+			}
+		}
+	}
+	panels, x := 8, tileBytes(name)
 	switch f {
-	case kernels.BF16, kernels.F16, kernels.MXFP4:
+	case kernels.BF16, kernels.F16:
+		if panels = 16; rows <= TileRows {
+			return l
+		}
+	case kernels.MXFP4:
 		panels = 16
 	case kernels.F8E4M3, kernels.F8E5M2, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL, kernels.Q5_0:
 	default:
 		return l
 	}
-	if strings.HasSuffix(name, "_x8") {
-		x = 256
+	if rows <= midRows[len(midRows)-1] {
+		return l
 	}
 	const stages, steps, tiles = 4, 2, 16
-	w := PanelRows * int(f.Bytes(StepCols)) // of a step of a panel, including block scales
 	return Linear{
-		Kernel: name + "_wide", Rows: 8 * tiles, Panels: panels, Threads: 256, Shared: stages * steps * (panels*w + tiles*x), Words: true,
+		Kernel: name + "_wide", Rows: 8 * tiles, Panels: panels, Threads: 256, Shared: stages * steps * (panels*panelStep(f) + tiles*x), Words: true,
 		shares: shares{panels, tileSteps, 1},
 	}
+}
+
+// panelStep returns the bytes of a step of a panel with its scales.
+func panelStep(f kernels.Format) int { return PanelRows * int(f.Bytes(StepCols)) }
+
+// tileBytes returns the bytes of 8 rows of X at a step, for the kernels of a name.
+func tileBytes(name string) int {
+	if strings.HasSuffix(name, "_x8") {
+		return 256
+	}
+	return 512
+}
+
+// midRows are the rows of the blocks of linear_mid.cu.
+var midRows = []int{16, 32, 64}
+
+// mid returns the kernel of linear_mid.cu with that many rows in a block; its Shape has the same
+// sizes. ok is false for formats that have none.
+func mid(name string, f kernels.Format, rows int) (l Linear, ok bool) {
+	const ring, most = 112 << 10, 8 // bytes and stages
+	panels, steps := 8, 4
+	switch f {
+	case kernels.F8E4M3, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL:
+	case kernels.MXFP4:
+		if panels = 16; rows == 64 {
+			steps = 2
+		}
+	default:
+		return Linear{}, false
+	}
+	stage := steps * (panels*panelStep(f) + rows/8*tileBytes(name))
+	return Linear{
+		Kernel: fmt.Sprintf("%s_mid_%d", name, rows), Rows: rows, Panels: panels, Threads: 256, Shared: min(most, ring/stage) * stage, Words: true,
+		shares: shares{panels, tileSteps, 2},
+	}, true
 }
 
 // PlainRows reports whether a matrix [out, in] of a format may be stored row by row, as

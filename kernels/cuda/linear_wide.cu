@@ -1,41 +1,9 @@
 // Products of many rows by the warpgroups of sm_90a. W goes from shared memory through
 // registers, where it is converted; the units read X from shared memory. Other architectures
 // use linear_tile, also sm_100 and sm_120, whose own units are not used.
-#include "linear_tile.cuh"
+#include "linear_wide.cuh"
 
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// How a format is multiplied: in fp16, in bf16, or with X as E4M3 too.
-template <class W, class X>
-DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
-  if constexpr (X::kScaled)
-    wgmma_e4m3(d, a, b, add);
-  else if constexpr (W::kHalf)
-    wgmma_f16(d, a, b, add);
-  else
-    wgmma_bf16(d, a, b, add);
-}
-
-// The number of columns that share a scale and are summed separately; 0: all are summed
-// together. A power-of-two scale is multiplied into the fragments, which stay exact.
-template <class W>
-constexpr bool kPowers = false;
-template <>
-constexpr bool kPowers<WeightsMXFP4> = true;
-template <class W>
-constexpr int kApart = W::kScales == 0 || kPowers<W> ? 0 : W::kExternal ? 128 : 32;
-
-// wide_fragments returns the fragments of a step of a panel in shared memory.
-template <class W, class X>
-DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane) {
-  Fragments<W, X> f = fragments<W, X>(W::template load<kShared>(unit, lane));
-  if constexpr (kPowers<W>) {
-    const uint32_t power[2] = {W::power_bf16x2(unit[W::kQuants + (lane >> 2)]), W::power_bf16x2(unit[W::kQuants + (lane >> 2) + 8])};
-#pragma unroll
-    for (int i = 0; i < 8; i++) f.w[i / 4][i % 4] = fma_bf16x2(f.w[i / 4][i % 4], power[i % 2], kMinusZero);
-  }
-  return f;
-}
 
 // copy_steps copies two steps of Count panels or tiles, Bytes each, from `first` of `many` on.
 // A warp copies every eighth of them, which is contiguous. Those past the end become zeros.
@@ -111,12 +79,24 @@ DEVICE void linear_wide(const LinearArgs &a) {
     if (pair + 2 < pairs) fetch(pair + 2);
     copy_commit();
     const unsigned char *stage = memory + pair % kStages * kStage;
+    auto unit = [&](int h, int m) { return stage + (2 * (mine + 4 * m) + h) * W::kUnitBytes; };
 #pragma unroll
     for (int h = 0; h < 2; h++) {
+      Exponents of[M];
+      bool small = true;
+      if constexpr (kPowers<W>) {
+        uint32_t all = 0;
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          of[m] = exponents<W>(unit(h, m), lane);
+          all |= of[m].of[0] | of[m].of[1];
+        }
+        small = !__any_sync(kAllLanes, all >= 128);
+      }
       if constexpr (!kBlocks) wgmma_wait<1>();  // the products of set[h] are done
 #pragma unroll
-      for (int m = 0; m < M; m++) set[h][m] = wide_fragments<W, X>(stage + (2 * (mine + 4 * m) + h) * W::kUnitBytes, lane);
-      if constexpr (kBlocks) factors[h] = W::template factors<kShared>(stage + (2 * mine + h) * W::kUnitBytes, 0, lane >> 2);
+      for (int m = 0; m < M; m++) set[h][m] = wide_fragments<W, X>(unit(h, m), lane, of[m], small);
+      if constexpr (kBlocks) factors[h] = W::template factors<kShared>(unit(h, 0), 0, lane >> 2);
       uint64_t x = wgmma_matrix(stage + kW + h * X::kBytes, 2 * X::kBytes);
       wgmma_fence();
 #pragma unroll

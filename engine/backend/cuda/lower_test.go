@@ -739,8 +739,8 @@ func TestMixtureRows(t *testing.T) {
 	}
 }
 
-// TestWide: on Hopper, warpgroup kernels compute products of many rows, both dense ones and
-// those of experts with more than 128 rows each. Other devices, and formats without such
+// TestWide: on Hopper, warpgroup kernels compute products of more than 8 rows, both dense ones and
+// those of experts with as many rows each. Other devices, and formats without such
 // kernels, use tiles. Experts' rows are packed in word order, and tables and workspace match
 // the plan.
 func TestWide(t *testing.T) {
@@ -752,7 +752,9 @@ func TestWide(t *testing.T) {
 		dense  string
 	}{
 		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_wide", "linear_mxfp4_wide"},
-		{"h100", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_wide"},
+		{"h100", kernels.MXFP4, 512, "linear_mxfp4_wide", "linear_mxfp4_wide"},
+		{"h100", kernels.MXFP4, 64, "linear_mxfp4_mid_16", "linear_mxfp4_mid_64"},
+		{"b200", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_tile"},
 		{"h100", kernels.Q8_0, 2048, "linear_q8_0_wide", "linear_q8_0_wide"},
 		{"h100", kernels.Q4_K, 2048, "linear_q4_k_tile", "linear_q4_k_tile"},
 		{"b200", kernels.MXFP4, 2048, "linear_mxfp4_tile", "linear_mxfp4_tile"},
@@ -774,7 +776,7 @@ func TestWide(t *testing.T) {
 				continue
 			case (*cuda.LinearArgs)(a).Experts != 0:
 				experts[n.kernel]++
-				if words != strings.HasSuffix(n.kernel, "_wide") {
+				if words != (strings.HasSuffix(n.kernel, "_wide") || strings.Contains(n.kernel, "_mid_")) {
 					t.Errorf("%+v: rows of experts packed in order of words: %v", c, words)
 				}
 			case (*cuda.LinearArgs)(a).Out == 512: // not the head, which has the sampled rows

@@ -153,7 +153,7 @@ func scalesOf(a cuda.LinearArgs) float64 {
 
 // tileOf returns the rows of a block of a product.
 func tileOf(kernel string) float64 {
-	for suffix, rows := range map[string]float64{"_8": 8, "_16": 16, "_64": 64, "_tile": 128, "_wide": 128} {
+	for suffix, rows := range map[string]float64{"_8": 8, "_16": 16, "_32": 32, "_64": 64, "_tile": 128, "_wide": 128} {
 		if strings.HasSuffix(kernel, suffix) {
 			return rows
 		}
