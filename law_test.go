@@ -194,8 +194,7 @@ var rules = map[string]rule{
 	// What URLs of requests lead to: an HTTP client under a policy.
 	"appliance/media/fetch": {modules: []string{"golang.org/x/net/idna"}},
 	"appliance/media/load": {
-		parts:   []string{"appliance/chat", "appliance/media", "appliance/media/fetch", "engine", "engine/vision", "engine/vision/rgb"},
-		modules: []string{"golang.org/x/sync/semaphore"}, not: noHTTP,
+		parts: []string{"appliance/chat", "appliance/media", "appliance/media/fetch", "engine", "engine/vision", "engine/vision/rgb"}, not: noHTTP,
 	},
 	// openai uses the kinds of reply segments, which dialect defines.
 	"appliance/api/rawjson": {not: functions},

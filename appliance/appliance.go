@@ -19,6 +19,7 @@ import (
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/auditlog"
 	"vapp.dev/appliance/kvevents"
+	"vapp.dev/appliance/media/load"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/page"
 	"vapp.dev/appliance/plan"
@@ -74,6 +75,7 @@ type Appliance struct {
 	// live holds everything that can change without a new engine. It is replaced as a
 	// whole.
 	live      atomic.Pointer[live]
+	media     load.Memory            // of the loaders of all lives whose requests run
 	current   atomic.Pointer[served] // the newest engine that served; set before the phase is Ready
 	door      *door                  // lets requests in to it
 	dead      chan error             // an engine that serves has failed, or none can be opened

@@ -11,6 +11,7 @@ import (
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/media/load"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
@@ -24,6 +25,7 @@ type live struct {
 	model   *engine.Model    // that l was made for; nil for one without a server
 	source  string           // of the chat template
 	api     api.Settings     // a request keeps those it started with
+	loader  *load.Loader     // api.Chat.Vision; nil: the profile allows no images
 	cert    *tls.Certificate // nil: plain HTTP
 }
 
@@ -58,10 +60,10 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	}
 	l := &live{profile: p, model: m, api: settings(p)}
 	if old := a.live.Load(); old != nil && old.model == m && reflect.DeepEqual(old.profile.Multimodal, p.Multimodal) {
-		l.api.Chat.Vision = old.api.Chat.Vision // with the images that it keeps
+		l.loader, l.api.Chat.Vision = old.loader, old.api.Chat.Vision // with the images that it keeps
 	}
 	var err error
-	l.source, err = l.readTemplates(p, m)
+	l.source, err = l.readTemplates(p, m, &a.media)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +71,8 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 }
 
 // readTemplates compiles the profile's template or the model's templates, and returns the
-// source of the first. It also reads how the model's images are prepared, unless l has their loader.
-func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string, err error) {
+// source of the first. It also reads how the model's images are prepared, unless l has their loader, which shares memory.
+func (l *live) readTemplates(p *schema.Profile, m *engine.Model, memory *load.Memory) (source string, err error) {
 	source = m.Checkpoint.ChatTemplate()
 	if t := p.Parsers.ChatTemplate; t != "" {
 		if source, err = l.readTemplate(p, t); err != nil {
@@ -80,9 +82,12 @@ func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string,
 	if l.api.Chat.Template, err = compile(source); err != nil {
 		return "", l.refuse(p, err)
 	}
-	if l.api.Chat.Vision == nil {
-		if l.api.Chat.Vision, err = newVision(p, m); err != nil {
+	if l.loader == nil {
+		if l.loader, err = newVision(p, m, memory); err != nil {
 			return "", err
+		}
+		if l.loader != nil { // not an interface of a nil pointer
+			l.api.Chat.Vision = l.loader
 		}
 	}
 	l.api.Chat.ScoreTemplate = p.Parsers.ChatTemplate != ""
@@ -215,6 +220,7 @@ func (l *live) keyed() bool { return l.api.Guarded || len(l.api.Keys) > 0 }
 
 // publish makes l effective for new requests and connections.
 func (a *Appliance) publish(l *live) {
+	a.media.Use(l.loader)
 	a.audit.setInForce(l.profile.Hash(), a.reloader.now())
 	l.api.Hosts.Loopback = a.loopback()
 	a.warnOpen(a.live.Swap(l), l)

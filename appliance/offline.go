@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/media/load"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 )
@@ -43,9 +44,11 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 		return nil, err
 	}
 	l := &live{profile: p.Profile, api: settings(p.Profile)}
-	if _, err := l.readTemplates(p.Profile, p.Model); err != nil {
+	memory := new(load.Memory)
+	if _, err := l.readTemplates(p.Profile, p.Model, memory); err != nil {
 		return nil, err
 	}
+	memory.Use(l.loader)
 	l.api.Chat.RequestTimeout, l.api.Chat.MaxSequences = 0, 0 // SetMaxQueue(0) below: no limit
 	debug.SetMemoryLimit(p.Plan.GoMemoryLimit)
 	eng, t, err := p.open(ctx, engine.Hooks{Step: c.Step}, nil, c.Progress)
@@ -79,9 +82,11 @@ func (o *Offline) Close() error { return o.engine.Close() }
 // conversations to prompts and cannot generate.
 func (p *Prepared) Renderer(box tokenizer.Sandbox) (*chat.Service, chat.Settings, error) {
 	l := &live{profile: p.Profile, api: settings(p.Profile)}
-	if _, err := l.readTemplates(p.Profile, p.Model); err != nil {
+	memory := new(load.Memory)
+	if _, err := l.readTemplates(p.Profile, p.Model, memory); err != nil {
 		return nil, chat.Settings{}, err
 	}
+	memory.Use(l.loader)
 	t, err := loadTokenizer(p.Model)
 	if err != nil {
 		return nil, chat.Settings{}, err

@@ -313,7 +313,10 @@ func canServe(op backend.Opener) bool {
 // hostMemory returns the memory of this machine; zeros if no backend of this program knows it.
 func (m Machine) hostMemory() plan.HostMemory {
 	for _, op := range m.Backends {
-		if f, err := op.Probe(); err == nil && op.Name() != "cuda" {
+		if op.Name() == "cuda" {
+			continue
+		}
+		if f, err := op.Probe(); err == nil {
 			return plan.HostMemory{Total: f.TotalBytes, Free: f.FreeBytes}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/media/fetch"
 	"vapp.dev/appliance/media/load"
 	"vapp.dev/appliance/plan"
@@ -19,8 +18,8 @@ import (
 )
 
 // newVision returns what loads the images and videos of requests, nil if the profile allows none. It
-// reads the files of the model's processor.
-func newVision(p *schema.Profile, m *engine.Model) (chat.Vision, error) {
+// reads the files of the model's processor. memory is that of all loaders of a server.
+func newVision(p *schema.Profile, m *engine.Model, memory *load.Memory) (*load.Loader, error) {
 	shape, most := plan.Images(p, m)
 	if most == 0 {
 		return nil, nil
@@ -48,7 +47,7 @@ func newVision(p *schema.Profile, m *engine.Model) (chat.Vision, error) {
 	if a.AllowedPath != "" {
 		c.Policy.AllowedPath = p.Path(a.AllowedPath)
 	}
-	l, err := load.New(c)
+	l, err := load.New(c, memory)
 	if err != nil {
 		field := "multimodal.allowedDomains"
 		if a.AllowedPath != "" {

@@ -3,6 +3,7 @@ package appliance
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"vapp.dev/appliance/chat"
 	"vapp.dev/schema"
 )
 
@@ -156,6 +158,19 @@ func TestMediaLiveReload(t *testing.T) {
 	if s.engine() != first {
 		t.Error("the engine is another one")
 	}
+	// A request of the loader before a change takes of the memory after it.
+	requests, end := context.WithCancel(t.Context())
+	held := chat.MediaRequest{Media: chat.Media{Kind: "image", At: "messages.0.content.0", URL: pngURL(t, 30, 20, color.RGBA{9, 9, 9, 255})}}
+	if _, err := s.live.Load().loader.Load(requests, held); err != nil {
+		t.Fatal(err)
+	}
+	s.write(t, "rename", profileText(s.model, eyes+`multimodal: {limits: image: 2, image: tokens: 70, loadMemory: "64KiB", cache: 0, fetchTimeout: image: "50ms"}`))
+	s.eventually(t, "the change", func() bool { return s.live.Load().profile.Multimodal.LoadMemory == 64<<10 })
+	if code, body := s.look(t, "x", red); code != 503 || !strings.Contains(body, "Other images take the memory") {
+		t.Errorf("beside the image of a request before: %d %s", code, body)
+	}
+	end()
+	s.eventually(t, "the memory", func() bool { code, _ := s.look(t, "x", red); return code == 200 })
 }
 
 // TestMediaSwap replaces the engine for a structural field of multimodal while prompts with images are

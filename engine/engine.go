@@ -79,10 +79,6 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := schedule.Validate(); err != nil {
 		return nil, err
 	}
-	var images *ImagesError
-	if errors.As(c.Account.PlanOnly, &images) {
-		return nil, images
-	}
 	if v := c.Model.Source.Build.Verify; v != c.Options.Drafts {
 		return nil, fmt.Errorf("the model is built to verify %d proposed tokens and the engine is to verify %d", v, c.Options.Drafts)
 	}

@@ -34,10 +34,11 @@ type toy struct {
 	fat      bool          // pages are larger than their content, see fat
 	model    *engine.Model // set by open
 	clock    func() time.Time
-	stored   weights               // replace the model's weights
-	llama    enginetest.Llama      // the model in dir, if the test wrote it
-	world    ranks.Places          // of ranks in this process; zero: one rank
-	weights  backend.PackedWeights // of another engine; nil: it loads them
+	stored   weights                            // replace the model's weights
+	llama    enginetest.Llama                   // the model in dir, if the test wrote it
+	world    ranks.Places                       // of ranks in this process; zero: one rank
+	groups   func(ranks.Places) []backend.Group // connects them; nil: by goroutines
+	weights  backend.PackedWeights              // of another engine; nil: it loads them
 	progress func(engine.Progress)
 	adapters []string // folders of adapters: continued loads number i as "i" and uses it for prompt i, the model alone for the last ones
 }

@@ -14,5 +14,5 @@ func TestImagesCPU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	images(t, cpu.Opener{}, backend.Settings{Variant: variantsHere(t)[0]})
+	images(t, cpu.Opener{}, backend.Settings{Variant: variantsHere(t)[0]}, seeingFamilies)
 }

@@ -103,16 +103,23 @@ func imagesMTP(t *testing.T, on backend.Opener, s backend.Settings, axes []image
 	}
 }
 
-// TestImagesMTPRanks: tensor parallel ranks run the head on images too, each with an encoder cache of its own.
+// TestImagesMTPRanks: on tensor parallel ranks and in stages the head sees images too, each rank of its stage with an
+// encoder cache of its own. Stages give the tokens and the accepted proposals of one rank.
 func TestImagesMTPRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	on := func(change func(*toy)) func(*toy) {
-		return func(y *toy) { y.world = ranks.Places{Tensor: 2, Pipeline: 1}; change(y) }
+	on := func(p ranks.Places, change func(*toy)) func(*toy) {
+		return func(y *toy) { y.world = p; change(y) }
 	}
+	pair := ranks.Places{Tensor: 2, Pipeline: 1}
 	imagesMTP(t, ref.Opener{}, backend.Settings{}, []imageAxis{
-		{name: "plain, on two ranks", change: on(func(*toy) {})},
-		{name: "three, on two ranks", change: on(head(3)), took: proposes},
+		{name: "plain, on two ranks", change: on(pair, func(*toy) {})},
+		{name: "three, on two ranks", change: on(pair, head(3)), took: proposes},
+	})
+	accepted := 0
+	imagesMTP(t, ref.Opener{}, backend.Settings{}, []imageAxis{
+		{name: "three, on one rank", change: head(3), took: func(r *imageRun) bool { accepted = r.accepted; return proposes(r) }},
+		{name: "three, in three stages", change: on(ranks.Places{Tensor: 1, Pipeline: 3}, head(3)), took: func(r *imageRun) bool { return r.accepted == accepted }},
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/enginetest"
@@ -17,7 +18,7 @@ func TestImagesRanksCPU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	imagesOnRanks(t, cpu.Opener{}, backend.Settings{Variant: variantsHere(t)[0], Threads: 1})
+	imagesOnRanks(t, toy{on: cpu.Opener{}, opts: engine.Options{Backend: backend.Settings{Variant: variantsHere(t)[0], Threads: 1}}}, seeingFamilies, rankGrids)
 }
 
 // TestImagesRecordedRanksCPU is TestImagesRecorded on two tensor parallel ranks and in two stages.

@@ -73,15 +73,7 @@ func (a *Account) encoder() *backend.Program {
 // addEncoder reserves what the vision tower needs, and refuses what it cannot run with. The error is an
 // *ImagesError.
 func (a *Account) addEncoder(o Options, m *Model) error {
-	p, b := a.encoder(), m.Source.Build
-	_, alone := a.Layout.(backend.LoneEncoder)
-	switch {
-	case !b.Vision:
-	case alone && (b.Shard.World > 1 || b.Pipe.World > 1):
-		a.PlanOnly = &ImagesError{"this backend encodes them on one rank only; set parallel to one rank, or leave out multimodal"}
-	case b.Pipe.World > 1 && b.Draft > 0 && m.Draft == nil:
-		a.PlanOnly = &ImagesError{"in pipeline stages, a model whose own head proposes tokens takes none: the head is in the last stage and the images are in the first; set parallel.pipeline to 1, set speculative.method to ngram, or leave out multimodal"}
-	}
+	p := a.encoder()
 	if p == nil {
 		return nil
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -178,26 +177,27 @@ func TestImagesRefused(t *testing.T) {
 	}
 }
 
-// TestImagesPlanned: a model with its tower may run on two ranks, but not of backend cuda, and with its own
-// head for proposals, but not with both in pipeline stages: the head is in the last stage, the images are in the first.
+// TestImagesPlanned: a model with its tower may run on two ranks and with its own head for proposals, on CPUs and
+// on GPUs. The tower is in the stages that read its rows: the first one, and that of the head.
 func TestImagesPlanned(t *testing.T) {
 	two := backend.Shard{World: 2}
 	h100, err := devices.Find("h100-80g")
 	if err != nil {
 		t.Fatal(err)
 	}
+	last := backend.Shard{Rank: 1, World: 2}
 	for name, c := range map[string]struct {
 		model string
 		build models.Build
-		plans bool
+		tower bool
 	}{
-		"tensor":                  {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: two, Pipe: backend.Whole}, false},
-		"pipeline":                {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: two}, false},
-		"own head":                {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2}, false},
-		"tensor, on cuda":         {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: two, Pipe: backend.Whole}, true},
-		"pipeline, on cuda":       {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: two}, true},
-		"one rank, on cuda":       {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: backend.Whole}, false},
-		"own head, in a pipeline": {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2, Shard: backend.Whole, Pipe: two}, true},
+		"tensor":         {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: two, Pipe: backend.Whole}, true},
+		"first stage":    {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: two}, true},
+		"last stage":     {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: last}, false},
+		"one rank":       {"google/gemma-4-31B-it", models.Build{Vision: true, Shard: backend.Whole, Pipe: backend.Whole}, true},
+		"own head":       {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2}, true},
+		"stage of head":  {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2, Shard: backend.Whole, Pipe: last}, true},
+		"middle of head": {"Qwen/Qwen3.5-27B", models.Build{Vision: true, Draft: 2, Verify: 2, Shard: backend.Whole, Pipe: backend.Shard{Rank: 1, World: 4}}, false},
 	} {
 		m, err := Inspect(Source{Name: c.model, Path: "/absent", Format: "dummy", Build: c.build})
 		if err != nil {
@@ -205,17 +205,17 @@ func TestImagesPlanned(t *testing.T) {
 		}
 		defer m.Close()
 		o := Options{MaxModelLen: 4096, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: m.Dtype, KVBytes: 32 << 30, ChunkedPrefill: true, Drafts: c.build.Draft}
-		var on backend.Opener = cpu.Opener{}
-		f := backend.Facts{Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}}
-		if strings.HasSuffix(name, "on cuda") {
-			on, f = cuda.Opener{}, h100.Facts("cuda")
-		}
-		a, err := NewAccount(o, m, on, f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if refused := new(ImagesError); errors.As(a.PlanOnly, &refused) != c.plans {
-			t.Errorf("%s: plan only: %v", name, a.PlanOnly)
+		for on, f := range map[backend.Opener]backend.Facts{
+			cpu.Opener{}:  {Backend: "cpu", Device: "CPU", Cores: 64, Variants: []string{"avx512bf16", "generic"}},
+			cuda.Opener{}: h100.Facts("cuda"),
+		} {
+			a, err := NewAccount(o, m, on, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.PlanOnly != nil || (a.Reservation.Encoder.Rows > 0) != c.tower {
+				t.Errorf("%s on %s: plan only: %v, %d encoded rows", name, on.Name(), a.PlanOnly, a.Reservation.Encoder.Rows)
+			}
 		}
 	}
 }

@@ -75,10 +75,6 @@ func Follow(ctx context.Context, c Config, f *ranks.Follower, p ranks.Places, re
 	if err := c.Model.Loadable(); err != nil {
 		return err
 	}
-	var images *ImagesError
-	if errors.As(c.Account.PlanOnly, &images) {
-		return images
-	}
 	dev, err := c.open(ctx)
 	if err != nil {
 		return err

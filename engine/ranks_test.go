@@ -28,6 +28,9 @@ func (y *toy) openRanks(t testing.TB) *engine.Engine {
 	p := y.world
 	world := p.Tensor * p.Pipeline
 	groups := local.New(p.Tensor, p.Pipeline)
+	if y.groups != nil {
+		groups = y.groups(p)
+	}
 	leader, err := ranks.Listen("127.0.0.1:0", channel, ranks.Member{World: world, Host: "here"})
 	if err != nil {
 		t.Fatal(err)

@@ -175,7 +175,11 @@ func gpuFacts() facts.GPU {
 		code, err := i.Code()
 		var old *driver.DriverTooOld
 		if err == nil {
-			loads = append(loads, code.String())
+			what := code.String()
+			if code.Dependent(i.Driver) {
+				what += " (dependent launches)"
+			}
+			loads = append(loads, what)
 		} else if errors.As(err, &old) {
 			g.Err, g.Remedy = old.Why(), old.Remedy()
 		}

@@ -42,9 +42,6 @@ type Encoder interface {
 	WaitItem() error
 }
 
-// LoneEncoder is a Layout whose devices encode items only where there is one rank.
-type LoneEncoder interface{ EncodesAlone() }
-
 // EncodeBinding is the size of one item, and where its encoded rows go.
 type EncodeBinding struct {
 	Patches, Rows int

@@ -54,6 +54,8 @@ type WeightSpec struct {
 	// With F8E4M3 weights, if Settings.Activations is FP8Activations, inputs are rounded to
 	// E4M3 with a scale for each InputGroup.
 	RoundInputs bool
+	// GateUp means that rows are the gates of a GLU and then as many ups. A layout may bring a gate and its up together.
+	GateUp bool
 }
 
 // Elems returns Rows × Cols, summed over experts.

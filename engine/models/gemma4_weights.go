@@ -199,7 +199,7 @@ func newGemmaLayer(c checkpoint.Config, g gemmaText, l *loader, i int) gemmaLaye
 		out:      l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", c.NumHeads, k.headDim)),
 		attnPost: norm("attn_post", "post_attention_layernorm.weight"),
 		mlpNorm:  norm("mlp_norm", "pre_feedforward_layernorm.weight"),
-		gateUp:   l.linear(n+"gate_up", "mlp", l.rows(mlp+"gate_proj.weight", inner, 1), l.rows(mlp+"up_proj.weight", inner, 1)),
+		gateUp:   l.gateUp(l.linear(n+"gate_up", "mlp", l.rows(mlp+"gate_proj.weight", inner, 1), l.rows(mlp+"up_proj.weight", inner, 1))),
 		down:     l.linear(n+"down", "mlp", l.cols(mlp+"down_proj.weight", inner, 1)),
 		mlpPost:  norm("mlp_post", "post_feedforward_layernorm.weight"),
 		width:    width,
@@ -247,7 +247,7 @@ func (w *gemmaLayer) mixture(c checkpoint.Config, g gemmaText, l *loader, i int)
 		gate := l.rows(p+"experts.gate_up_proj", inner, 1)
 		up = []piece{gate, gate.after(inner)}
 	}
-	w.expertGateUp = l.matrix(stack("expert_gate_up"), up...)
+	w.expertGateUp = l.gateUp(l.matrix(stack("expert_gate_up"), up...))
 	w.expertDown = l.matrix(stack("expert_down"), l.cols(p+down, inner, 1))
 	w.densePost = l.vector(n+"dense_post", "norm", all(p+"post_feedforward_layernorm_1.weight"))
 	w.expertNorm = l.vector(n+"expert_norm", "norm", all(p+"pre_feedforward_layernorm_2.weight"))

@@ -136,7 +136,7 @@ func (w *gptOssLayer) experts(c checkpoint.Config, l *loader, i, first, width in
 	}
 	if splitGateUp(c) {
 		part := func(tensor string) piece { return piece{tensor: e + tensor, row0: first, rows: width} }
-		w.gateUp = l.matrix(stack("gate_up"), part("gate_proj"), part("up_proj"))
+		w.gateUp = l.gateUp(l.matrix(stack("gate_up"), part("gate_proj"), part("up_proj")))
 		w.gateUpBias = l.perExpert(n+"gate_up_bias", c.NumExperts, first, width, e+"gate_proj_bias", e+"up_proj_bias")
 		w.down = l.matrix(stack("down"), piece{tensor: e + "down_proj", rows: h, col0: first, cols: width})
 	} else {

@@ -130,6 +130,12 @@ func (l *loader) linear(name, group string, pieces ...piece) backend.WeightID {
 	return id
 }
 
+// gateUp marks a matrix whose rows are gates and then ups.
+func (l *loader) gateUp(id backend.WeightID) backend.WeightID {
+	l.specs[id].GateUp = true
+	return id
+}
+
 // plain reports whether f stores each weight as one float. Quantization at load converts only these
 // formats.
 func plain(f kernels.Format) bool {

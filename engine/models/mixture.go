@@ -164,11 +164,11 @@ func (m mixture) load(l *loader, layer, name string) block {
 	gate := l.rows(p+m.gate, m.width, 1)
 	switch {
 	case m.up != "":
-		w.gateUp = stack("gate_up", gate, l.rows(p+m.up, m.width, 1))
+		w.gateUp = l.gateUp(stack("gate_up", gate, l.rows(p+m.up, m.width, 1)))
 	case l.Shard.World == 1:
-		w.gateUp = stack("gate_up", all(p+m.gate))
+		w.gateUp = l.gateUp(stack("gate_up", all(p+m.gate)))
 	default:
-		w.gateUp = stack("gate_up", gate, gate.after(m.width))
+		w.gateUp = l.gateUp(stack("gate_up", gate, gate.after(m.width)))
 	}
 	w.down = stack("down", l.cols(p+m.down, m.width, 1))
 	if m.shared == "" {

@@ -111,7 +111,7 @@ func (m *qwen35) load(l *loader) error {
 	if !m.Vision {
 		return nil
 	}
-	tower, err := q.vision.newTower(q.Config, l, m.stage.first)
+	tower, err := q.vision.newTower(q.Config, l, m.stage.first || drafts)
 	m.tower = tower
 	return err
 }

@@ -291,7 +291,7 @@ func (d denseMLP) load(l *loader, layer, name string) block {
 	}
 	w := gatedMLP{gateUpBias: backend.NoWeight, downBias: backend.NoWeight, act: backend.Activation{Act: d.act}, keep: d.keep, partial: d.partial}
 	_, w.width = l.part(d.width)
-	w.gateUp = l.linear(name+"gate_up", "mlp", pieces(".weight", l.rows)...)
+	w.gateUp = l.gateUp(l.linear(name+"gate_up", "mlp", pieces(".weight", l.rows)...))
 	if d.bias {
 		w.gateUpBias = l.vector(name+"gate_up_bias", "mlp", pieces(".bias", l.cols)...)
 	}

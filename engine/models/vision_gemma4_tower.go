@@ -57,7 +57,7 @@ func newGemmaTower(c checkpoint.Config, l *loader) (*gemmaTower, error) {
 			out:      of(n+"out", backend.Multiply, all(attn+"o_proj.linear.weight")),
 			attnPost: norm("attn_post", "post_attention_layernorm.weight"),
 			mlpNorm:  norm("mlp_norm", "pre_feedforward_layernorm.weight"),
-			gateUp:   of(n+"gate_up", backend.Multiply, all(mlp+"gate_proj.linear.weight"), all(mlp+"up_proj.linear.weight")),
+			gateUp:   l.gateUp(of(n+"gate_up", backend.Multiply, all(mlp+"gate_proj.linear.weight"), all(mlp+"up_proj.linear.weight"))),
 			back:     of(n+"down", backend.Multiply, all(mlp+"down_proj.linear.weight")),
 			mlpPost:  norm("mlp_post", "post_feedforward_layernorm.weight"),
 		})

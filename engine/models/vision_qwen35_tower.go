@@ -39,13 +39,13 @@ type qwen35VisionBlock struct {
 
 const vision = "vision"
 
-// newTower adds the tower's weights to the first stage. The ranks split attention heads and MLP
-// columns; every rank holds the patch and position embeddings.
-func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, first bool) (*qwen35Tower, error) {
+// newTower adds the tower's weights to a stage that reads encoded rows: the first one, and the one with the
+// drafter. The ranks split attention heads and MLP columns; every rank holds the patch and position embeddings.
+func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, reads bool) (*qwen35Tower, error) {
 	if v == nil {
 		return nil, &UnsupportedError{"a vision tower", c.Architecture + " without vision_config has none"}
 	}
-	if !first {
+	if !reads {
 		return nil, nil
 	}
 	merged := v.hidden * v.merge * v.merge

@@ -87,6 +87,10 @@ func TestQwen35MultimodalPositions(t *testing.T) {
 	if m.(Encoder).Patches() != 0 {
 		t.Error("the second stage has a tower")
 	}
+	b.Draft = 2
+	if publishedModel(t, qwen27, b).(Encoder).Patches() == 0 {
+		t.Error("the stage of the head has no tower, whose rows the head reads")
+	}
 	var refused *UnsupportedError
 	if _, err := m.(Encoder).RecordEncoder(&backend.Program{}); !errors.As(err, &refused) {
 		t.Error(err)

@@ -22,7 +22,7 @@ type Shape struct {
 	// buffers, −1 where its stage lacks the class.
 	Classes int
 	Own     []int
-	// Encoder is the shape of the rank's encoder; zero in stages without: their tokens have no encoded rows.
+	// Encoder is the shape of the rank's encoder; zero in stages without one: their tokens have no encoded rows.
 	Encoder backend.EncoderShape
 }
 

@@ -21,13 +21,14 @@ func (p Places) samples(rank int) bool { return rank >= p.last() }
 // its methods, as those of other devices.
 type Device struct {
 	backend.Device
-	l      *Leader
-	places Places
-	shape  Shape
-	master []*backend.Step // with a pipeline: the buffers of all stages' classes; else nil
-	number uint64
-	buf    []byte
-	flight []flight // by set
+	l       *Leader
+	places  Places
+	shape   Shape
+	encodes []*peer         // the other ranks that encode items
+	master  []*backend.Step // with a pipeline: the buffers of all stages' classes; else nil
+	number  uint64
+	buf     []byte
+	flight  []flight // by set
 }
 
 // flight is a launch on a set.
@@ -43,7 +44,7 @@ type Capturing struct{ *Device }
 // Drive returns the device of rank 0 over dev, which it does not own: a *Device or, if dev captures graphs, a *Capturing. whole has the step buffers of the whole pipeline.
 func (l *Leader) Drive(dev backend.Device, p Places, shape Shape, whole backend.StepShape) backend.Device {
 	sets := whole.NumSets()
-	d := &Device{Device: dev, l: l, places: p, shape: shape, flight: make([]flight, sets)}
+	d := &Device{Device: dev, l: l, places: p, shape: shape, encodes: l.encoding(p, whole.Drafts > 0), flight: make([]flight, sets)}
 	if p.Pipeline > 1 {
 		d.master = make([]*backend.Step, sets)
 		for i := range d.master {

@@ -3,12 +3,14 @@ package ranks
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"vapp.dev/engine/backend"
 )
 
-// Items of all ranks of the first stage: rank 0 sends an item before it encodes it. Its bytes travel
-// in frames of a bounded size, so that no rank has memory for them but its Item arena.
+// Items of all ranks of the stages that read encoded rows: the first one, and the last one if a head of the model itself
+// drafts there. Rank 0 sends an item before it encodes it. Its bytes travel in frames of a bounded size, so that no rank
+// has memory for them but its Item arena.
 
 // ItemFrame is the size of the frames in which an item's bytes travel, and ItemBuffers the most of
 // them that a rank holds at a time.
@@ -33,24 +35,32 @@ func (d *Device) Item() *backend.ItemInput {
 	return nil
 }
 
-// Encode sends the item to the other ranks of the first stage and starts its encoding on all of them.
+// encoding returns the other ranks of the stages that encode: see above.
+func (l *Leader) encoding(p Places, drafts bool) []*peer {
+	out := slices.Clone(l.peers[1:p.Tensor])
+	if drafts && p.Pipeline > 1 {
+		out = append(out, l.peers[p.last():]...)
+	}
+	return out
+}
+
+// Encode sends the item to the other ranks that encode and starts its encoding on all of them.
 func (d *Device) Encode(x backend.Executable, b backend.EncodeBinding) error {
 	e, in := d.Device.(backend.Encoder), d.Item()
 	if in == nil || b.Patches < 1 || b.Patches > len(in.Across) {
 		return d.fail(&backend.StepError{Field: "EncodeBinding.Patches", Why: fmt.Sprintf("%d, and rank 0's device has buffers of %d", b.Patches, in.Most())})
 	}
-	first := d.l.peers[1:d.places.Tensor]
 	d.buf = d.buf[:0]
 	for _, n := range []int{b.Patches, b.Rows, int(b.At)} {
 		d.buf = binary.LittleEndian.AppendUint32(d.buf, uint32(n))
 	}
-	if err := d.l.send(first, item, d.buf); err != nil {
+	if err := d.l.send(d.encodes, item, d.buf); err != nil {
 		return err
 	}
 	for _, rest := range parts(in, b.Patches) {
 		for len(rest) > 0 {
 			n := min(len(rest), ItemFrame)
-			if err := d.l.send(first, pixels, rest[:n]); err != nil {
+			if err := d.l.send(d.encodes, pixels, rest[:n]); err != nil {
 				return err
 			}
 			rest = rest[n:]

@@ -147,21 +147,27 @@ type PackArgs struct {
 }
 
 // StorePackArgs: store_pack_ with the format that X is rounded to. See Rounding for the grid. With Gate
-// [rows, In], X is multiplied by its sigmoid. With Across, the blocks of Rounding's grid, as many more blocks (x) as Store
-// has heads store keys and values as store_kv does, in numbers of Bytes bytes, with StoreShared bytes.
+// [rows, In], X is multiplied by its sigmoid.
 type StorePackArgs struct {
-	Pack          PackArgs
-	Gate          Ptr
+	Pack   PackArgs
+	Gate   Ptr
+	Beside StoreBeside
+}
+
+// StoreBeside is what a launch stores in blocks of its own. With Across, the blocks (x; of attention_join y) of its grid, as many
+// more blocks as Store has heads store keys and values as store_kv does, in numbers of Bytes bytes, with StoreShared bytes.
+type StoreBeside struct {
 	Across, Bytes int32
 	Store         StoreArgs
 }
 
-// NormPackArgs: norm_pack_ with the format that X is rounded to.
+// NormPackArgs: norm_pack_ with the format that X is rounded to, of which those of 16 bits store Beside.
 type NormPackArgs struct {
 	Pack               PackArgs
 	Residual, W, Plain Ptr
 	Eps, Offset, Scale float32
 	_                  int32
+	Beside             StoreBeside
 }
 
 // ChainPackArgs: chain_pack_ with the format that X is rounded to. Kinds is a set of ChainJoined and ChainPost, norms with
@@ -233,7 +239,12 @@ type LinearArgs struct {
 	Rows, In, Out, Splits                    int32
 	ScaleRows, ScaleCols, ScaleAcross, Parts int32
 	PartRow, PartScale                       [4]int32
-	XSteps, _                                int32
+	XSteps                                   int32
+	Half                                     int32 // GateUpRow is the order of the rows of panels, of two halves; 0: their own
+	Gated                                    Ptr   // instead of Y: [Rows, Out/2] gated and packed in 16 bits for a product of whole steps, without sums
+	Act, Paired                              int32 // of Gated, as in GLUArgs; with Half, Paired is 0
+	Limit, Alpha, Shift                      float32
+	Words, F16, _                            int32 // of Gated: PackArgs.Words; 1: F16, 0: BF16
 }
 
 // HeadLinearArgs: head_linear_ with the format of W: see ChooseHeadLinear for the launch. Heads of X
@@ -258,7 +269,8 @@ type EmbedPackedArgs struct {
 // AttentionArgs: attention_ with the format, head dimension and _few or _many, see
 // ChooseAttention and ChooseLatent. With Rebuild, half of Pages.HeadDim and half of Pages.KeyDim are
 // multiples of 8. Latent is Pages.KeyDim if keys are latent, else 0. attention_join: a block for each token (Blocks' x) and head (y).
-// With List, which AttentionPieces writes, Splits is 1 and Most its most splits; attention_join is not needed.
+// With List, which AttentionPieces writes, Splits is 1 and Most its most splits; attention_join is not needed. With Packed, rows
+// of whole steps are packed there instead of Y, in 16 bits without sums, where no other launch joins them.
 type AttentionArgs struct {
 	Pages                              Pages
 	Q, K, V, Y, Sinks                  Ptr
@@ -266,7 +278,16 @@ type AttentionArgs struct {
 	Items, List, Arrived, Stats        Ptr
 	Scale, Softcap                     float32
 	Seqs, Heads, Window, Bidirectional int32
-	Splits, Latent, Most, _            int32
+	Splits, Latent, Most               int32
+	Words, F16, _                      int32 // of Packed: PackArgs.Words; 1: F16, 0: BF16
+	Packed                             Ptr
+}
+
+// JoinArgs: attention_join. With Gate [T, heads·head_dim], Y is multiplied by its sigmoid.
+type JoinArgs struct {
+	Attention AttentionArgs
+	Gate      Ptr
+	Beside    StoreBeside
 }
 
 // AheadArgs: ahead. A warp for each sequence. First and At become First and Positions of
@@ -397,10 +418,10 @@ type ConvArgs struct {
 // ConvRun is the tokens of a thread of conv.
 const ConvRun = 32
 
-// DeltaArgs. delta is for sequences of fewer than Least tokens (0: all): 128 threads for 32
+// DeltaArgs. ChooseDelta's kernel is for sequences of fewer than Least tokens (0: all): 128 threads for DeltaColumns
 // columns (Blocks' x) of a value head (y) of a sequence (z). For other sequences delta_chunks
 // has 128 threads for a chunk (x: DeltaChunks) of a value head (y); delta_prompt follows, with
-// the blocks of delta. Keys have at most 128 dimensions.
+// 128 threads for 32 columns (x) of a value head (y) of a sequence (z). Keys have at most 128 dimensions.
 type DeltaArgs struct {
 	States                    States
 	QKV, BA, ALog, Bias, Y    Ptr
@@ -410,6 +431,17 @@ type DeltaArgs struct {
 	KeyDim, ValueDim          int32
 	SampleCount, Least        int32
 	Seqs, _                   int32
+}
+
+// DeltaColumns are the columns of a state that a block of delta and delta_128 updates.
+const DeltaColumns = 64
+
+// ChooseDelta returns the kernel that updates states token by token. aligned: the address of each state is a multiple of 16.
+func ChooseDelta(keyDim, valueDim int, aligned bool) string {
+	if keyDim == 128 && valueDim == 128 && aligned {
+		return "delta_128"
+	}
+	return "delta"
 }
 
 // DeltaLeast is the number of tokens of a sequence from which on chunks are faster.

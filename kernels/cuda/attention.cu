@@ -1,6 +1,8 @@
 // Attention over paged keys and values and those of this step. Keys of pages are by dimension, as
 // they are stored; those of the step are by token.
 #include "attention.cuh"
+#include "glu.cuh"
+#include "store.cuh"
 
 // stored_key returns the index of dimension d among a key's stored dimensions; −1: it is not
 // stored.
@@ -139,28 +141,45 @@ struct Shape : Blocks<V_, Keys_, Stages_, Store_, Decode_, 1> {
   }
 };
 
-// attention_join computes y from the results of the splits: grid.x is the tokens, grid.y the
-// heads.
-KERNEL(attention_join, AttentionArgs, 256) {
-  int head = blockIdx.y, d = a.pages.head_dim;
-  size_t at = size_t(blockIdx.x) * a.heads + head;
-  const float *parts = a.partial + at * a.splits * (d + 2);
+// JoinArgs is for attention_join, which also gates what it joins, and stores the keys and values of the step beside that:
+// attention has read the pages.
+struct JoinArgs {
+  AttentionArgs attention;
+  const float *gate;  // [T, heads·head_dim] or null: y is multiplied by sigmoid(gate)
+  StoreBeside beside;
+};
+
+// attention_join computes y from the results of the splits, or packs it: grid.x is the tokens, grid.y the
+// heads, and then those that are stored.
+KERNEL(attention_join, JoinArgs, 256) {
+  if (stores(a.beside, blockIdx.x, int(blockIdx.y) - a.beside.across)) return;
+  const AttentionArgs &t = a.attention;
+  int head = blockIdx.y, d = t.pages.head_dim;
+  size_t at = size_t(blockIdx.x) * t.heads + head;
+  const float *parts = t.partial + at * t.splits * (d + 2);
   float most = -INFINITY_F;
-  for (int s = 0; s < a.splits; s++) most = fmaxf(most, parts[s * (d + 2) + d]);
+  for (int s = 0; s < t.splits; s++) most = fmaxf(most, parts[s * (d + 2) + d]);
   float sum = 0.0f, before = most;
-  for (int s = 0; s < a.splits; s++) {
+  for (int s = 0; s < t.splits; s++) {
     float m = parts[s * (d + 2) + d];
     if (m != -INFINITY_F) sum += parts[s * (d + 2) + d + 1] * exp2f(m - most);
   }
-  sum = with_sink(a.sinks, head, &most, sum);
-  for (int i = threadIdx.x; i < d; i += blockDim.x) {
+  sum = with_sink(t.sinks, head, &most, sum);
+  auto joined = [&](int i) {
     float v = 0.0f;
-    for (int s = 0; s < a.splits; s++) {
+    for (int s = 0; s < t.splits; s++) {
       float m = parts[s * (d + 2) + d];
       if (m != -INFINITY_F) v += parts[s * (d + 2) + i] * exp2f(m - most);
     }
-    a.y[at * d + i] = before == -INFINITY_F ? 0.0f : v / sum;
+    v = before == -INFINITY_F ? 0.0f : v / sum;
+    return a.gate ? v * sigmoid(__ldg(a.gate + at * d + i)) : v;
+  };
+  if (t.packed == nullptr) {
+    for (int i = threadIdx.x; i < d; i += blockDim.x) t.y[at * d + i] = joined(i);
+    return;
   }
+  for (int i = 2 * threadIdx.x; i < d; i += 2 * blockDim.x)
+    ((uint32_t *)t.packed)[word_at(t.words, t.heads * d, blockIdx.x, head * d + i)] = packed_pair(t.f16, joined(i), joined(i + 1));
 }
 
 // The shared memory of a multiprocessor holds three blocks of few rows with 16-bit keys of 128 on sm_90a and sm_100, so registers

@@ -6,6 +6,7 @@
 // tiles from pages come first, then those of this step. A tile with keys of both kinds is
 // computed twice, each time with one kind of keys.
 #pragma once
+#include "packed.cuh"
 #include "pages.cuh"
 #include "weights.cuh"
 
@@ -29,7 +30,9 @@ struct AttentionArgs {
   int bidirectional;       // 1: tokens see the tokens after them, and there are no pages
   int splits;              // blocks that share the keys of a block of rows
   int latent;              // dimensions of a key behind those of its value, which it begins with; 0: keys are of their own
-  int most, unused;        // the most splits of a piece of list
+  int most;                // the most splits of a piece of list
+  int words, f16, pad;     // how packed is packed: PackArgs.words; fp16, else bf16
+  void *packed;            // or null: instead of y, for the next product; head_dim is then whole steps
 };
 
 // hidden returns a number that the compiler knows nothing about, each time it is called.
@@ -337,8 +340,15 @@ DEVICE void join_splits(const AttentionArgs &a, const Piece &w, int kv, int row0
       if (weight[s] == -1.0f) continue;  // it saw nothing
       sum = make_float4(fmaf(weight[s], x.x, sum.x), fmaf(weight[s], x.y, sum.y), fmaf(weight[s], x.z, sum.z), fmaf(weight[s], x.w, sum.w));
     }
-    size_t token = size_t(a.first[w.seq] + row / group);
-    ((float4 *)(a.y + (token * a.heads + head_of(row)) * p.head_dim))[d] = sum;
+    int token = a.first[w.seq] + row / group;
+    if (a.packed == nullptr) {
+      ((float4 *)(a.y + (size_t(token) * a.heads + head_of(row)) * p.head_dim))[d] = sum;
+      continue;
+    }
+    uint32_t *to = (uint32_t *)a.packed;
+    int in = a.heads * p.head_dim, col = head_of(row) * p.head_dim + 4 * d;
+    to[word_at(a.words, in, token, col)] = packed_pair(a.f16, sum.x, sum.y);
+    to[word_at(a.words, in, token, col + 2)] = packed_pair(a.f16, sum.z, sum.w);
   }
 }
 
@@ -435,6 +445,14 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
     } else {
       float most = rows.most[i], sum = with_sink(a.sinks, head, &most, rows.sum[i]);
       inverse = rows.most[i] == -INFINITY_F ? 0.0f : exp2f(rows.most[i] - most) / sum;
+    }
+    if (a.packed != nullptr && w.splits == 1) {
+      uint32_t *to = (uint32_t *)a.packed + word_at(a.words, a.heads * p.head_dim, o.first + row / group, head * p.head_dim + part + 2 * q);
+      int step = a.words == 2 ? 16 : 128, next = a.words == 2 ? 4 : a.words ? 32 : 1;  // words from 32 columns to the next, and from 8
+#pragma unroll
+      for (int d = 0; d < S::V / 8; d++)
+        if (part + 8 * d < p.head_dim) to[d / 4 * step + d % 4 * next] = packed_pair(a.f16, out[d][2 * i] * inverse, out[d][2 * i + 1] * inverse);
+      continue;
     }
 #pragma unroll
     for (int d = 0; d < S::V / 8; d++)

@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -205,6 +206,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		Blocks:  [3]int{kernel.Blocks(n, len(c.count), c.heads/c.kv), c.kv * kernel.Parts, max(1, c.splits)},
 		Threads: [3]int{kernel.Threads, 1, 1}, Shared: kernel.Shared,
 	}
+	gate := cuda.Ptr(0)
 	run := func() []float32 {
 		args.Y = alloc[float32](r, len(b.y))
 		if c.most > 0 {
@@ -214,7 +216,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		args.Partial = alloc[float32](r, n*c.heads*max(1, c.splits)*(c.dim+2))
 		launch(r, kernel.Kernel, grid, &args)
 		if c.splits > 1 {
-			launch(r, "attention_join", cudatest.Grid{Blocks: [3]int{n, c.heads, 1}, Threads: [3]int{64, 1, 1}}, &args)
+			launch(r, "attention_join", cudatest.Grid{Blocks: [3]int{n, c.heads, 1}, Threads: [3]int{64, 1, 1}}, &cuda.JoinArgs{Attention: args, Gate: gate})
 		}
 		return down[float32](r, args.Y, len(b.y))
 	}
@@ -232,6 +234,32 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		bound = 3e-6
 	}
 	r.near(fmt.Sprintf("%+v", c), got, b.y, bound)
+	if joins := c.splits > 1 && c.most == 0; c.dim%cuda.StepCols == 0 && (joins || c.f != kernels.F32) {
+		testPackedOutput(r, got, n, c.heads*c.dim, joins, &args, &gate, run)
+	}
+}
+
+// testPackedOutput runs attention so that it packs its rows, and compares them with a launch that packs y, which gates it
+// first where a launch joins attention.
+func testPackedOutput(r *rig, y []float32, rows, in int, joins bool, args *cuda.AttentionArgs, gate *cuda.Ptr, run func() []float32) {
+	r.Helper()
+	to, words := cuda.Rounding{Format: kernels.BF16}, int32(r.rnd.IntN(3))
+	if args.F16 = int32(r.rnd.IntN(2)); args.F16 == 1 {
+		to.Format = kernels.F16
+	}
+	size, _ := to.Bytes(rows, in)
+	want := cuda.PackArgs{X: up(r, y), Y: up(r, make([]byte, size)), Rows: int32(rows), In: int32(in), Words: words}
+	a := cuda.StorePackArgs{Pack: want}
+	if joins {
+		a.Gate = up(r, r.floats(rows*in, 2))
+		*gate = a.Gate
+	}
+	launch(r, to.Kernel(cuda.FromAttention), grid(to, cuda.FromAttention, rows, in), &a)
+	args.Words, args.Packed = words, up(r, make([]byte, size))
+	run()
+	if !bytes.Equal(down[byte](r, args.Packed, int(size)), down[byte](r, want.Y, int(size))) {
+		r.Errorf("%d rows of %d are packed as %d otherwise than by a launch of their own; joined: %v", rows, in, words, joins)
+	}
 }
 
 // attendByLists launches a case by lists of pieces, few blocks for all of them, and checks that the counters are zero behind it.

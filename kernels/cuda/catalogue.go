@@ -136,7 +136,7 @@ func attentionKernels() []Kernel {
 	return append(out,
 		Kernel{wide.Kernel, "attention", "f32", "attention", sizeOf[AttentionArgs](), wide.Threads, wide.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention, TestLatentAttention"},
 		Kernel{"ahead", "attention", "", "attention", sizeOf[AheadArgs](), 256, 0, "8·seqs + 4·tables", "0", "TestAhead"},
-		Kernel{"attention_join", "attention", "", "attention", sizeOf[AttentionArgs](), 256, 0, "4·T·heads·splits·(head_dim + 2)", "2·T·heads·splits·head_dim", "TestAttention"})
+		Kernel{"attention_join", "attention, gate, store_kv", "", "attention", sizeOf[JoinArgs](), 256, StoreShared(512, 4), "4·T·heads·splits·(head_dim + 2); keys and values as store_kv", "2·T·heads·splits·head_dim", "TestAttention, TestStoreKV"})
 }
 
 func expertKernels() []Kernel {
@@ -161,6 +161,7 @@ func stateKernels() []Kernel {
 	}
 	return append(out,
 		Kernel{"delta", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·key_dim + 2·value_heads·value_dim) + 2·states", "8·T·value_heads·key_dim·value_dim", "TestDelta"},
+		Kernel{"delta_128", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·128 + 2·value_heads·128) + 2·states", "8·T·value_heads·128·128", "TestDelta"},
 		Kernel{"delta_chunks", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaChunksShared, "T·value_heads·(8·key_dim + 512)", "T·value_heads·(256·key_dim + 4096)", "TestDeltaChunks"},
 		Kernel{"delta_prompt", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaPromptShared, "T·value_heads·(value_dim/32·(8·key_dim + 512) + 8·value_dim) + 2·states", "T·value_heads·value_dim·(6·key_dim + 256)", "TestDeltaChunks"})
 }

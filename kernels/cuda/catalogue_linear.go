@@ -28,6 +28,9 @@ func packKernels() []Kernel {
 			case FromChain:
 				k.Op, k.Args, k.Bytes, k.Flops = "norm, add, linear", sizeOf[ChainPackArgs](), "(12 + format)·rows·in; 12· more for a norm before, 20· for two that are added", "14·rows·in"
 			}
+			if (s == FromNorm || s == FromChain) && !r.Narrow() {
+				k.Op, k.Bytes, k.Shared = "store_kv, "+k.Op, k.Bytes+"; keys and values as store_kv", StoreShared(512, 4)
+			}
 			if r.byRow(s) {
 				k.Threads = 512
 			}

@@ -17,6 +17,9 @@ const (
 	// oldestPTX is the first version that compiles PTX of Compiler, ISA 8.8: driver 575. Minor version
 	// compatibility does not cover PTX.
 	oldestPTX = Compiler
+	// OldestDependent is the first version in whose graphs kernels may begin while the one before runs: edges with data
+	// (NVIDIA's release notes of CUDA 12.3 and programming guide, "CUDA Graphs"). It belongs to driver 545.
+	OldestDependent = 12030
 )
 
 // branches are the driver branches of those versions, by NVIDIA's release notes of CUDA.
@@ -31,6 +34,16 @@ type Code struct {
 
 // PTX reports whether the driver compiles the code when it loads it.
 func (c Code) PTX() bool { return strings.HasSuffix(c.Name, ".ptx") }
+
+// Dependent reports whether kernels of the code may be launched while the kernel before them runs, with a driver of a CUDA
+// version. Those of earlier architectures, and of the PTX, do not wait for it.
+func (c Code) Dependent(driver int) bool {
+	switch c.Name {
+	case "sm_90a.cubin", "sm_100.cubin", "sm_120.cubin":
+		return driver >= OldestDependent
+	}
+	return false
+}
 
 // String describes the code: "machine code of sm_90a".
 func (c Code) String() string {

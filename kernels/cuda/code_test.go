@@ -104,6 +104,16 @@ func TestCodeOfArchitectures(t *testing.T) {
 	}
 }
 
+// TestDependent checks which code has kernels that wait for the kernel before, and from which driver on.
+func TestDependent(t *testing.T) {
+	for name, want := range map[string]bool{"sm_80.cubin": false, "sm_89.cubin": false, "sm_90a.cubin": true, "sm_100.cubin": true, "sm_120.cubin": true, "compute_80.ptx": false, "": false} {
+		c := cuda.Code{Name: name}
+		if c.Dependent(cuda.OldestDependent) != want || c.Dependent(cuda.OldestDependent-1) || c.Dependent(13000) != want {
+			t.Errorf("%q: dependent launches %v, want %v", name, !want, want)
+		}
+	}
+}
+
 // driversTable returns docs/cuda-drivers.md.
 func driversTable(t *testing.T) string {
 	var b strings.Builder
@@ -116,7 +126,7 @@ GPUs without machine code take it. **No device has run this yet**; which version
 [compatibility guide](https://docs.nvidia.com/deploy/cuda-compatibility/). ` + "`vapp doctor`" + ` names the driver's version and what each GPU loads.
 
 `)
-	drivers := []struct{ branch, cuda int }{{470, 11040}, {520, 11080}, {525, 12000}, {535, 12020}, {550, 12040}, {560, 12060}, {570, 12080}, {575, 12090}, {580, 13000}}
+	drivers := []struct{ branch, cuda int }{{470, 11040}, {520, 11080}, {525, 12000}, {535, 12020}, {545, 12030}, {550, 12040}, {560, 12060}, {570, 12080}, {575, 12090}, {580, 13000}}
 	// Neighbours with the same column are one: the first of them, "or newer".
 	rows := []struct {
 		what         string
@@ -168,12 +178,20 @@ A refusal is one line, for example:
 On data-center GPUs NVIDIA's package cuda-compat brings a newer driver library beside an older kernel module; which modules it supports is in the
 compatibility guide. vapp opens the library that `+"`VAPP_LIBCUDA`"+` names, for example /usr/local/cuda-12.9/compat/libcuda.so.1.
 
+## Dependent launches
+
+On machine code of sm_90a, sm_100 and sm_120 a kernel is launched while the one before it runs, prefetches weights and waits
+([why that is safe](../kernels/cuda/design.md#dependent-launches)). `+"`cuLaunchKernelEx`"+` is in every driver that is accepted, but graphs
+keep such launches from CUDA `+cuda.Version(cuda.OldestDependent)+` (driver 545) on: edges with data, by the release notes of CUDA 12.3. With an older driver, on compute
+capability 8.x and with PTX every launch is a plain one; `+"`vapp doctor`"+` says what a GPU gets. `+"`VAPP_PLAIN_LAUNCHES=1`"+` makes all launches plain ones, to measure the difference.
+
 ## Newer functions of the driver
 
-Three functions that vapp calls are newer than driver 525. Each has a way without it:
+Four functions that vapp calls are newer than driver 525. Each has a way without it:
 
 | function | since | without it |
 |---|---|---|
+| `+"`cuLaunchKernelEx`"+` with dependent launches in graphs | CUDA `+cuda.Version(cuda.OldestDependent)+` | kernels begin when the one before has ended |
 | `+"`cuFuncLoad`"+` | CUDA 12.4 | nothing: `+"`cuModuleGetFunction`"+` of those drivers loads the kernel's code |
 | `+"`cuFuncGetParamInfo`"+` | CUDA 12.4 | the size of a kernel's argument struct is the catalogue's, not checked against the loaded code |
 | `+"`cuEventElapsedTime_v2`"+` | CUDA 12.8 | `+"`cuEventElapsedTime`"+`, with the same parameters |

@@ -140,15 +140,15 @@ struct DeltaArgs {
   int seqs, pad;
 };
 
-constexpr int kKeyDim = 128;     // the largest key dimension
-constexpr int kColumnLanes = 4;  // lanes that share a column of the state: key_dim/4 registers each
+constexpr int kKeyDim = 128;  // the largest key dimension
 
-// inverse_length returns the factor that gives a vector, strided by 4, length one; all lanes of
-// the warp get it.
+constexpr float kShortest = 1e-6f;  // is added to the square of a length
+
+// inverse_length returns the factor that gives a vector length one; all lanes of the warp get it.
 DEVICE float inverse_length(const float *x, int n) {
   float sum = 0.0f;
   for (int i = threadIdx.x & 31; i < n; i += 32) sum = fmaf(x[i], x[i], sum);
-  return 1.0f / sqrtf(warp_sum(sum) + 1e-6f);
+  return rsqrtf(warp_sum(sum) + kShortest);
 }
 
 DEVICE bool by_chunks(const DeltaArgs &a, int tokens) { return a.least > 0 && tokens >= a.least; }
@@ -178,65 +178,120 @@ DEVICE bool is_sampled(const DeltaArgs &a, int token) {
   return false;
 }
 
-// delta: grid.x is blocks of 32 value columns, grid.y the value heads, grid.z the sequences;
-// 128 threads. Four lanes hold a column of the state in registers and walk along the tokens.
-// Columns are independent.
-KERNEL(delta, DeltaArgs, 128) {
+// sampled_among returns which of the 32 tokens from `token` on are sampled, if a sequence has several copies of its state.
+// All lanes of a warp call it.
+DEVICE unsigned sampled_among(const DeltaArgs &a, int token) {
+  if (a.states.copies == 1) return 0;
+  unsigned found = 0;
+  for (int i = threadIdx.x & 31; i < a.sample_count; i += 32)
+    if (unsigned at = unsigned(a.samples[i] - token); at < 32) found |= 1u << at;
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) found |= __shfl_xor_sync(kAllLanes, found, o);
+  return found;
+}
+
+// sum_of_rows adds over the lanes that share columns of a state in step_tokens.
+DEVICE float sum_of_rows(float v) {
+#pragma unroll
+  for (int o = 4; o < 32; o <<= 1) v += __shfl_xor_sync(kAllLanes, v, o);
+  return v;
+}
+
+// step_tokens walks along a sequence's tokens. A warp has 16 columns of a head's state in registers: lane l has columns
+// 4·(l%4) to 4·(l%4)+3 of rows 32·i + 4·(l/4) + j. So it waits for no other warp, and each 64 bytes of a state are read and
+// written once. kWhole: keys and values of 128, with addresses of 16 bytes.
+template <bool kWhole>
+DEVICE void step_tokens(const DeltaArgs &a) {
   const States &s = a.states;
-  __shared__ float q[kKeyDim], k[kKeyDim];
-  int h = blockIdx.y, seq = blockIdx.z, lane = threadIdx.x % kColumnLanes;
-  int column = blockIdx.x * 32 + threadIdx.x / kColumnLanes, n = a.key_dim, d = a.value_dim;
+  int h = blockIdx.y, seq = blockIdx.z, lane = threadIdx.x & 31, row = lane / 4 * 4;
+  int column = blockIdx.x * 64 + threadIdx.x / 32 * 16 + lane % 4 * 4, n = kWhole ? kKeyDim : a.key_dim, d = kWhole ? 128 : a.value_dim;
   int first = a.first[seq], last = a.first[seq + 1];
   if (first == last || by_chunks(a, last - first)) return;
-  bool there = column < d;
   int start = a.positions[first], keys = a.key_heads * n, key_head = h / (a.value_heads / a.key_heads);
   size_t in = size_t(2) * keys + size_t(a.value_heads) * d, offset = size_t(h) * n * d;
+  // four reads numbers at, at+1, … of n; those from n on are zeros.
+  auto four = [](const float *x, int at, int n) {
+    if (kWhole) return *(const float4 *)(x + at);
+    return make_float4(at < n ? x[at] : 0.0f, at + 1 < n ? x[at + 1] : 0.0f, at + 2 < n ? x[at + 2] : 0.0f, at + 3 < n ? x[at + 3] : 0.0f);
+  };
+  auto put = [](float *to, float4 v, int at, int n) {
+    if (kWhole) {
+      *(float4 *)(to + at) = v;
+      return;
+    }
+    if (at < n) to[at] = v.x;
+    if (at + 1 < n) to[at + 1] = v.y;
+    if (at + 2 < n) to[at + 2] = v.z;
+    if (at + 3 < n) to[at + 3] = v.w;
+  };
   const float *from = state_before(a, seq, start, offset);
-  float state[kKeyDim / kColumnLanes];
+  float4 state[kKeyDim / 8];
 #pragma unroll
-  for (int i = 0; i < kKeyDim / kColumnLanes; i++) {
-    int row = i * kColumnLanes + lane;
-    state[i] = from && there && row < n ? from[(size_t)row * d + column] : 0.0f;
+  for (int i = 0; i < kKeyDim / 8; i++) {
+    int r = i / 4 * 32 + row + i % 4;
+    state[i] = from && r < n ? four(from + r * d, column, d) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
   auto keep = [&](float *to) {
 #pragma unroll
-    for (int i = 0; i < kKeyDim / kColumnLanes; i++) {
-      int row = i * kColumnLanes + lane;
-      if (there && row < n) to[(size_t)row * d + column] = state[i];
-    }
+    for (int i = 0; i < kKeyDim / 8; i++)
+      if (int r = i / 4 * 32 + row + i % 4; r < n) put(to + r * d, state[i], column, d);
   };
-  for (int t = first; t < last; t++) {
-    const float *x = a.qkv + t * in, *xq = x + key_head * n, *xk = x + keys + key_head * n;
-    float iq = inverse_length(xq, n) / sqrtf(float(n)), ik = inverse_length(xk, n);
-    __syncthreads();  // all threads are done with the previous token
-    for (int i = threadIdx.x; i < kKeyDim; i += blockDim.x) {
-      q[i] = i < n ? xq[i] * iq : 0.0f;
-      k[i] = i < n ? xk[i] * ik : 0.0f;
-    }
-    __syncthreads();
-    float e = expf(decay_of(a, t, h)), beta = beta_of(a, t, h);
-    float seen = 0.0f, y = 0.0f;
+  for (int run = first; run < last; run += 32) {
+    unsigned sampled = sampled_among(a, run);
+    for (int t = run; t < min(last, run + 32); t++) {
+      const float *x = a.qkv + t * in;
+      float4 k[kKeyDim / 32], q[kKeyDim / 32], v = four(x + 2 * keys + size_t(h) * d, column, d);
+      float ik = 0.0f, iq = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kKeyDim / kColumnLanes; i++) {
-      state[i] *= e;
-      seen = fmaf(state[i], k[i * kColumnLanes + lane], seen);
-    }
-    seen += __shfl_xor_sync(kAllLanes, seen, 1);
-    seen += __shfl_xor_sync(kAllLanes, seen, 2);
-    float delta = beta * ((there ? x[2 * keys + (size_t)h * d + column] : 0.0f) - seen);
+      for (int i = 0; i < kKeyDim / 32; i++) {
+        q[i] = four(x + key_head * n, 32 * i + row, n);
+        k[i] = four(x + keys + key_head * n, 32 * i + row, n);
+        ik = fmaf(k[i].x, k[i].x, fmaf(k[i].y, k[i].y, fmaf(k[i].z, k[i].z, fmaf(k[i].w, k[i].w, ik))));
+        iq = fmaf(q[i].x, q[i].x, fmaf(q[i].y, q[i].y, fmaf(q[i].z, q[i].z, fmaf(q[i].w, q[i].w, iq))));
+      }
+      ik = rsqrtf(sum_of_rows(ik) + kShortest);
+      iq = rsqrtf((sum_of_rows(iq) + kShortest) * float(n));
+      float e = expf(decay_of(a, t, h)), beta = beta_of(a, t, h);
+      float4 seen = make_float4(0.0f, 0.0f, 0.0f, 0.0f), y = seen;
 #pragma unroll
-    for (int i = 0; i < kKeyDim / kColumnLanes; i++) {
-      state[i] = fmaf(k[i * kColumnLanes + lane], delta, state[i]);
-      y = fmaf(state[i], q[i * kColumnLanes + lane], y);
+      for (int i = 0; i < kKeyDim / 8; i++) {
+        float m = (&k[i / 4].x)[i % 4];
+        seen.x = fmaf(state[i].x, m, seen.x);
+        seen.y = fmaf(state[i].y, m, seen.y);
+        seen.z = fmaf(state[i].z, m, seen.z);
+        seen.w = fmaf(state[i].w, m, seen.w);
+      }
+      float behind = -e * ik, write = beta * ik;  // of a key as it is, which is not of length one
+      float4 delta;
+      delta.x = write * fmaf(behind, sum_of_rows(seen.x), v.x);
+      delta.y = write * fmaf(behind, sum_of_rows(seen.y), v.y);
+      delta.z = write * fmaf(behind, sum_of_rows(seen.z), v.z);
+      delta.w = write * fmaf(behind, sum_of_rows(seen.w), v.w);
+#pragma unroll
+      for (int i = 0; i < kKeyDim / 8; i++) {
+        float m = (&k[i / 4].x)[i % 4], by = (&q[i / 4].x)[i % 4];
+        state[i].x = fmaf(m, delta.x, e * state[i].x);
+        state[i].y = fmaf(m, delta.y, e * state[i].y);
+        state[i].z = fmaf(m, delta.z, e * state[i].z);
+        state[i].w = fmaf(m, delta.w, e * state[i].w);
+        y.x = fmaf(state[i].x, by, y.x);
+        y.y = fmaf(state[i].y, by, y.y);
+        y.z = fmaf(state[i].z, by, y.z);
+        y.w = fmaf(state[i].w, by, y.w);
+      }
+      y = make_float4(iq * sum_of_rows(y.x), iq * sum_of_rows(y.y), iq * sum_of_rows(y.z), iq * sum_of_rows(y.w));
+      if (row == 0) put(a.y + (size_t(t) * a.value_heads + h) * d, y, column, d);
+      int position = start + t - first;
+      if (t == last - 1 || (sampled >> (t - run) & 1)) keep(state_after(a, seq, position, offset));
+      if (unsigned char *mark = snapshot_after(s, seq, position + 1)) keep((float *)(mark + s.input_bytes) + offset);
     }
-    y += __shfl_xor_sync(kAllLanes, y, 1);
-    y += __shfl_xor_sync(kAllLanes, y, 2);
-    if (there && lane == 0) a.y[((size_t)t * a.value_heads + h) * d + column] = y;
-    int position = start + t - first;
-    if (t == last - 1 || is_sampled(a, t)) keep(state_after(a, seq, position, offset));
-    if (unsigned char *mark = snapshot_after(s, seq, position + 1)) keep((float *)(mark + s.input_bytes) + offset);
   }
 }
+
+// delta and delta_128: grid.x is blocks of 64 value columns, grid.y the value heads, grid.z the sequences; 128 threads.
+// delta_128 is for keys and values of 128.
+KERNEL(delta, DeltaArgs, 128) { step_tokens<false>(a); }
+KERNEL_OF(delta_128, DeltaArgs, 128, 3) { step_tokens<true>(a); }
 
 // Prompts are computed in chunks (Yang et al., Parallelizing Linear Transformers with the Delta
 // Rule). In a chunk, G are the sums of the decays' logarithms, A[i][j] =

@@ -99,7 +99,7 @@ func testConv(r *rig, f kernels.Format) {
 
 // TestDelta does the same for the delta rule, with one copy of the state and with several.
 func TestDelta(t *testing.T) {
-	for _, dims := range [][2]int{{16, 40}, {128, 32}} {
+	for _, dims := range [][2]int{{16, 40}, {38, 128}, {128, 128}} {
 		for _, copies := range []int{1, 3} {
 			t.Run(fmt.Sprint(dims, copies), func(t *testing.T) { testDelta(newRig(t), dims[0], dims[1], copies) })
 		}
@@ -138,7 +138,7 @@ func testDelta(r *rig, n, d, copies int) {
 			Y: alloc[float32](r, rows), First: up(r, s.first), Positions: up(r, s.positions), Samples: up(r, samples),
 			KeyHeads: keyHeads, ValueHeads: valueHeads, KeyDim: int32(n), ValueDim: int32(d), SampleCount: int32(len(samples)),
 		}
-		launch(r, "delta", cudatest.Grid{Blocks: [3]int{ceil(d, 32), valueHeads, 2}, Threads: [3]int{128, 1, 1}}, &a)
+		launch(r, cuda.ChooseDelta(n, d, true), cudatest.Grid{Blocks: [3]int{ceil(d, cuda.DeltaColumns), valueHeads, 2}, Threads: [3]int{128, 1, 1}}, &a)
 		return down[float32](r, a.Y, rows)
 	}
 	row := valueHeads * d
@@ -210,8 +210,8 @@ func testDeltaChunks(r *rig, n, d, copies int) {
 		launch(r, "delta_chunks", g, &a)
 		g.Blocks, g.Shared = [3]int{ceil(d, 32), valueHeads, len(parts)}, cuda.DeltaPromptShared
 		launch(r, "delta_prompt", g, &a)
-		g.Shared = 0
-		launch(r, "delta", g, &a)
+		g.Blocks[0], g.Shared = ceil(d, cuda.DeltaColumns), 0
+		launch(r, cuda.ChooseDelta(n, d, true), g, &a)
 		return down[float32](r, a.Y, rows*row)
 	}
 	part := func(from, to int) []float32 { return want[from*row : to*row] }

@@ -22,6 +22,9 @@ func TestEmulationSees(t *testing.T) {
 		{"fault_beyond", "beyond an allocation of 256 bytes|heap-buffer-overflow"},
 		{"fault_unaligned", "not aligned"},
 		{"fault_copy_not_waited_for", "did not wait for"},
+		{"fault_prefetch_reads", "before the wait for the kernel before|SEGV"},
+		{"fault_prefetch_beyond", "a prefetch of memory that is not there"},
+		{"fault_prefetch_unaligned", "not in units of 16 bytes"},
 		{"no_such_kernel", "no kernel"},
 	} {
 		t.Run(c.kernel, func(t *testing.T) {

@@ -119,7 +119,7 @@ func (c latentCase) test(r *rig, schedules bool) {
 		args.Y, args.Partial = alloc[float32](r, len(y)), alloc[float32](r, tokens*c.heads*splits*(c.rank+2))
 		launch(r, kernel.Kernel, grid, &args)
 		if splits > 1 {
-			launch(r, "attention_join", cudatest.Grid{Blocks: [3]int{tokens, c.heads, 1}, Threads: [3]int{64, 1, 1}}, &args)
+			launch(r, "attention_join", cudatest.Grid{Blocks: [3]int{tokens, c.heads, 1}, Threads: [3]int{64, 1, 1}}, &cuda.JoinArgs{Attention: args})
 		}
 		return down[float32](r, args.Y, len(y))
 	}

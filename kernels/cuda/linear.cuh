@@ -4,6 +4,8 @@
 // more at the end. linear_wide.cu multiplies the power-of-two scales of MXFP4 into the weights
 // instead, which is as exact.
 #pragma once
+#include "glu.cuh"
+#include "packed.cuh"
 #include "weights.cuh"
 
 constexpr int kParts = 4;
@@ -23,8 +25,55 @@ struct LinearArgs {
   int rows, in, out, splits;
   int scale_rows, scale_cols, scale_across, parts;  // rows and columns of a part that share a scale
   int part_row[kParts], part_scale[kParts];         // where parts begin: output feature, row of scales
-  int x_steps, pad;                                 // for 8-bit x: steps that share a scale
+  int x_steps;                                      // for 8-bit x: steps that share a scale
+  int half;     // a panel has 8 gates of the first half features and then their 8 ups; 0: features in their order
+  void *gated;  // null; or, instead of y, [rows, out/2] gated and packed for the next product, in whole steps
+  int act, paired;            // as in GLUArgs: paired without half, else half is out/2
+  float limit, alpha, shift;  // as in GLUArgs
+  int words, f16, pad;        // how gated is packed: PackArgs.words; fp16, else bf16
 };
+
+// feature_of returns the output feature of row r of the panels.
+DEVICE int feature_of(const LinearArgs &a, int r) { return a.half ? r % 16 / 8 * a.half + r / 16 * 8 + r % 8 : r; }
+
+// store_sums writes a lane's part d of a piece: 16 features (a panel) by 8 rows (a tile).
+DEVICE void store_sums(const LinearArgs &a, int panel, int tile, const float *bias, const float *d) {
+  int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int c = 0; c < 4; c++) {
+    int r = 16 * panel + (lane >> 2) + c / 2 * 8, feature = feature_of(a, r), row = 8 * tile + (lane & 3) * 2 + c % 2;
+    if (r < a.out && row < a.rows) a.y[size_t(row) * a.out + feature] = d[c] + (bias ? bias[feature] : 0.0f);
+  }
+}
+
+// store_gated gates a piece: a lane has gates and ups of one feature, or those of a pair are in neighbours. Then lanes of
+// two neighbouring results exchange one each, and write a word. All lanes of a warp call it.
+DEVICE void store_gated(const LinearArgs &a, int panel, int tile, const float *bias, const float *d) {
+  int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3, odd = g & 1, k = a.paired ? 4 * odd + g / 2 : g, to = a.paired ? 8 : 4;
+  if (16 * panel >= a.out || 8 * tile >= a.rows) return;
+  float v[4];
+#pragma unroll
+  for (int c = 0; c < 4; c++) v[c] = d[c] + (bias ? bias[feature_of(a, 16 * panel + g + c / 2 * 8)] : 0.0f);
+  GLUArgs glu{};
+  glu.act = a.act;
+  glu.limit = a.limit;
+  glu.alpha = a.alpha;
+  glu.shift = a.shift;
+  float y[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    float gate = v[i], up = v[2 + i];
+    if (a.paired) {
+      float got = __shfl_xor_sync(kAllLanes, odd ? gate : up, 4);
+      (odd ? gate : up) = got;
+    }
+    y[i] = 8 * tile + 2 * q + i < a.rows ? gated_activation(glu, gate, up) : 0.0f;
+  }
+  bool upper = lane & to;
+  float got = __shfl_xor_sync(kAllLanes, upper ? y[0] : y[1], to);
+  ((uint32_t *)a.gated)[word_at(a.words, a.out / 2, 8 * tile + 2 * q + upper, 8 * panel + k / 2 * 2)] =
+      packed_pair(a.f16, upper ? got : y[0], upper ? y[1] : got);
+}
 
 // steps_of returns the number of steps of a matrix with `in` input features.
 DEVICE int steps_of(int in) { return ceil_div(in, 32); }
@@ -52,8 +101,8 @@ DEVICE Panel<W> panel_at(const LinearArgs &a, int panel, int expert) {
   const float *scales = a.scales ? a.scales + expert * a.expert_scales : nullptr;
   Panel<W> p;
   p.base = a.w + expert * a.expert_bytes + panel * bytes;
-  p.scales[0] = scale_row<W>(a, scales, min(16 * panel + g, last));
-  p.scales[1] = scale_row<W>(a, scales, min(16 * panel + g + 8, last));
+  p.scales[0] = scale_row<W>(a, scales, feature_of(a, min(16 * panel + g, last)));
+  p.scales[1] = scale_row<W>(a, scales, feature_of(a, min(16 * panel + g + 8, last)));
   return p;
 }
 
@@ -62,13 +111,22 @@ DEVICE const unsigned char *quants_at(const Panel<W> &p, int step) {
   return p.base + size_t(step / W::kUnit) * W::kUnitBytes + step % W::kUnit * W::kQuants;
 }
 
+// unit_run returns `count` units of a panel from `unit` on, of those that there are. The first block of rows prefetches them
+// for the others; experts are known by what the kernel before wrote.
+template <class W>
+DEVICE Run unit_run(const LinearArgs &a, int panel, int unit, int count) {
+  int units = steps_of(a.in) / W::kUnit;
+  bool there = blockIdx.x == 0 && a.experts == nullptr && 16 * panel < a.out && unit < units;
+  return {a.w + (size_t(panel) * units + unit) * W::kUnitBytes, there ? uint32_t(min(count, units - unit)) * W::kUnitBytes : 0};
+}
+
 template <class W>
 DEVICE Factors factors_at(const LinearArgs &a, const Panel<W> &p, int step) {
   if (W::kExternal) {
     Factors f{};
     int column = 32 * step / a.scale_cols;
-    f.scale[0][0] = p.scales[0] ? __ldg(p.scales[0] + column) : 1.0f;
-    f.scale[1][0] = p.scales[1] ? __ldg(p.scales[1] + column) : 1.0f;
+    f.scale[0][0] = p.scales[0] ? immutable(p.scales[0] + column) : 1.0f;
+    f.scale[1][0] = p.scales[1] ? immutable(p.scales[1] + column) : 1.0f;
     return f;
   }
   return W::factors(p.base + size_t(step / W::kUnit) * W::kUnitBytes, step % W::kUnit, (threadIdx.x & 31) >> 2);
@@ -77,7 +135,7 @@ DEVICE Factors factors_at(const LinearArgs &a, const Panel<W> &p, int step) {
 // output_scale returns the factor of whole sums of feature g + 8·i of a panel.
 template <class W>
 DEVICE float output_scale(const Panel<W> &p, int i) {
-  return p.scales[i] ? kOutputScale<W> * __ldg(p.scales[i]) : kOutputScale<W>;
+  return p.scales[i] ? kOutputScale<W> * immutable(p.scales[i]) : kOutputScale<W>;
 }
 
 // scale_outputs multiplies whole sums with the scales of their outputs.
@@ -215,6 +273,19 @@ DEVICE bool last_split(const LinearArgs &a, size_t block) {
 
 constexpr int kWarps = 8;
 
+// kAheadUnits are the units that a warp of linear_rows loads at the same time.
+template <class W>
+constexpr int kAheadUnits = W::kUnit == 1 ? 4 : 2;
+
+// RowsPrefetch is what the blocks of linear_rows load first.
+template <class W, int P>
+struct RowsPrefetch {
+  static constexpr int kRuns = P * kAheadUnits<W>;
+  METHOD Run run(const LinearArgs &a, int i) {
+    return unit_run<W>(a, blockIdx.y * P + i % P, (i / P * a.splits + blockIdx.z) * kWarps, kWarps);
+  }
+};
+
 // linear_rows, for few rows: a block computes P panels of features for 8·N rows. Its eight
 // warps and the grid's splits share the steps by step number, so that the sum of a row does not
 // depend on the number of rows. Weights go from memory to registers. Grid (for all products):
@@ -233,7 +304,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
 #pragma unroll
   for (int i = 0; i < P; i++) p[i] = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
   float d[P][N][4] = {};
-  constexpr int kAhead = W::kUnit == 1 ? 4 : 2;  // units that are loading at the same time
+  constexpr int kAhead = kAheadUnits<W>;
   int stride = kWarps * a.splits;
   for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
 #pragma unroll W::kUnit == 1 ? 1 : 2
@@ -312,11 +383,10 @@ DEVICE void linear_rows(const LinearArgs &a) {
       v[2] += u.z;
       v[3] += u.w;
     }
-    int l = j & 31, n = j / 32 % N, i = j / 32 / N;
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-      int feature = 16 * (panel0 + i) + (l >> 2) + c / 2 * 8, row = 8 * (tile0 + n) + (l & 3) * 2 + c % 2;
-      if (feature < a.out && row < a.rows) a.y[size_t(row) * a.out + feature] = v[c] + (bias ? bias[feature] : 0.0f);
-    }
+    int panel = panel0 + j / 32 / N, tile = tile0 + j / 32 % N;
+    if (a.gated)
+      store_gated(a, panel, tile, bias, v);
+    else
+      store_sums(a, panel, tile, bias, v);
   }
 }

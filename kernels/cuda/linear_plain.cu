@@ -1,6 +1,6 @@
 // Products of few rows with weights stored row by row, as cuBLASLt takes them: [out, in] of
 // 16-bit numbers or E4M3, in a multiple of 32, and X [rows, in] of the same type (pack.cu:
-// words 2).
+// words 2). With half, a block takes its rows of W from both halves.
 #include "linear_tile.cuh"
 
 // The types of W and X. A unit is 64 bytes of a row, 16 for each of the four lanes that share
@@ -28,6 +28,22 @@ struct RowsE4M3 {
   }
 };
 
+// kAheadPlain are the units that a warp loads at the same time, with N tiles of rows.
+template <class Numbers, int N>
+constexpr int kAheadPlain = (N == 1 ? 4 : 3) - Numbers::kScaled;
+
+// PlainPrefetch is what the blocks of linear_plain load first: of each feature the units of the warps, 64 bytes each, which
+// follow each other without splits.
+template <class Numbers, int P, int N>
+struct PlainPrefetch {
+  static constexpr int kFeatures = 16 * P, kPieces = kAheadPlain<Numbers, N>, kRuns = kFeatures * kPieces, kBytes = kWarps * 64;
+  METHOD Run run(const LinearArgs &a, int i) {
+    int feature = blockIdx.y * kFeatures + i / kPieces, piece = i % kPieces, row = a.in / Numbers::kColumns * 16;
+    int at = (piece * a.splits + blockIdx.z) * kBytes, bytes = a.splits > 1 ? kBytes : piece == 0 ? kPieces * kBytes : 0;
+    return {a.w + size_t(feature) * row + at, blockIdx.x == 0 && feature < a.out && at < row ? uint32_t(min(bytes, row - at)) : 0};
+  }
+};
+
 // linear_plain computes P panels of features for 8·N rows in a block. Its eight warps and the
 // grid's splits share the units as those of linear_rows share steps. The order of input
 // features in a multiplication is free as long as W and X agree: with g = lane/4 and q =
@@ -45,14 +61,14 @@ DEVICE void linear_plain(const LinearArgs &a) {
   const float *by[P][2];  // scales of the features
 #pragma unroll
   for (int i = 0; i < 2 * P; i++) {
-    int feature = min(16 * (tile.panel0 + i / 2) + i % 2 * 8 + g, a.out - 1);
+    int feature = feature_of(a, min(16 * (tile.panel0 + i / 2) + i % 2 * 8 + g, a.out - 1));
     w[i / 2][i % 2] = (const uint4 *)a.w + size_t(feature) * row_words;
     by[i / 2][i % 2] = Numbers::kScaled ? scale_row<WeightsE4M3>(a, a.scales, feature) : nullptr;
   }
 #pragma unroll
   for (int n = 0; n < N; n++) x[n] = (const uint4 *)a.x + size_t(8 * (tile.tile0 + n) + g) * row_words;
   float d[P][N][4] = {};
-  constexpr int kAhead = (N == 1 ? 4 : 3) - Numbers::kScaled;  // units that are loading at the same time
+  constexpr int kAhead = kAheadPlain<Numbers, N>;
   int stride = kWarps * a.splits, groups = Numbers::kScaled ? ceil_div(steps_of(a.in), a.x_steps) : 0;
   for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
     uint4 raw[kAhead][P][2], rows[kAhead][N];
@@ -69,7 +85,7 @@ DEVICE void linear_plain(const LinearArgs &a) {
       if (!Numbers::kScaled) continue;
       int step = 2 * min(unit0 + j * stride, units - 1);
 #pragma unroll
-      for (int i = 0; i < 2 * P; i++) scales[j][i / 2][i % 2] = __ldg(by[i / 2][i % 2] + 32 * step / a.scale_cols);
+      for (int i = 0; i < 2 * P; i++) scales[j][i / 2][i % 2] = immutable(by[i / 2][i % 2] + 32 * step / a.scale_cols);
 #pragma unroll
       for (int n = 0; n < N; n++)
         of_x[j][n] = __ldg((const float2 *)(a.sums + (size_t(min(tile.tile0 + n, tile.tiles - 1)) * groups + step / a.x_steps) * 8 + 2 * q));
@@ -113,12 +129,12 @@ DEVICE void linear_plain(const LinearArgs &a) {
     sum[3] += v.w;
   }
   // A warp without a piece gets one after the last row.
-  tile.template finish<1>(a, [&](int) { return warp < kPieces ? int2{warp / N, warp % N} : int2{0, tile.tiles}; }, [&](int) { return sum; });
+  tile.template finish<1>(a, [&](int) { return warp < kPieces ? int2{warp / N, warp % N} : int2{0, tile.tiles}; }, [&](int) { return sum; }, nullptr);
 }
 
 #define LINEAR_PLAIN(name, numbers, blocks)                                                     \
-  KERNEL_OF(linear_##name##_plain_8, LinearArgs, 256, blocks) { linear_plain<numbers, 2, 1>(a); } \
-  KERNEL_OF(linear_##name##_plain_16, LinearArgs, 256, blocks) { linear_plain<numbers, 2, 2>(a); }
+  KERNEL_PREFETCH(linear_##name##_plain_8, LinearArgs, 256, blocks, PlainPrefetch<numbers, 2, 1>) { linear_plain<numbers, 2, 1>(a); } \
+  KERNEL_PREFETCH(linear_##name##_plain_16, LinearArgs, 256, blocks, PlainPrefetch<numbers, 2, 2>) { linear_plain<numbers, 2, 2>(a); }
 LINEAR_PLAIN(bf16, Rows16<false>, 2)
 LINEAR_PLAIN(f16, Rows16<true>, 2)
 LINEAR_PLAIN(f8_e4m3_x8, RowsE4M3, LINEAR_BLOCKS(2))
@@ -135,6 +151,6 @@ struct LinearBiasArgs {
 KERNEL(linear_bias, LinearBiasArgs, 256) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.n) return;
-  float4 v = a.y[i], b = __ldg(a.bias + i % a.out);
+  float4 v = a.y[i], b = immutable(a.bias + i % a.out);
   a.y[i] = make_float4(v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w);
 }

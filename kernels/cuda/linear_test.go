@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cost"
 	"vapp.dev/kernels/cuda/cudatest"
 	"vapp.dev/kernels/ref"
 )
@@ -223,6 +225,7 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 		run := func() []float32 {
 			a.Y = alloc[float32](r, rows*out)
 			launch(r, l.Kernel, g, &a)
+			r.prefetched(l.Kernel, g.Blocks, a, m.bytes, 16)
 			for _, n := range down[uint32](r, a.Arrived, counters) {
 				if n != 0 {
 					r.Errorf("%s leaves %d in its counters", l.Kernel, n)
@@ -237,6 +240,47 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 			got = run()
 		}
 		r.near(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, n), got, want, exactSums)
+	}
+}
+
+// prefetched checks what the last launch prefetched before it waited for the kernel before: bytes of W alone, none of them
+// twice, the first ones of each panel of so many features, and as many as the cost model counts or more. Only warpgroups
+// prefetch nothing.
+func (r *rig) prefetched(kernel string, blocks [3]int, a cuda.LinearArgs, bytes int64, features int) {
+	r.Helper()
+	got, err := r.Prefetched()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if strings.HasSuffix(kernel, "_wide") {
+		if len(got) != 0 {
+			r.Errorf("%s prefetches %d pieces", kernel, len(got))
+		}
+		return
+	}
+	slices.SortFunc(got, func(p, q [2]uint64) int { return cmp.Compare(p[0], q[0]) })
+	end, panels := uint64(a.W), ceil(int(a.Out), features)
+	there := map[uint64]bool{}
+	for _, p := range got {
+		if p[0] < end || p[0]+p[1] > uint64(a.W)+uint64(bytes) {
+			r.Errorf("%s prefetches %d bytes at %d of %d, up to %d are prefetched already", kernel, p[1], p[0]-uint64(a.W), bytes, end-uint64(a.W))
+		}
+		end = p[0] + p[1]
+		there[p[0]-uint64(a.W)] = true
+	}
+	total := uint64(0)
+	for _, p := range got {
+		total += p[1]
+	}
+	c := cost.Counter{Rows: []cost.Row{{Count: int(a.Rows)}}}
+	w, err := c.Count(cost.Launch{Kernel: kernel, Blocks: blocks, Threads: 256, Args: cudatest.Bytes([]cuda.LinearArgs{a})})
+	if counted := w.Prefetched; err != nil || counted <= 0 || counted > float64(total) {
+		r.Errorf("%s prefetches %d bytes, the cost model counts %.0f (%v)", kernel, total, counted, err)
+	}
+	for i := range panels {
+		if at := uint64(i) * uint64(bytes) / uint64(panels); !there[at] {
+			r.Errorf("%s does not prefetch the first bytes of panel %d", kernel, i)
+		}
 	}
 }
 
@@ -299,6 +343,7 @@ func testLinearPlain(r *rig, to cuda.Rounding, rows, in, out int) {
 			got := r.eachSchedule(func() []float32 {
 				a.Y = alloc[float32](r, rows*out)
 				launch(r, l.Kernel, g, &a)
+				r.prefetched(l.Kernel, g.Blocks, a, int64(len(w)), 1)
 				return down[float32](r, a.Y, rows*out)
 			})
 			for _, n := range down[uint32](r, a.Arrived, counters) {

@@ -2,6 +2,8 @@
 #pragma once
 #include "linear.cuh"
 
+constexpr int kGated = 16, kPieceThreads = 256;  // pieces of a thread that are gated at a time
+
 // Tile is the place of a block of many rows in the product: 16·Panels features, 8·Tiles rows,
 // and the input features of its split: units [from, to) of kUnit steps.
 template <int Panels, int Tiles>
@@ -23,22 +25,11 @@ struct Tile {
     bias = a.bias ? a.bias + expert * a.expert_bias : nullptr;
   }
 
-  // store writes a thread's part of a piece: 16 features (panel) by 8 rows (tile) of the
-  // block.
-  DEVICE_METHOD void store(const LinearArgs &a, int panel, int tile, const float *d) const {
-    int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-      int feature = 16 * (panel0 + panel) + (lane >> 2) + c / 2 * 8, row = 8 * (tile0 + tile) + (lane & 3) * 2 + c % 2;
-      if (feature < a.out && row < a.rows) a.y[size_t(row) * a.out + feature] = d[c] + (bias ? bias[feature] : 0.0f);
-    }
-  }
-
   // finish stores N pieces; with splits, the last block adds up those of all splits in
   // order. place(i) is piece i's panel and tile within the block, sums(i) is the thread's
-  // part of it.
+  // part of it. shared is memory of the block that nothing uses any more, 256·min(N, kGated) of 16 bytes.
   template <int N, class Place, class Sums>
-  DEVICE_METHOD void finish(const LinearArgs &a, Place place, Sums sums) const {
+  DEVICE_METHOD void finish(const LinearArgs &a, Place place, Sums sums, unsigned char *shared) const {
     float4 *partial = (float4 *)a.partial;
     auto at = [&](int split, int2 p) { return (split * blocks + block) * (Panels * Tiles * 32) + (p.x * Tiles + p.y) * 32 + (threadIdx.x & 31); };
     if (a.splits > 1) {
@@ -64,7 +55,28 @@ struct Tile {
           d[3] += u.w;
         }
       }
-      store(a, p.x, p.y, d);
+      if (a.gated == nullptr)
+        store_sums(a, panel0 + p.x, tile0 + p.y, bias, d);
+      else if (N == 1)
+        store_gated(a, panel0 + p.x, tile0 + p.y, bias, d);
+    }
+    if (N == 1 || a.gated == nullptr) return;
+    // The code of gating is long and registers have no index: a thread's pieces pass through its place in shared memory.
+    float4 *own = (float4 *)shared + threadIdx.x;
+#pragma unroll
+    for (int first = 0; first < N; first += kGated) {
+#pragma unroll
+      for (int i = 0; i < kGated && first + i < N; i++) {
+        const float *d = sums(first + i);
+        own[i * kPieceThreads] = make_float4(d[0], d[1], d[2], d[3]);
+      }
+#pragma unroll 1
+      for (int i = 0; i < kGated && first + i < N; i++) {
+        int2 p = place(first + i);
+        float4 v = own[i * kPieceThreads];
+        const float d[4] = {v.x, v.y, v.z, v.w};
+        if (tile0 + p.y < tiles) store_gated(a, panel0 + p.x, tile0 + p.y, bias, d);
+      }
     }
   }
 };
@@ -105,12 +117,24 @@ struct Copies {
 // memory, as many as fit in RingBytes, which hides the memory's latency. Addresses advance with
 // the steps; scales that several steps share are read when they change.
 constexpr int kTilePanels = 8;
+template <class W, class X, int Tiles, int RingBytes>
+constexpr int kTileStages = RingBytes / (kTilePanels * W::kQuants + Tiles * X::kBytes) < 8 ? RingBytes / (kTilePanels * W::kQuants + Tiles * X::kBytes) : 8;
+
+// TilePrefetch is what the blocks of linear_tile load first: the units of the first stages.
+template <class W, class X, int Tiles, int RingBytes>
+struct TilePrefetch {
+  static constexpr int kRuns = kTilePanels, kUnits = (kTileStages<W, X, Tiles, RingBytes> + W::kUnit - 2) / W::kUnit;
+  METHOD Run run(const LinearArgs &a, int i) {
+    int each = ceil_div(steps_of(a.in) / W::kUnit, a.splits);  // as Tile has it
+    return unit_run<W>(a, blockIdx.y * kTilePanels + i, blockIdx.z * each, min(each, kUnits));
+  }
+};
 
 template <class W, class X, int Tiles, int RingBytes>
 DEVICE void linear_tile(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
   constexpr int kW = kTilePanels * W::kQuants, kX = Tiles * X::kBytes, kStage = kW + kX, T = Tiles / 4;
-  constexpr int kStages = RingBytes / kStage < 8 ? RingBytes / kStage : 8;
+  constexpr int kStages = kTileStages<W, X, Tiles, RingBytes>;
   constexpr bool kSums = W::kMinimum && W::kScales == 1;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
@@ -121,6 +145,7 @@ DEVICE void linear_tile(const LinearArgs &a) {
   size_t skipped = size_t(t.from) * W::kUnitBytes;
   Copies<W::kQuants, kTilePanels> w(a.w + expert * a.expert_bytes + skipped, size_t(steps / W::kUnit) * W::kUnitBytes, t.panel0, panels);
   Copies<X::kBytes, Tiles> xs((const unsigned char *)a.x + size_t(from) * X::kBytes, size_t(steps) * X::kBytes, t.tile0, t.tiles);
+  static_assert(kStages * kStage >= (4 * T < kGated ? 4 * T : kGated) * kPieceThreads * 16, "the ring holds the pieces that are gated");
   auto after = [](unsigned stage) { return stage < (kStages - 1) * kStage ? stage + kStage : 0; };
   unsigned next = from, put = 0, take = 0;
   auto fetch = [&]() {
@@ -189,6 +214,7 @@ DEVICE void linear_tile(const LinearArgs &a) {
     if ((step + 1) % W::kUnit == 0) unit += W::kUnitBytes;
   }
   copy_wait<0>();
+  if (a.gated != nullptr) __syncthreads();  // all warps are done with the ring
   if constexpr (kOutputScale<W> != 0) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -197,7 +223,7 @@ DEVICE void linear_tile(const LinearArgs &a) {
       for (int n = 0; n < T; n++) scale_outputs(q, d[T * i + n]);
     }
   }
-  t.template finish<4 * T>(a, [&](int i) { return int2{panel1 + i / T, tile1 + i % T}; }, [&](int i) { return d[i]; });
+  t.template finish<4 * T>(a, [&](int i) { return int2{panel1 + i / T, tile1 + i % T}; }, [&](int i) { return d[i]; }, memory);
 }
 
 // Bytes of a ring if a multiprocessor of 100 KiB runs two blocks, and if it runs one.
@@ -213,11 +239,17 @@ constexpr int kHalfShared = 48 << 10, kWholeShared = 96 << 10;
 
 // The products of a format: P panels in a block of up to 8 rows, B blocks on a multiprocessor
 // (2 if 128 registers are enough: then more loads are outstanding).
-#define LINEAR_OF(name, W, X, P, B)                                                                        \
-  KERNEL_OF(linear_##name##_8, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, P, 1>(a); }          \
-  KERNEL_OF(linear_##name##_16, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, 2, 2>(a); }         \
-  KERNEL_OF(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_tile<W, X, 8, kHalfShared>(a); } \
-  KERNEL(linear_##name##_tile, LinearArgs, 256) { linear_tile<W, X, 16, kWholeShared>(a); }
+#define LINEAR_OF(name, W, X, P, B)                                                                                       \
+  KERNEL_PREFETCH(linear_##name##_8, LinearArgs, 256, LINEAR_BLOCKS(B), RowsPrefetch<W, P>) { linear_rows<W, X, P, 1>(a); } \
+  KERNEL_PREFETCH(linear_##name##_16, LinearArgs, 256, LINEAR_BLOCKS(B), RowsPrefetch<W, 2>) {                              \
+    linear_rows<W, X, 2, 2>(a);                                                                                           \
+  }                                                                                                                       \
+  KERNEL_PREFETCH(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B), TilePrefetch<W, X, 8, kHalfShared>) {              \
+    linear_tile<W, X, 8, kHalfShared>(a);                                                                                 \
+  }                                                                                                                       \
+  KERNEL_PREFETCH(linear_##name##_tile, LinearArgs, 256, 1, TilePrefetch<W, X, 16, kWholeShared>) {                         \
+    linear_tile<W, X, 16, kWholeShared>(a);                                                                               \
+  }
 // The products of a format, and its rows as embeddings.
 #define LINEAR(name, W, P, B)    \
   LINEAR_OF(name, W, Wide, P, B) \

@@ -137,8 +137,10 @@ DEVICE void linear_wide(const LinearArgs &a) {
   copy_wait<0>();
 #pragma unroll
   for (int m = 0; m < M; m++) wgmma_sums(d[m]);
+  if (a.gated != nullptr) __syncthreads();  // all warps are done with the stages
+  static_assert(kStages * kStage >= kGated * kPieceThreads * 16, "the stages hold the pieces that are gated");
   block.template finish<M * kTiles>(
-      a, [&](int i) { return int2{mine + 4 * (i / kTiles), i % kTiles}; }, [&](int i) { return &d[i / kTiles][4 * (i % kTiles)]; });
+      a, [&](int i) { return int2{mine + 4 * (i / kTiles), i % kTiles}; }, [&](int i) { return &d[i / kTiles][4 * (i % kTiles)]; }, memory);
 }
 
 KERNEL(linear_bf16_wide, LinearArgs, 256) { linear_wide<WeightsBF16, Wide>(a); }

@@ -1,5 +1,5 @@
 // Instructions that have no C++ form: asynchronous copies to shared memory, loads of matrix
-// fragments, and the matrix units. nvcc gets PTX. The host computes the same values, but
+// fragments, and the matrix units. NVRTC gets PTX. The host computes the same values, but
 // completes copies only when they are waited for, so that a missing wait shows.
 #pragma once
 #include "numbers.cuh"

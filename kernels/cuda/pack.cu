@@ -24,8 +24,7 @@ constexpr int kUnit = 64;  // rows of cuBLASLt's products: LibraryUnit
 struct StorePackArgs {
   PackArgs pack;
   const float *gate;  // [_, in] or null: x is multiplied by sigmoid(gate)
-  int across, bytes;  // blocks (x) from across on store a head each, in numbers of 1, 2 or 4 bytes; across 0: none
-  StoreArgs store;
+  StoreBeside beside;
 };
 
 struct NormPackArgs {
@@ -35,6 +34,7 @@ struct NormPackArgs {
   float *plain;     // [rows, in] or null: gets what is packed, not rounded
   float eps, offset, scale;
   int pad;
+  StoreBeside beside;  // of 16-bit formats
 };
 
 // ChainPackArgs is for chain_pack: norms with the same eps before the sum with the residual. x is written to.
@@ -466,19 +466,11 @@ DEVICE void pack_rows(const PackArgs &a, Source from) {
   row8<Codes>(a, p, from);
 }
 
-// stores stores keys and values, in the blocks that are for that, and reports whether this is one of them. A
-// block stores 16 rows, two tiles; those of the other tile have no work.
-DEVICE bool stores(const StorePackArgs &a) {
-  int head = int(blockIdx.x) - a.across, block = blockIdx.y / 2;
+// stored_beside is stores for grids of tiles of 8 rows: the blocks of every other tile have no work.
+DEVICE bool stored_beside(const StoreBeside &a) {
+  int head = int(blockIdx.x) - a.across;
   if (a.across == 0 || head < 0) return false;
-  if (blockIdx.y % 2 != 0) return true;
-  if (a.bytes == 1)
-    store_kv<uint8_t>(a.store, block, head);
-  else if (a.bytes == 2)
-    store_kv<uint16_t>(a.store, block, head);
-  else
-    store_kv<float>(a.store, block, head);
-  return true;
+  return blockIdx.y % 2 != 0 || stores(a, blockIdx.y / 2, head);
 }
 
 KERNEL(linear_pack_bf16, PackArgs, 256) { by_step<false>(a, PlainSource(a, nullptr)); }
@@ -486,27 +478,35 @@ KERNEL(linear_pack_f16, PackArgs, 256) { by_step<true>(a, PlainSource(a, nullptr
 KERNEL(linear_pack_f8_e4m3, PackArgs, kPackThreads) { pack_rows<CodesE4M3>(a, PlainSource(a, nullptr)); }
 KERNEL(linear_pack_i8, PackArgs, kPackThreads) { pack_rows<CodesI8>(a, PlainSource(a, nullptr)); }
 KERNEL(store_pack_bf16, StorePackArgs, 256) {
-  if (!stores(a)) by_step<false>(a.pack, PlainSource(a.pack, a.gate));
+  if (!stored_beside(a.beside)) by_step<false>(a.pack, PlainSource(a.pack, a.gate));
 }
 KERNEL(store_pack_f16, StorePackArgs, 256) {
-  if (!stores(a)) by_step<true>(a.pack, PlainSource(a.pack, a.gate));
+  if (!stored_beside(a.beside)) by_step<true>(a.pack, PlainSource(a.pack, a.gate));
 }
 KERNEL(store_pack_f8_e4m3, StorePackArgs, kPackThreads) {
-  if (!stores(a)) pack_rows<CodesE4M3>(a.pack, PlainSource(a.pack, a.gate));
+  if (!stored_beside(a.beside)) pack_rows<CodesE4M3>(a.pack, PlainSource(a.pack, a.gate));
 }
 KERNEL(store_pack_i8, StorePackArgs, kPackThreads) {
-  if (!stores(a)) pack_rows<CodesI8>(a.pack, PlainSource(a.pack, a.gate));
+  if (!stored_beside(a.beside)) pack_rows<CodesI8>(a.pack, PlainSource(a.pack, a.gate));
 }
 KERNEL(glu_pack_bf16, GLUPackArgs, 256) { by_step<false>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_f16, GLUPackArgs, 256) { by_step<true>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_f8_e4m3, GLUPackArgs, kPackThreads) { pack_rows<CodesE4M3>(a.pack, GLUSource(a)); }
 KERNEL(glu_pack_i8, GLUPackArgs, kPackThreads) { pack_rows<CodesI8>(a.pack, GLUSource(a)); }
-KERNEL(norm_pack_bf16, NormPackArgs, kPackThreads) { norm_pack16<false>(a, nullptr); }
-KERNEL(norm_pack_f16, NormPackArgs, kPackThreads) { norm_pack16<true>(a, nullptr); }
+KERNEL(norm_pack_bf16, NormPackArgs, kPackThreads) {
+  if (!stored_beside(a.beside)) norm_pack16<false>(a, nullptr);
+}
+KERNEL(norm_pack_f16, NormPackArgs, kPackThreads) {
+  if (!stored_beside(a.beside)) norm_pack16<true>(a, nullptr);
+}
 KERNEL(norm_pack_f8_e4m3, NormPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a, nullptr); }
 KERNEL(norm_pack_i8, NormPackArgs, kPackThreads) { norm_pack8<CodesI8>(a, nullptr); }
-KERNEL(chain_pack_bf16, ChainPackArgs, kPackThreads) { norm_pack16<false>(a.norm, &a); }
-KERNEL(chain_pack_f16, ChainPackArgs, kPackThreads) { norm_pack16<true>(a.norm, &a); }
+KERNEL(chain_pack_bf16, ChainPackArgs, kPackThreads) {
+  if (!stored_beside(a.norm.beside)) norm_pack16<false>(a.norm, &a);
+}
+KERNEL(chain_pack_f16, ChainPackArgs, kPackThreads) {
+  if (!stored_beside(a.norm.beside)) norm_pack16<true>(a.norm, &a);
+}
 KERNEL(chain_pack_f8_e4m3, ChainPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a.norm, &a); }
 KERNEL(chain_pack_i8, ChainPackArgs, kPackThreads) { norm_pack8<CodesI8>(a.norm, &a); }
 KERNEL(heads_pack_bf16, HeadsPackArgs, kPackThreads) { heads_pack16<false>(a); }

@@ -13,6 +13,13 @@ const (
 	StepCols  = 32
 )
 
+// GateUpRow returns the row of a matrix that is row r of its panels, if gates and ups are its halves and a panel has 8 of
+// each: so that one thread has a gate and its up (LinearArgs.Half). rows is a multiple of PanelRows.
+func GateUpRow(rows, r int) int {
+	const each = PanelRows / 2
+	return r%PanelRows/each*(rows/2) + r/PanelRows*each + r%each
+}
+
 // packing describes how a format's panels are made from its blocks.
 type packing struct {
 	unit       int                                                          // steps whose scales are together

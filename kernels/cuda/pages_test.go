@@ -125,7 +125,7 @@ func (s storeCase) test(r *rig, f kernels.Format) {
 		IDs: up(r, ids), Plane: plane, Rows: int32(rows), Latent: yes(s.latent),
 	}
 	g := cudatest.Grid{Blocks: [3]int{ceil(rows, 16), heads, 1}, Threads: [3]int{64, 1, 1}, Shared: cuda.StoreShared(given, int(f.Bytes(1)))}
-	fused := r.packStored(f, a, c.arena, g.Shared, rows)
+	beside := r.packStored(f, a, c.arena, g.Shared, rows)
 	bits := 8 * f.Bytes(1)
 	launch(r, fmt.Sprintf("store_kv_%d", bits), g, &a)
 	launch(r, "store_tokens", cudatest.Line(1, 32), &a)
@@ -143,30 +143,63 @@ func (s storeCase) test(r *rig, f kernels.Format) {
 		c.ref.Store(page, pos%block, k[t*key:(t+1)*key], v[t*row:(t+1)*row])
 		copy(c.ref.Page(page)[plane+4*(pos%block):], cudatest.Bytes([]int32{ids[t]}))
 	}
-	for _, arena := range []cuda.Ptr{a.Pages.Arena, fused} {
+	beside["a launch of its own"] = a.Pages.Arena
+	for by, arena := range beside {
 		if got := down[byte](r, arena, len(c.arena)); string(got) != string(c.arena) {
-			r.Errorf("%v, %+v: the arena differs; stored beside packed rows: %v", f, s, arena == fused)
+			r.Errorf("%v, %+v: the arena differs, stored by %s", f, s, by)
 		}
 	}
 }
 
-// packStored stores the rows of a in another arena, by a launch that also packs rows of X, and returns the arena.
-// What is packed must not depend on that.
-func (r *rig) packStored(f kernels.Format, a cuda.StoreArgs, arena []byte, shared, rows int) cuda.Ptr {
+// packStored stores the rows of a in other arenas, by launches that also pack rows of X or join attention, and returns the
+// arenas. What is packed must not depend on that.
+func (r *rig) packStored(f kernels.Format, a cuda.StoreArgs, arena []byte, shared, rows int) map[string]cuda.Ptr {
 	r.Helper()
 	const in = 72
-	to := roundings[r.rnd.IntN(len(roundings))]
+	to, half := roundings[r.rnd.IntN(len(roundings))], roundings[r.rnd.IntN(2)]
 	x := r.floats(rows*in, 1)
-	p := cuda.StorePackArgs{Pack: r.packArgs(to, x, rows, in), Bytes: int32(f.Bytes(1)), Store: a}
-	g := grid(to, cuda.FromAttention, rows, in)
-	p.Across, g.Shared = int32(g.Blocks[0]), shared
-	g.Blocks[0] += int(a.Pages.KVHeads)
-	r.eachSchedule(func() []float32 {
-		p.Store.Pages.Arena = up(r, arena)
-		launch(r, to.Kernel(cuda.FromAttention), g, &p)
-		return nil
+	b := cuda.StoreBeside{Bytes: int32(f.Bytes(1)), Store: a}
+	out := map[string]cuda.Ptr{}
+	stored := func(by string, g cudatest.Grid, dim int, run func(g cudatest.Grid)) {
+		b.Across, g.Shared = int32(g.Blocks[dim]), shared
+		g.Blocks[dim] += int(a.Pages.KVHeads)
+		r.eachSchedule(func() []float32 {
+			b.Store.Pages.Arena = up(r, arena)
+			run(g)
+			return nil
+		})
+		launch(r, "store_tokens", cudatest.Line(1, 32), &b.Store)
+		out[by] = b.Store.Pages.Arena
+	}
+	p := r.packArgs(to, x, rows, in)
+	stored("store_pack", grid(to, cuda.FromAttention, rows, in), 0, func(g cudatest.Grid) {
+		launch(r, to.Kernel(cuda.FromAttention), g, &cuda.StorePackArgs{Pack: p, Beside: b})
 	})
-	r.checkPacked("packed beside stores", to, p.Pack, x)
-	launch(r, "store_tokens", cudatest.Line(1, 32), &p.Store)
-	return p.Store.Pages.Arena
+	r.checkPacked("packed beside stores", to, p, x)
+	n := cuda.NormPackArgs{Pack: r.packArgs(half, x, rows, in), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Scale: 1}
+	stored("norm_pack", grid(half, cuda.FromNorm, rows, in), 0, func(g cudatest.Grid) {
+		n.Beside = b
+		launch(r, half.Kernel(cuda.FromNorm), g, &n)
+	})
+	r.checkPacked("normalized beside stores", half, n.Pack, down[float32](r, n.Plain, rows*in))
+	chain := cuda.ChainPackArgs{Norm: n, Kinds: cuda.ChainPost}
+	stored("chain_pack", grid(half, cuda.FromChain, rows, in), 0, func(g cudatest.Grid) {
+		chain.Norm.Beside, chain.Norm.Residual = b, up(r, x)
+		launch(r, half.Kernel(cuda.FromChain), g, &chain)
+	})
+	const heads, dim, splits = 3, 32, 2
+	parts := r.floats(rows*heads*splits*(dim+2), 1)
+	j := cuda.JoinArgs{Attention: cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 1, HeadDim: dim}, Heads: heads, Splits: splits, Partial: up(r, parts)}}
+	join := func(g cudatest.Grid) []float32 {
+		j.Attention.Y = alloc[float32](r, rows*heads*dim)
+		launch(r, "attention_join", g, &j)
+		return down[float32](r, j.Attention.Y, rows*heads*dim)
+	}
+	g := cudatest.Grid{Blocks: [3]int{rows, heads, 1}, Threads: [3]int{32, 1, 1}}
+	want := join(g)
+	stored("attention_join", g, 1, func(g cudatest.Grid) {
+		j.Beside = b
+		r.near("joined beside stores", join(g), want, 0)
+	})
+	return out
 }

@@ -14,10 +14,21 @@ struct PanelArgs {
   const uint16_t *order;      // the source of each `bits` bits of a unit: row << 12 | index in the row's part (PanelOrder)
   unsigned char *panels;      // [panels, units, 16·unit_bytes]
   unsigned *bad;              // becomes 1 if a code is not a finite number
-  Made made, exponents;       // exponents: those of MXFP4, a separate tensor
-  long long row0;             // of the generated rows
+  Made made[2], exponents[2];  // exponents: those of MXFP4, a separate tensor; the second are of the second half
+  long long row0[2];           // of the generated rows
   int count, row_bytes, unit_bytes, bits;
   int every, at, mask, least;  // of each `every` bytes, byte `at` is not a number if (byte & mask) >= least; every 0: no check
+  int half, pad;  // a panel gets 8 of the first half rows and 8 of as many others (LinearArgs.half); 0: rows in their order
+};
+
+// PanelRow is a row of a panel: its place among the rows, its half, and its place in that.
+struct PanelRow {
+  int at, half, in_half;
+  DEVICE_METHOD PanelRow(const PanelArgs &a, int panel, int r) {
+    half = a.half ? r / 8 : 0;
+    in_half = a.half ? panel * 8 + r % 8 : panel * 16 + r;
+    at = half * a.half + in_half;
+  }
 };
 
 constexpr int kPanelRows = 16, kPanelChunk = 1024;
@@ -47,27 +58,29 @@ DEVICE unsigned char made_byte(const Made &m, long long row, int i) {
 
 // made_at returns byte i of a row. A block of MXFP4 has 16 bytes of one generated tensor, a row
 // each, and one byte of the other.
-DEVICE unsigned char made_at(const PanelArgs &a, int row, int i) {
-  if (a.exponents.levels == nullptr) return made_byte(a.made, a.row0 + row, i);
+DEVICE unsigned char made_at(const PanelArgs &a, const PanelRow &r, int i) {
+  const Made &made = a.made[r.half], &exponents = a.exponents[r.half];
+  long long row = a.row0[r.half] + r.in_half;
+  if (exponents.levels == nullptr) return made_byte(made, row, i);
   int block = i / 17, code = i % 17;
-  if (code == 16) return made_byte(a.exponents, a.row0 + row, block);
-  return made_byte(a.made, (a.row0 + row) * (a.row_bytes / 17) + block, code);
+  if (code == 16) return made_byte(exponents, row, block);
+  return made_byte(made, row * (a.row_bytes / 17) + block, code);
 }
 
 // panel_skew returns the offset in the buffer at which a row's part begins.
 DEVICE int panel_skew(const PanelArgs &a, int row, int from) {
-  return a.made.levels ? 0 : int((unsigned(row) * unsigned(a.row_bytes) + unsigned(from)) & 3u);
+  return a.made[0].levels ? 0 : int((unsigned(row) * unsigned(a.row_bytes) + unsigned(from)) & 3u);
 }
 
 // fetch_row fetches bytes [from, to) of a row and pads them with zeros to n bytes. from is the
 // start of a unit. A warp calls it.
-DEVICE void fetch_row(const PanelArgs &a, PanelBuffer *buffer, int r, int row, int from, int to, int n) {
-  int lane = threadIdx.x & 31, there = row < a.count ? to - from : 0, skew = panel_skew(a, row, from);
+DEVICE void fetch_row(const PanelArgs &a, PanelBuffer *buffer, int r, const PanelRow &row, int from, int to, int n) {
+  int lane = threadIdx.x & 31, there = row.at < a.count ? to - from : 0, skew = panel_skew(a, row.at, from);
   unsigned char *into = buffer->row(r) + skew;
-  if (there && a.made.levels) {
+  if (there && a.made[0].levels) {
     for (int i = lane; i < there; i += 32) into[i] = made_at(a, row, from + i);
   } else if (there) {
-    const uint32_t *words = (const uint32_t *)(a.rows + (size_t(row) * a.row_bytes + from - skew));
+    const uint32_t *words = (const uint32_t *)(a.rows + (size_t(row.at) * a.row_bytes + from - skew));
     for (int i = lane; i < ceil_div(skew + there, 4); i += 32) buffer->words[r][i] = words[i];
   }
   __syncwarp();
@@ -86,7 +99,7 @@ DEVICE void write_units(const PanelArgs &a, PanelBuffer *buffer, int panel, int 
     uint32_t v = 0;
     for (int g = 0; g < groups; g++) {
       unsigned source = __ldg(a.order + first + g), r = source >> 12, bit = (source & 4095u) * a.bits;
-      int skew = Skewed ? panel_skew(a, panel * kPanelRows + r, from) : 0;
+      int skew = Skewed ? panel_skew(a, PanelRow(a, panel, r).at, from) : 0;
       v |= (buffer->row(r)[skew + unit * a.unit_bytes + bit / 8] >> (bit % 8) & mask) << (g * a.bits);
     }
     out[w] = v;
@@ -106,7 +119,7 @@ KERNEL(panels, PanelArgs, 512) {
   int unit0 = blockIdx.y * most, units = min(most, all - unit0), from = unit0 * a.unit_bytes;
   int to = min(a.row_bytes, from + units * a.unit_bytes);
   for (int r = threadIdx.x >> 5; r < kPanelRows; r += blockDim.x >> 5)
-    fetch_row(a, &buffer, r, panel * kPanelRows + r, from, to, units * a.unit_bytes);
+    fetch_row(a, &buffer, r, PanelRow(a, panel, r), from, to, units * a.unit_bytes);
   __syncthreads();
   write_units<true>(a, &buffer, panel, from, units, units_at(a, panel, unit0));
 }
@@ -114,14 +127,16 @@ KERNEL(panels, PanelArgs, 512) {
 struct QuantizeArgs {
   PanelArgs panel;  // row_bytes and the rest describe f8_e4m3; rows and made are floats
   float *scales;    // [count]
+  long long half;   // from the scale of a row to that of the other half
 };
 
 // float_at returns a number of a row.
 template <int S>
-DEVICE float float_at(const PanelArgs &a, int row, int col) {
+DEVICE float float_at(const PanelArgs &a, const PanelRow &r, int col) {
   using T = typename Stored<S>::type;
-  const T *from = a.made.levels ? (const T *)a.made.levels + made_level(a.made.key, a.row0 + row, col)
-                                : (const T *)a.rows + (size_t(row) * a.row_bytes + col);
+  const Made &made = a.made[r.half];
+  const T *from = made.levels ? (const T *)made.levels + made_level(made.key, a.row0[r.half] + r.in_half, col)
+                              : (const T *)a.rows + (size_t(r.at) * a.row_bytes + col);
   return Stored<S>::read(*from);
 }
 
@@ -131,10 +146,11 @@ template <int S>
 DEVICE void quantize_panels(const QuantizeArgs &q) {
   __shared__ PanelBuffer buffer;
   const PanelArgs &a = q.panel;
-  int lane = threadIdx.x & 31, r = threadIdx.x >> 5, panel = blockIdx.x, row = panel * kPanelRows + r;
+  int lane = threadIdx.x & 31, r = threadIdx.x >> 5, panel = blockIdx.x;
+  PanelRow row(a, panel, r);
   float most = 0.0f;
   bool number = true;
-  for (int i = lane; row < a.count && i < a.row_bytes; i += 32) {
+  for (int i = lane; row.at < a.count && i < a.row_bytes; i += 32) {
     float v = float_at<S>(a, row, i);
     number = number && v - v == 0.0f;
     most = fmaxf(most, fabsf(v));
@@ -142,13 +158,13 @@ DEVICE void quantize_panels(const QuantizeArgs &q) {
   if (!number) *a.bad = 1;
   float scale = warp_max(most) / 448.0f;
   if (scale == 0.0f) scale = 1.0f;
-  if (lane == 0 && row < a.count) q.scales[row] = scale;
+  if (lane == 0 && row.at < a.count) q.scales[row.half * q.half + row.in_half] = scale;
   int all = ceil_div(a.row_bytes, a.unit_bytes), step = kPanelChunk / a.unit_bytes;
   for (int unit0 = 0; unit0 < all; unit0 += step) {
     int units = min(step, all - unit0), from = unit0 * a.unit_bytes;
     unsigned char *into = buffer.row(r);
     for (int i = lane; i < units * a.unit_bytes; i += 32)
-      into[i] = row < a.count && from + i < a.row_bytes ? to_e4m3(float_at<S>(a, row, from + i) / scale) : 0;
+      into[i] = row.at < a.count && from + i < a.row_bytes ? to_e4m3(float_at<S>(a, row, from + i) / scale) : 0;
     __syncthreads();
     write_units<false>(a, &buffer, panel, from, units, units_at(a, panel, unit0));
     __syncthreads();  // all warps are done with the chunk

@@ -11,19 +11,22 @@ type MadeArgs struct {
 	_      int32
 }
 
-// PanelArgs: panels. A block for each panel and panelChunk bytes of its rows.
+// PanelArgs: panels. A block for each panel and panelChunk bytes of its rows. With Half, Rows has Half rows of each half of
+// GateUpRow, and generated ones have Made, Exponents and Row0 of their own.
 type PanelArgs struct {
 	Rows, Order, Panels, Bad         Ptr
-	Made, Exponents                  MadeArgs
-	Row0                             int64
+	Made, Exponents                  [2]MadeArgs
+	Row0                             [2]int64
 	Count, RowBytes, UnitBytes, Bits int32
 	Numberless                       Numberless
+	Half, _                          int32
 }
 
 // QuantizeArgs: panels_quantize_ with the format of rows. A block for each panel.
 type QuantizeArgs struct {
 	PanelArgs
-	Scales Ptr
+	Scales     Ptr
+	ScalesHalf int64 // from the scale of a row to that of its other half
 }
 
 const (

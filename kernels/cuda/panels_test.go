@@ -70,6 +70,52 @@ func TestPanels(t *testing.T) {
 	}
 }
 
+// TestPanelHalves checks that panels get 8 rows of each half: read, generated and quantized, whose scales stay in the order
+// of rows.
+func TestPanelHalves(t *testing.T) {
+	const rows, cols = 64, 96
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F8E4M3, kernels.MXFP4, kernels.Q5_0} {
+		t.Run(fmt.Sprint(f), func(t *testing.T) {
+			r := newRig(t)
+			raw, size := r.blocks(f, rows, cols), int(f.Bytes(cols))
+			ordered := make([]byte, len(raw))
+			for i := range rows {
+				copy(ordered[i*size:(i+1)*size], raw[cuda.GateUpRow(rows, i)*size:])
+			}
+			a, g := r.panelArgs(f, rows, cols)
+			a.Rows, a.Half = up(r, append(raw, 0, 0, 0)), rows/2
+			launch(r, "panels", g, &a)
+			r.samePanels(f, rows, cols, ordered, a.Panels)
+		})
+	}
+	r := newRig(t)
+	_, x := stored(kernels.BF16, r.floats(rows*cols, 3))
+	raw, _ := stored(kernels.BF16, x)
+	p, _ := r.panelArgs(kernels.F8E4M3, rows, cols)
+	a := cuda.QuantizeArgs{PanelArgs: p, Scales: alloc[float32](r, rows), ScalesHalf: rows / 2}
+	a.Rows = up(r, raw)
+	grid := cudatest.Line(rows/cuda.PanelRows, cuda.PanelThreads)
+	launch(r, cuda.QuantizeKernel(kernels.BF16), grid, &a)
+	want, inOrder := down[float32](r, a.Scales, rows), down[byte](r, a.Panels, rows*cols)
+	a.Half, a.Scales, a.Panels = rows/2, alloc[float32](r, rows), alloc[byte](r, rows*cols)
+	launch(r, cuda.QuantizeKernel(kernels.BF16), grid, &a)
+	r.near("scales of halves", down[float32](r, a.Scales, rows), want, 0)
+	if halves := down[byte](r, a.Panels, rows*cols); bytes.Equal(halves, inOrder) {
+		t.Error("quantized rows of halves are in their order")
+	}
+	shuffled := make([]byte, 0, len(raw))
+	for i := range rows {
+		at := cuda.GateUpRow(rows, i) * cols * 2
+		shuffled = append(shuffled, raw[at:at+cols*2]...)
+	}
+	b := a
+	b.Half, b.Rows, b.Scales, b.Panels = 0, up(r, shuffled), alloc[float32](r, rows), alloc[byte](r, rows*cols)
+	launch(r, cuda.QuantizeKernel(kernels.BF16), grid, &b)
+	if !bytes.Equal(down[byte](r, a.Panels, rows*cols), down[byte](r, b.Panels, rows*cols)) {
+		t.Error("quantized rows of halves are not in the order of GateUpRow")
+	}
+}
+
 // TestPanelsNumberless checks that a single code that is not a number is found, wherever it is.
 func TestPanelsNumberless(t *testing.T) {
 	for f, code := range map[kernels.Format]byte{kernels.F8E4M3: 0xff, kernels.F8E5M2: 0x7d, kernels.MXFP4: 0xff, kernels.NVFP4: 0xff} {
@@ -121,7 +167,7 @@ func TestMadePanels(t *testing.T) {
 			m.Row(uint64(row0+i), raw[i*cols*size:][:cols*size])
 		}
 		a, g := r.panelArgs(f, rows, cols)
-		a.Made, a.Row0 = r.made(m), row0
+		a.Made[0], a.Row0[0] = r.made(m), row0
 		launch(r, "panels", g, &a)
 		r.samePanels(f, rows, cols, raw, a.Panels)
 	}
@@ -137,7 +183,7 @@ func TestMadePanels(t *testing.T) {
 		}
 	}
 	a, g := r.panelArgs(kernels.MXFP4, rows, cols)
-	a.Made, a.Exponents, a.Row0 = r.made(codes), r.made(exponents), 7
+	a.Made[0], a.Exponents[0], a.Row0[0] = r.made(codes), r.made(exponents), 7
 	launch(r, "panels", g, &a)
 	r.samePanels(kernels.MXFP4, rows, cols, raw, a.Panels)
 }
@@ -177,7 +223,7 @@ func (r *rig) quantize(f kernels.Format, rows, cols int, raw []byte, m *kernels.
 	p, _ := r.panelArgs(kernels.F8E4M3, rows, cols)
 	a := cuda.QuantizeArgs{PanelArgs: p, Scales: alloc[float32](r, rows)}
 	if m != nil {
-		a.Made, a.Row0 = r.made(*m), 3
+		a.Made[0], a.Row0[0] = r.made(*m), 3
 	} else {
 		a.Rows = up(r, raw)
 	}

@@ -16,6 +16,15 @@ func RoundsTo(f kernels.Format) Rounding {
 	return Rounding{Format: kernels.BF16}
 }
 
+// ReadsSums reports whether products with a format read the sums of X for each step: for its minima.
+func ReadsSums(f kernels.Format) bool {
+	switch f {
+	case kernels.Q4_1, kernels.Q5_1, kernels.I4, kernels.Q4_K, kernels.Q5_K:
+		return true
+	}
+	return false
+}
+
 // Source is what the packing kernel computes first.
 type Source string
 
@@ -35,10 +44,11 @@ func (r Rounding) Kernel(s Source) string { return string(s) + "_pack_" + r.Form
 
 // byRow reports whether a block takes a whole row, because a result depends on all of it.
 func (r Rounding) byRow(s Source) bool {
-	return r.narrow() || s == FromNorm || s == FromChain || s == FromHeads
+	return r.Narrow() || s == FromNorm || s == FromChain || s == FromHeads
 }
 
-func (r Rounding) narrow() bool { return r.Format == kernels.F8E4M3 || r.Format == kernels.I8 }
+// Narrow reports whether X has 8 bits, with scales.
+func (r Rounding) Narrow() bool { return r.Format == kernels.F8E4M3 || r.Format == kernels.I8 }
 
 // Grid returns the launch of Kernel: blocks (the second dimension is tiles of 8 rows) and
 // threads.
@@ -67,7 +77,7 @@ func (r Rounding) ScaleSteps(in int) int {
 // Bytes returns the bytes of packed X, and of its sums or scales.
 func (r Rounding) Bytes(rows, in int) (x, sums int64) {
 	tiles, steps := int64(rows+7)/8, int64(Steps(in))
-	if !r.narrow() {
+	if !r.Narrow() {
 		return tiles * steps * 512, tiles * steps * 32
 	}
 	per := int64(r.ScaleSteps(in))

@@ -31,6 +31,12 @@ DEVICE int slot_of(const StoreArgs &a, int row, int *slot) {
 
 constexpr int kStoreRows = 16;  // tokens of a tile
 
+// StoreBeside is what a launch stores in blocks of its own, beside what it is for: neither reads what the other writes.
+struct StoreBeside {
+  int across, bytes;  // blocks from across on store a head each, in numbers of 1, 2 or 4 bytes; across 0: none
+  StoreArgs store;
+};
+
 // store_kv stores the block-th 16 rows of head h. All threads of a block call it. Keys are transposed in
 // shared memory, because a page stores them by dimension: so the 16 tokens of a block are written
 // contiguously.
@@ -62,4 +68,18 @@ DEVICE void store_kv(const StoreArgs &a, int block, int h) {
     T *v = (T *)(page_at(p, page[r]) + p.v);
     v[(size_t(h) * p.block + slot[r]) * d + i % d] = ((const T *)a.v)[(size_t(row0 + r) * p.kv_heads + h) * d + i % d];
   }
+}
+
+// stores stores 16 rows of a head, in the blocks that are for that, and reports whether this is one of them: head is the
+// number of the block behind across.
+DEVICE bool stores(const StoreBeside &a, int block, int head) {
+  if (a.across == 0 || head < 0) return false;
+  if (block * kStoreRows >= a.store.rows) return true;
+  if (a.bytes == 1)
+    store_kv<uint8_t>(a.store, block, head);
+  else if (a.bytes == 2)
+    store_kv<uint16_t>(a.store, block, head);
+  else
+    store_kv<float>(a.store, block, head);
+  return true;
 }

@@ -19,7 +19,7 @@ DEVICE uint4 stream16(const void *p) {
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 #else
-  return __ldg((const uint4 *)p);
+  return immutable((const uint4 *)p);
 #endif
 }
 DEVICE uint2 stream8(const void *p) {
@@ -28,7 +28,7 @@ DEVICE uint2 stream8(const void *p) {
   asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
   return v;
 #else
-  return __ldg((const uint2 *)p);
+  return immutable((const uint2 *)p);
 #endif
 }
 
@@ -62,7 +62,7 @@ DEVICE uint2 load8(const void *p) {
 }
 template <int P = kGlobal>
 DEVICE float half_at(const unsigned char *p) {
-  return from_f16(P == kGlobal ? __ldg((const uint16_t *)p) : *(const uint16_t *)p);
+  return from_f16(P == kGlobal ? immutable((const uint16_t *)p) : *(const uint16_t *)p);
 }
 
 // Factors scale a lane's two output features, g and g+8: x = scale·q + minimum. Formats with
@@ -204,7 +204,7 @@ struct WeightsMXFP4 : Plain4 {
   }
   METHOD Factors factors(const unsigned char *unit, int, int g) {
     const unsigned char *a = unit + 256 + g;
-    return {{{power(__ldg(a))}, {power(__ldg(a + 8))}}, {}};
+    return {{{power(immutable(a))}, {power(immutable(a + 8))}}, {}};
   }
   // 2^(e−127) twice as bf16. Its product with a fragment's number equals that in float32,
   // as in ref: exact from 2^−128 (a subnormal) to 1.5·2^127, and infinite beyond, which
@@ -225,7 +225,7 @@ struct WeightsNVFP4 : Plain4 {
     const unsigned char *a = unit + 256 + 2 * g;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      uint32_t both = __ldg((const uint16_t *)(a + 16 * i));
+      uint32_t both = immutable((const uint16_t *)(a + 16 * i));
       f.scale[i][0] = e4m3(both & 0xffu);
       f.scale[i][1] = e4m3(both >> 8);
     }
@@ -269,7 +269,7 @@ struct WeightsI4 : Plain4 {
     Factors f{};
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      uint32_t head = __ldg((const uint32_t *)(unit + 256 + 32 * i) + g);
+      uint32_t head = immutable((const uint32_t *)(unit + 256 + 32 * i) + g);
       f.scale[i][0] = __uint_as_float(head & 0xffffff00u);
       f.minimum[i][0] = -(f.scale[i][0] * float(int(head & 0xffu)));
     }
@@ -308,7 +308,7 @@ struct Plain5 {
   METHOD Raw load(const unsigned char *quants, int lane) {
     uint2 a = load8<P>(quants + 8 * lane);
     const uint16_t *high = (const uint16_t *)(quants + 256) + lane;
-    return {{a.x, a.y, pick_bytes(P == kGlobal ? __ldg(high) : *high, 0, 0x4140)}};
+    return {{a.x, a.y, pick_bytes(P == kGlobal ? immutable(high) : *high, 0, 0x4140)}};
   }
   METHOD uint32_t less(const Raw &raw, int t, int r, uint32_t what) {
     uint32_t low = and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u);
@@ -343,7 +343,7 @@ constexpr int kBytesOf<WeightsQ5_1> = 4;
 // ScaleMinQ4_K). The two are in the halves of a word, as bf16 that are 128 too large. What
 // depends only on j is shared by all rows.
 DEVICE void scales_k(const unsigned char *p, unsigned j, float *scale, float *minimum) {
-  uint4 v = __ldg((const uint4 *)p);
+  uint4 v = immutable((const uint4 *)p);
   bool late = j >= 4;
   uint32_t first = pick_bytes(v.y, v.z, 0x0400u + 0x0101u * (j % 4)) >> (late ? 2 : 0);
   uint32_t last = pick_bytes(v.w, 0, 0x4440u + j % 4) * 0x1001u;  // a byte, and its upper half in the upper half
@@ -373,7 +373,7 @@ struct WeightsQ6_K {
   template <int P>
   METHOD Raw load(const unsigned char *quants, int lane) {
     uint2 a = load8<P>(quants + 8 * lane);
-    return {{a.x, a.y, P == kGlobal ? __ldg((const uint32_t *)(quants + 256) + lane) : ((const uint32_t *)(quants + 256))[lane]}};
+    return {{a.x, a.y, P == kGlobal ? immutable((const uint32_t *)(quants + 256) + lane) : ((const uint32_t *)(quants + 256))[lane]}};
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
     uint32_t low = and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u);
@@ -386,7 +386,7 @@ struct WeightsQ6_K {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       float d = half_at(whole + 16 * i);
-      uint32_t both = __ldg((const uint16_t *)(scales + 128 * i));
+      uint32_t both = immutable((const uint16_t *)(scales + 128 * i));
       f.scale[i][0] = d * float(int8_t(both));
       f.scale[i][1] = d * float(int8_t(both >> 8));
     }
@@ -415,7 +415,7 @@ struct WeightsQ2_K {
   using Raw = Quants<1>;
   template <int P>
   METHOD Raw load(const unsigned char *quants, int lane) {
-    return {{P == kGlobal ? __ldg((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane]}};
+    return {{P == kGlobal ? immutable((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane]}};
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
     return fma_bf16x2(and_or(raw.w[0] >> (2 * (4 * t + r)), 0x00030003u, 0x43004300u), 0x3f803f80u, 0xc300c300u);
@@ -425,7 +425,7 @@ struct WeightsQ2_K {
     const unsigned char *whole = unit + 1024 + 256 + 4 * g, *scales = unit + 1024 + 16 * g + 2 * step;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      uint32_t both = __ldg((const uint32_t *)(whole + 32 * i)), v = __ldg((const uint16_t *)(scales + 128 * i));
+      uint32_t both = immutable((const uint32_t *)(whole + 32 * i)), v = immutable((const uint16_t *)(scales + 128 * i));
       float d = from_f16(uint16_t(both)), least = from_f16(uint16_t(both >> 16));
       f.scale[i][0] = d * float(v & 15);
       f.scale[i][1] = d * float(v >> 8 & 15);
@@ -443,7 +443,7 @@ struct WeightsQ3_K {
   template <int P>
   METHOD Raw load(const unsigned char *quants, int lane) {
     const uint16_t *high = (const uint16_t *)(quants + 128) + lane;
-    return {{P == kGlobal ? __ldg((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane], pick_bytes(P == kGlobal ? __ldg(high) : *high, 0, 0x4140)}};
+    return {{P == kGlobal ? immutable((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane], pick_bytes(P == kGlobal ? immutable(high) : *high, 0, 0x4140)}};
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
     uint32_t low = and_or(raw.w[0] >> (2 * (4 * t + r)), 0x00030003u, 0x43004300u);
@@ -456,8 +456,8 @@ struct WeightsQ3_K {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       float d = half_at(whole + 16 * i);
-      uint32_t low = __ldg((const uint16_t *)(lower + 96 * i)) >> (step / 4 * 4) & 0x0f0fu;
-      uint32_t high = uint32_t(__ldg((const uint16_t *)(upper + 96 * i))) << 4 >> (step / 2 * 2);
+      uint32_t low = immutable((const uint16_t *)(lower + 96 * i)) >> (step / 4 * 4) & 0x0f0fu;
+      uint32_t high = uint32_t(immutable((const uint16_t *)(upper + 96 * i))) << 4 >> (step / 2 * 2);
       uint32_t both = fma_bf16x2(pick_bytes(and_or(high, 0x3030u, low), 0x43u, 0x4140), 0x3f803f80u, 0xc320c320u);  // −160
       f.scale[i][0] = d * __uint_as_float(both << 16);
       f.scale[i][1] = d * __uint_as_float(both & 0xffff0000u);

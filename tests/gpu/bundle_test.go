@@ -30,7 +30,7 @@ func TestBundle(t *testing.T) {
 			t.Errorf("%s: %s, %s\n%s\n%s", r.Name, r.Status, r.Why, r.Output, r.Errors)
 		}
 	}
-	for _, s := range []string{"# GPU check A: correctness", "# GPU check B: speed", "# GPU check C: serving", "## Decode and prefill", "## Graphs beside launches", "## Where steps spend their time", "## Plan and reality", "| small-ops | 1 | 24 | decode |", "## Predicted, measured, limit", "request_throughput", "long_prompt_seconds"} {
+	for _, s := range []string{"# GPU check A: correctness", "# GPU check B: speed", "# GPU check C: serving", "## Decode and prefill", "## Graphs beside launches", "## Dependent launches beside plain ones", "## Where steps spend their time", "## Plan and reality", "| small-ops | 1 | 24 | decode |", "## Predicted, measured, limit", "request_throughput", "long_prompt_seconds"} {
 		if !strings.Contains(pages, s) {
 			t.Errorf("the reports have no %q", s)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,9 @@ func TestAgenda(t *testing.T) {
 				seen[p.Name] = true
 				if p.GraphsPart != "" && !seen[p.GraphsPart] {
 					t.Errorf("%s compares with %s, which has not run", p.Name, p.GraphsPart)
+				}
+				if p.DependentPart != "" && (!seen[p.DependentPart] || !slices.Contains(p.Env, "VAPP_PLAIN_LAUNCHES=1")) {
+					t.Errorf("%s compares with %s in %v", p.Name, p.DependentPart, p.Env)
 				}
 				for _, a := range p.Args {
 					if strings.HasSuffix(a, ".cue") || strings.HasSuffix(a, ".py") {

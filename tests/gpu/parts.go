@@ -81,6 +81,7 @@ func speed() []agenda.Part {
 		model("qwen35-27b-fp8", 60*s, short...),
 		{Name: "clocks", Title: "Clocks, errors of memory, other processes", Kind: agenda.Text, Budget: 15 * s, Args: []string{"nvidia-smi", "-q", "-d", "CLOCK,PERFORMANCE,ECC,MEMORY,PIDS"}},
 		withoutGraphs("llama-3.2-1b-eager", model("llama-3.2-1b", 20*s, eager...)),
+		plain("llama-3.1-8b-plain", model("llama-3.1-8b", 25*s, short[:2]...)),
 		{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 75 * s, Args: []string{"python3", "torch_gpu.py"}},
 		library(model("llama-3.1-8b-cublaslt", 40*s, short...)),
 		model("qwen35-27b-x8", 60*s, short...),
@@ -133,7 +134,7 @@ func smallSpeed() []agenda.Part {
 	small := model("small", 60*s, "1x24+6", "3x24+6")
 	small.Args = append(small.Args, "--limits=false") // an emulated device has no limits
 	return []agenda.Part{
-		small, withoutGraphs("small-eager", small), ops("small", small),
+		small, withoutGraphs("small-eager", small), plain("small-plain", small), ops("small", small),
 		{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 60 * s, Args: []string{"python3", "torch_gpu.py"}},
 	}
 }
@@ -193,6 +194,14 @@ func sanitizer(tool, pattern string, most time.Duration) agenda.Part {
 // library marks a part that uses cuBLASLt, which a machine need not have.
 func library(p agenda.Part) agenda.Part {
 	p.Without = "no cuBLASLt ("
+	return p
+}
+
+// plain returns a part that measures the rows of p with plain launches, for comparison with dependent ones.
+func plain(name string, p agenda.Part) agenda.Part {
+	p.Name, p.Title, p.DependentPart = name, name, p.Name
+	p.Args = slices.DeleteFunc(slices.Clone(p.Args), func(a string) bool { return a == "--profile" })
+	p.Env = append(slices.Clone(p.Env), "VAPP_PLAIN_LAUNCHES=1")
 	return p
 }
 

@@ -13,9 +13,8 @@ import (
 // cache keeps items by the data and options that they were made from, and by the clients'
 // names. The least recently used leave first.
 type cache struct {
-	most int64
-
 	mu    sync.Mutex
+	most  int64
 	bytes int64
 	order *list.List // of *kept, the most recently used first
 	byKey map[[32]byte]*list.Element
@@ -27,8 +26,9 @@ type kept struct {
 	names []string
 }
 
-func newCache(most int64) *cache {
-	return &cache{most: most, order: list.New(), byKey: map[[32]byte]*list.Element{}, names: map[string]*list.Element{}}
+// newCache returns a cache that keeps nothing until bound says how much.
+func newCache() *cache {
+	return &cache{order: list.New(), byKey: map[[32]byte]*list.Element{}, names: map[string]*list.Element{}}
 }
 
 // keyOf returns the key of an item's data, of one or several files, under the options of its request.
@@ -90,6 +90,19 @@ func (c *cache) add(p *item) {
 	}
 	c.bytes += p.bytes()
 	c.byKey[p.key] = c.order.PushFront(&kept{item: p})
+	c.shrink()
+}
+
+// bound sets the most bytes that are kept.
+func (c *cache) bound(most int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.most = most
+	c.shrink()
+}
+
+// shrink removes items until the rest is within the bound. The caller holds mu.
+func (c *cache) shrink() {
 	for c.bytes > c.most {
 		last := c.order.Back()
 		k := last.Value.(*kept)

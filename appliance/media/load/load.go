@@ -40,7 +40,7 @@ type Config struct {
 	Timeout, VideoTimeout time.Duration
 	// Pixels is the maximum width × height of an image before it is resized.
 	Pixels int64
-	// Memory is the maximum of bytes that loading takes, for all requests together.
+	// Memory is the maximum of bytes that loading takes, for all requests together, also those of Loaders before.
 	Memory int64
 	// Cache is the maximum of bytes of kept images; 0: none are kept.
 	Cache int64
@@ -62,17 +62,17 @@ type Tokens struct {
 type Loader struct {
 	c      Config
 	fetch  *fetch.Fetcher
-	memory *memory
+	memory *Memory
 	cache  *cache
 }
 
-// New returns a Loader. The error is that of the policy.
-func New(c Config) (*Loader, error) {
+// New returns a Loader, which shares m with others; Memory.Use lets it begin. The error is that of the policy.
+func New(c Config, m *Memory) (*Loader, error) {
 	f, err := fetch.New(c.Policy)
 	if err != nil {
 		return nil, err
 	}
-	return &Loader{c: c, fetch: f, memory: newMemory(c.Memory), cache: newCache(c.Cache)}, nil
+	return &Loader{c: c, fetch: f, memory: m, cache: newCache()}, nil
 }
 
 // Limit implements chat.Vision.

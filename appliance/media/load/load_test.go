@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -32,10 +34,11 @@ func small(t testing.TB, change func(*Config)) *Loader {
 	if change != nil {
 		change(&c)
 	}
-	l, err := New(c)
+	l, err := New(c, new(Memory))
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.memory.Use(l)
 	return l
 }
 
@@ -130,18 +133,93 @@ func TestMemory(t *testing.T) {
 		t.Errorf("beside another image: %v", err)
 	}
 	end()
-	for i := 0; !l.memory.taken.TryAcquire(l.c.Memory); i++ { // the release runs in a goroutine of its own
-		if i > 10_000 {
-			t.Fatal("memory is held after the end of the requests")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	l.memory.taken.Release(l.c.Memory)
+	l.memory.empty(t)
 	if _, err := l.Load(t.Context(), grey(t, 900, 600, 9)); !errors.As(err, &e) || e.Kind != chat.Invalid || !strings.Contains(e.Message, "loadMemory") {
 		t.Errorf("an image that never fits: %v", err)
 	}
-	if !l.memory.taken.TryAcquire(l.c.Memory) {
-		t.Error("memory is held after an error")
+	l.memory.empty(t)
+}
+
+// TestMemoryShared: the Loader in use and those before it take one bound together, that of the one in use, and only its
+// images are kept. An item that no longer fits is refused, and those behind it are served.
+func TestMemoryShared(t *testing.T) {
+	old := small(t, func(c *Config) { c.Memory, c.Timeout = 80_000, 50*time.Millisecond })
+	config := old.c
+	m := old.memory
+	requests, end := context.WithCancel(t.Context())
+	named := grey(t, 90, 60, 9)
+	named.UUID = "mine"
+	if _, err := old.Load(requests, named); err != nil {
+		t.Fatal(err)
+	}
+	next, err := New(config, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e *chat.Error
+	m.Use(next)
+	if _, err := next.Load(t.Context(), grey(t, 90, 60, 10)); !errors.As(err, &e) || e.Kind != chat.Overloaded {
+		t.Errorf("beside an image of the loader before: %v", err)
+	}
+	end()
+	m.empty(t)
+	requests, end = context.WithCancel(t.Context())
+	load(t, next, grey(t, 90, 60, 10))
+	if _, err := old.Load(requests, grey(t, 90, 60, 11)); !errors.As(err, &e) || e.Kind != chat.Overloaded {
+		t.Errorf("of the loader before, beside an image: %v", err)
+	}
+	if old.cache.bytes != 0 || old.cache.order.Len() != 0 || len(old.cache.names) != 0 || next.cache.bytes == 0 {
+		t.Errorf("the loader before keeps %d bytes, that in use %d", old.cache.bytes, next.cache.bytes)
+	}
+	end()
+
+	// What waits is served in order, and refused once it can never fit.
+	m = &Memory{most: 100, taken: 60}
+	answers := make(chan string, 3)
+	wait := func(name string, n, holds int64) {
+		m.mu.Lock()
+		before := len(m.waiting)
+		m.mu.Unlock()
+		go func() {
+			err := m.take(t.Context(), n, holds)
+			answers <- fmt.Sprint(name, " ", err != nil)
+		}()
+		for waits := before; waits == before; runtime.Gosched() {
+			m.mu.Lock()
+			waits = len(m.waiting)
+			m.mu.Unlock()
+		}
+	}
+	wait("first", 50, 40)
+	wait("second", 40, 0)
+	m.give(5)
+	if len(m.waiting) != 2 || m.taken != 55 {
+		t.Errorf("%d wait, %d bytes are taken: the second one passes the first", len(m.waiting), m.taken)
+	}
+	m.Use(&Loader{c: Config{Memory: 80}, memory: m, cache: newCache()})
+	if got := <-answers; got != "first true" {
+		t.Error(got)
+	}
+	m.give(15)
+	if got := <-answers; got != "second false" || m.taken != 80 {
+		t.Errorf("%s, %d bytes are taken", got, m.taken)
+	}
+}
+
+// empty waits until nothing is taken: the end of a request gives back in a goroutine of its own.
+func (m *Memory) empty(t *testing.T) {
+	t.Helper()
+	for i := 0; ; i++ {
+		m.mu.Lock()
+		taken, waiting := m.taken, len(m.waiting)
+		m.mu.Unlock()
+		if taken == 0 && waiting == 0 {
+			return
+		}
+		if i > 10_000 {
+			t.Fatalf("%d bytes are taken after the end of the requests, %d wait", taken, waiting)
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

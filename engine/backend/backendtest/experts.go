@@ -122,6 +122,7 @@ func (m *mixture) rig(t testing.TB, s *subject) *rig {
 	x, logits := all.table("x", m.x, m.cols), all.table("logits", m.logits, m.experts)
 	op := backend.Experts{Top: m.top, Width: m.width, Activation: m.activation, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight}
 	op.GateUp, m.gateUp = m.format.stack(all, r, "gate_up", matrices{n: m.experts, cols: m.cols}, m.width, m.width)
+	all.specs[op.GateUp].GateUp = !m.activation.Paired
 	op.Down, m.down = m.format.stack(all, r, "down", matrices{n: m.experts, cols: m.width}, m.cols)
 	if m.biases {
 		m.upBias, m.downBias = normal(r, m.experts*2*m.width, 1), normal(r, m.experts*m.cols, 1)

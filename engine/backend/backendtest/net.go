@@ -102,6 +102,7 @@ func (n *net) add(m *tensors) (w netWeights) {
 		}
 		l.out = matrix(p+"out", backend.Multiply, netHidden, netHeads*netDim)
 		l.up = matrix(p+"up", backend.Multiply, 2*netInner, netHidden)
+		m.specs[l.up].GateUp = true
 		l.down = matrix(p+"down", backend.Multiply, netHidden, netInner)
 	}
 	w.norm = vector("norm", netHidden)

@@ -67,9 +67,6 @@ func (d *device) Encode(e backend.Executable, b backend.EncodeBinding) error {
 	if d.encoder.running {
 		return &backend.StepError{Field: "Encode", Why: "the item before is still running: WaitItem first"}
 	}
-	if d.layout.group != nil {
-		return backend.Unsupported(name, "images on several ranks", "an encoder runs on one rank")
-	}
 	if err := d.encoder.in.Check(x.p, d.r.Encoder, b); err != nil {
 		return err
 	}

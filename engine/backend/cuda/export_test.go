@@ -45,6 +45,16 @@ func SetHangTimeout(t testing.TB, d time.Duration) {
 	t.Cleanup(func() { hangTimeout = before })
 }
 
+// SetMostTiming limits the timing of cuBLASLt's algorithms at a start for a test.
+func SetMostTiming(t testing.TB, d time.Duration) {
+	before := mostTiming
+	mostTiming = d
+	t.Cleanup(func() { mostTiming = before })
+}
+
+// ForgetLibraries makes Probe try a library that it has tried.
+func ForgetLibraries() { tried.Clear() }
+
 // SetStackBytes sets the largest stack of the kernels of every architecture for a test.
 func SetStackBytes(t testing.TB, n int) {
 	before := stackOf

@@ -5,25 +5,35 @@ import (
 	"unsafe"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
 )
 
-// packedX describes packed rows that the previous op left in the workspace for the next op.
+// packedX describes packed rows that the previous op left for the next op: in the workspace, or in place of the value.
 type packedX struct {
-	op    int // the op that reads them
-	value backend.Value
-	to    cuda.Rounding
-	order int32
+	op      int // the op that reads them
+	value   backend.Value
+	to      cuda.Rounding
+	order   int32
+	inPlace bool
 }
 
 // packedFor reports whether X of a product is packed already.
 func (c *lowering) packedFor(x backend.Value, p product) bool {
-	return c.left == packedX{c.now, x, p.to, orderOf(p)}
+	return c.left == packedX{c.now, x, p.to, orderOf(p), c.left.inPlace}
 }
 
-// keepPacked records that x is packed for the next op in the format of p.
+// keepPacked records that x is packed for the next op in the format of p. Whether it is in place follows from the op before.
 func (c *lowering) keepPacked(x backend.Value, p product) {
-	c.left = packedX{c.now + 1, x, p.to, orderOf(p)}
+	c.left = packedX{c.now + 1, x, p.to, orderOf(p), c.packedFor(x, p) && c.left.inPlace}
+}
+
+// packedAt returns where the packed rows of x for product p are, and their sums.
+func (c *lowering) packedAt(x backend.Value, p product) (at, sums cuda.Ptr) {
+	if c.left.inPlace {
+		return c.value(x), 0
+	}
+	return c.workspace(p.x), c.workspace(p.sums)
 }
 
 // orderOf returns the layout of packed X: PackArgs.Words.
@@ -55,6 +65,7 @@ func (c *lowering) consumer(at int, y backend.Value) (p product, last, ok bool) 
 		if !ok {
 			p, ok = q, true
 		}
+		p.minima, p.Library = p.minima || q.minima, p.Library || q.Library
 	}
 	freed := c.info(y).Freed
 	return p, freed > 0 && freed <= end, ok
@@ -94,33 +105,115 @@ func (c *lowering) pack(p product, x, order cuda.Ptr, n int, rows dimension) err
 	if err := launchPack(c, p, cuda.FromAttention, n, rows, b, unsafe.Offsetof(b.Pack)+unsafe.Offsetof(b.Pack.Rows)); err != nil || c.stored == nil {
 		return err
 	}
-	c.storeBeside(&c.out[len(c.out)-1])
-	return nil
+	return c.storeBeside(unsafe.Offsetof(b.Beside), 0)
 }
 
-// storeBeside makes a launch that packs also store the keys and values that storeKV left: by blocks of its own,
-// one for each head.
-func (c *lowering) storeBeside(l *launch) {
+// storing is a StoreKV that a launch of a later op does.
+type storing struct {
+	op     backend.StoreKV
+	args   cuda.StoreArgs
+	bytes  int // of a number
+	shared int
+	waits  bool // for a norm that is packed, behind the product of attention's output
+}
+
+// storeBeside makes the last launch also store the keys and values that storeKV left: by blocks of its own, one for each
+// head, in dimension dim of the grid. Its StoreBeside is at an offset of the arguments.
+func (c *lowering) storeBeside(at uintptr, dim int) error {
+	s, l := c.stored, &c.out[len(c.out)-1]
+	c.stored = nil
+	a := (*cuda.StoreBeside)(unsafe.Pointer(&l.args[at]))
+	a.Across, a.Bytes, a.Store = int32(l.blocks[dim]), int32(s.bytes), s.args
+	l.blocks[dim] += int(s.args.Pages.KVHeads)
+	l.shared = s.shared
+	rows, err := c.symbol(each(c.info(s.op.K).Rows, 1, 1), int(at+unsafe.Offsetof(a.Store)+unsafe.Offsetof(a.Store.Rows)), 0)
+	l.symbols = append(l.symbols, rows)
+	return err
+}
+
+// settle launches the store that waits, unless op leaves its keys and values as they are: then a norm may still take it. nil
+// is the end of the program.
+func (c *lowering) settle(op backend.Op) error {
+	if c.stored == nil || !c.stored.waits {
+		return nil
+	}
+	var writes []backend.Value
+	switch o := op.(type) {
+	case backend.Linear:
+		writes = []backend.Value{o.Y}
+		if g, ok := c.opAt(c.now + 1).(backend.GLU); ok {
+			writes = append(writes, g.Y)
+		}
+	case backend.AllReduce:
+		writes = []backend.Value{o.X}
+	case backend.Norm:
+		writes = []backend.Value{o.X, o.Residual}
+		if _, last, packs := c.consumer(c.now, o.Y); !packs || !last || !c.wholeRows(o) { // else it is packed elsewhere
+			writes = append(writes, o.Y)
+		}
+	case backend.Add:
+		writes = []backend.Value{o.X, o.Into}
+	}
+	k := c.stored.op
+	if len(writes) > 0 && !slices.ContainsFunc(writes, func(v backend.Value) bool { return c.overlap(v, k.K) || c.overlap(v, k.V) }) {
+		return nil
+	}
 	s := c.stored
 	c.stored = nil
-	a := (*cuda.StorePackArgs)(unsafe.Pointer(unsafe.SliceData(l.args)))
-	a.Across, a.Bytes, a.Store = int32(l.blocks[0]), s.bytes, s.args
-	l.blocks[0] += int(s.args.Pages.KVHeads)
-	l.shared = s.shared
-	for _, n := range l.symbols { // both have the same rows
-		if n.at == int(unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows)) {
-			n.at = int(unsafe.Offsetof(a.Store) + unsafe.Offsetof(a.Store.Rows))
-			l.symbols = append(l.symbols, n)
-			return
-		}
-	}
+	return c.launchStore(s)
 }
 
-// storing is a StoreKV that the launch of the next packing does.
-type storing struct {
-	args   cuda.StoreArgs
-	bytes  int32 // of a number
-	shared int
+// overlap reports whether two values share memory.
+func (c *lowering) overlap(v, w backend.Value) bool {
+	if v == backend.NoValue || w == backend.NoValue {
+		return false
+	}
+	a, b := c.info(v), c.info(w)
+	return a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
+}
+
+// attentionPacks is how attention, or the launch that joins it, packs its output for the product of op linear. store and gate
+// are the ops between them, whose work the launch that joins does too.
+type attentionPacks struct {
+	linear int
+	p      product
+	store  *backend.StoreKV
+	gate   backend.Value
+}
+
+// packsOutput returns how attention's output is packed in place, if it is: nothing else reads it, and heads are whole steps of
+// the product. joins means that a launch of its own writes it.
+func (c *lowering) packsOutput(o backend.Attention, joins bool) (k attentionPacks, ok bool) {
+	at, y := c.now+1, c.info(o.Y)
+	k.gate = backend.NoValue
+	if s, is := c.opAt(at).(backend.StoreKV); is {
+		if c.info(s.K).Rows != y.Rows {
+			return k, false
+		}
+		k.store, at = &s, at+1
+	}
+	if g, is := c.opAt(at).(backend.Gate); is {
+		if !joins || g.X != o.Y || c.info(g.Gate).Cols != y.Cols {
+			return k, false
+		}
+		k.gate, at = g.Gate, at+1
+	}
+	if l, is := c.opAt(at).(backend.Linear); !is || l.X != o.Y {
+		return k, false
+	}
+	p, last, packs := c.consumer(at-1, o.Y)
+	if !packs || !last || p.to.Narrow() || p.minima || o.HeadDim%cuda.StepCols != 0 || c.overlap(o.Y, o.Q) {
+		return k, false
+	}
+	x, _ := p.to.Bytes(c.rows(y.Rows), y.Cols)
+	k.linear, k.p = at, p
+	return k, x <= y.Bytes
+}
+
+// packOutput sets the arguments of the launch that packs attention's output.
+func (c *lowering) packOutput(o backend.Attention, k attentionPacks, a *cuda.AttentionArgs) {
+	a.Y, a.Packed, a.Words, a.F16 = 0, a.Y, orderOf(k.p), flag(k.p.to.Format == kernels.F16)
+	c.left = packedX{k.linear, o.Y, k.p.to, orderOf(k.p), true}
 }
 
 // storesLater reports whether the next launch packs as many rows as a StoreKV has, whose op is the current one. Between
@@ -259,14 +352,22 @@ func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 	rows, at := each(y.Rows, 1, 1), unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows)
 	k := c.chain
 	if k.end != c.now || k.end == 0 {
-		return true, launchPack(c, p, cuda.FromNorm, y.Cols, rows, a, at)
+		return true, c.storingPack(p, y.Rows, launchPack(c, p, cuda.FromNorm, y.Cols, rows, a, at))
 	}
 	a.Pack.X, a.Residual = c.value(k.x), c.value(k.residual)
 	b := cuda.ChainPackArgs{Norm: a, Kinds: k.kinds, WOwn: c.weight(k.own), WOther: c.weight(k.others), WPost: c.weight(k.post), SumScale: c.weight(k.scale)}
 	if k.kinds&cuda.ChainJoined != 0 {
 		b.Other = c.value(k.other)
 	}
-	return true, launchPack(c, p, cuda.FromChain, y.Cols, rows, b, unsafe.Offsetof(b.Norm)+at)
+	return true, c.storingPack(p, y.Rows, launchPack(c, p, cuda.FromChain, y.Cols, rows, b, unsafe.Offsetof(b.Norm)+at))
+}
+
+// storingPack makes the launch of a norm that is packed store the keys and values that wait for it; err is the launch's error.
+func (c *lowering) storingPack(p product, rows backend.Rows, err error) error {
+	if err != nil || c.stored == nil || !c.stored.waits || p.to.Narrow() || c.info(c.stored.op.K).Rows != rows {
+		return err
+	}
+	return c.storeBeside(unsafe.Offsetof(cuda.NormPackArgs{}.Beside), 0)
 }
 
 // headsPack normalises the segments of rows and packs them for the next op's product, if that is their only reader. done is
@@ -305,10 +406,46 @@ func gluArgs(act backend.Activation) cuda.GLUArgs {
 	return a
 }
 
+// gates reports whether a product p with m gates its sums and packs them for product q: it has a gate and its up in one
+// thread or in neighbours, and what it writes is whole words, without scales and without sums of steps.
+func gates(m matrix, p, q product, act backend.Activation) bool {
+	if !p.packed || p.Library || !q.packed || q.Library || q.to.Narrow() || q.minima || m.Rows%(2*cuda.StepCols) != 0 {
+		return false
+	}
+	return act.Paired == (m.half == 0) || m.blas
+}
+
+// gated sets the arguments of a product that gates, and packs the result at an address for product q.
+func (m matrix) gated(a *cuda.LinearArgs, act backend.Activation, q product, at cuda.Ptr) {
+	g := gluArgs(act)
+	a.Y, a.Gated, a.Act, a.Paired, a.Limit, a.Alpha, a.Shift = 0, at, g.Act, g.Paired, g.Limit, g.Alpha, g.Shift
+	a.Words, a.F16 = orderOf(q), flag(q.to.Format == kernels.F16)
+	if m.blas && !act.Paired {
+		a.Half = a.Out / 2
+	}
+}
+
+// gatedLater returns the GLU that the product p of the current op can compute, and the product that it packs for: each is
+// the only reader of the op before it. The packed rows take the place of the GLU's result, where only X of the product may be,
+// which is packed elsewhere.
+func (c *lowering) gatedLater(o backend.Linear, m matrix, p product) (g backend.GLU, q product, ok bool) {
+	g, ok = c.opAt(c.now + 1).(backend.GLU)
+	if freed := c.info(o.Y).Freed; !ok || c.left.inPlace || g.X != o.Y || freed == 0 || freed > c.now+2 {
+		return g, q, false
+	}
+	q, last, ok := c.consumer(c.now+1, g.Y)
+	y := c.info(g.Y)
+	x, _ := q.to.Bytes(c.rows(y.Rows), y.Cols)
+	return g, q, ok && last && gates(m, p, q, g.Activation) && x <= y.Bytes
+}
+
 // glu appends a gated activation. Its result is only packed if the next op's product is its
 // only reader.
 func (c *lowering) glu(o backend.GLU) error {
 	y := c.info(o.Y)
+	if c.left.inPlace && c.left.op == c.now+1 && c.left.value == o.Y {
+		return nil // the product before computes it
+	}
 	if p, last, ok := c.consumer(c.now, o.Y); ok && last {
 		c.keepPacked(o.Y, p)
 		return c.gluPack(p, c.value(o.X), y.Cols, o.Activation, each(y.Rows, 1, 1))

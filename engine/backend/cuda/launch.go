@@ -137,7 +137,7 @@ func (d *device) addresses(set int) addresses {
 		tokens: place(d, twin, s.Tokens), positions: place(d, twin, s.Positions), seq: place(d, twin, s.Seq), first: place(d, twin, s.First), work: place(d, twin, s.Work),
 		rows: place(d, twin, s.Rows), sampling: place(d, twin, s.Sampling), grammar: place(d, twin, s.Grammar), allowed: place(d, twin, s.Allowed),
 		bias: place(d, twin, s.Bias), places: place(d, twin, s.MRopePositions), adapters: place(d, twin, s.Adapters),
-		encoded: place(d, twin, s.Encoded), itemEnd: place(d, twin, s.ItemEnd),
+		encoded: place(d, twin, s.Encoded), itemEnd: place(d, twin, s.ItemEnd), encodedNext: place(d, twin, s.EncodedNext),
 		sampled: place(d, twin, s.Sampled), reported: place(d, host, s.Sampled), status: place(d, host, s.Status), logprob: place(d, host, s.Logprob), rank: place(d, host, s.Rank),
 		topIDs: place(d, host, s.TopIDs), topProbs: place(d, host, s.TopProbs), accepted: place(d, host, s.Accepted),
 		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Outputs),

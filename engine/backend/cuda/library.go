@@ -5,6 +5,7 @@ package cuda
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 	"unsafe"
@@ -19,9 +20,13 @@ import (
 // that weights come from memory and not from the cache.
 const mostCopies = 4
 
+// mostTiming limits the time of all timings of a start together.
+var mostTiming = time.Minute
+
 // askLibrary finds an algorithm for each product of the programs, before weights are read: of those
-// that cuBLASLt offers the one of the file in the user's cache folder, or the fastest on this device.
-// It fails if there is none for one. The algorithms stay fixed while the device is open.
+// that cuBLASLt offers the one of the file in the user's cache folder, or the fastest on this device, or
+// after mostTiming the first that runs, which is not kept. It fails if there is none for one. The
+// algorithms stay fixed while the device is open.
 func (d *device) askLibrary() error {
 	if d.blas == nil {
 		return nil
@@ -37,7 +42,8 @@ func (d *device) askLibrary() error {
 	} else if why := a.read(path); why != "" {
 		d.note("cuBLASLt's algorithms are timed again: " + why)
 	}
-	used, timed := map[string]bool{}, 0
+	used, timed, untimed := map[string]bool{}, 0, 0
+	end := time.Now().Add(mostTiming)
 	for _, shape := range order {
 		name := shape.String()
 		used[name] = true
@@ -45,14 +51,25 @@ func (d *device) askLibrary() error {
 			shape.Use(i)
 			continue
 		}
-		i, err := d.timeShape(shape, of[name])
+		choose, late := d.timeShape, !time.Now().Before(end)
+		if late {
+			choose = d.firstOf
+		}
+		i, err := choose(shape, of[name])
 		if err != nil {
 			return err
 		}
 		shape.Use(i)
+		if late {
+			untimed++
+			continue
+		}
 		chosen := shape.Algorithms()[i]
 		a.Chosen[name] = hex.EncodeToString(chosen[:])
 		timed++
+	}
+	if untimed > 0 {
+		d.note(fmt.Sprintf("cuBLASLt's algorithms: %d of %d products were not timed within %v and run by the library's first choice; the next start times them", untimed, len(order), mostTiming))
 	}
 	if timed == 0 || path == "" {
 		return nil
@@ -118,6 +135,11 @@ func (d *device) timeShape(s driver.Shape, ms []driver.Multiplication) (int, err
 		return 0, refused
 	}
 	return i, nil
+}
+
+// firstOf returns the index of the first of the shape's algorithms that the library runs.
+func (d *device) firstOf(s driver.Shape, ms []driver.Multiplication) (int, error) {
+	return firstThatRuns(d.work.Stream, s, ms[0], func(e *driver.Event) error { return d.work.wait.until(e, hangTimeout) })
 }
 
 // note adds what Notes returns.

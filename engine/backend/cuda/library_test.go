@@ -13,6 +13,7 @@ import (
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels/cuda/cudatest"
@@ -39,6 +40,7 @@ func TestNoLibrary(t *testing.T) {
 		{filepath.Join(t.TempDir(), "libcublasLt.so.13"), "", new(*driver.NoBLAS), "no cuBLASLt ("},
 		{cudatest.Driver(t), "", new(*driver.NoBLAS), " has no cublasLtGetVersion): install"},
 		{whole, "version=110405", new(*driver.BLASTooOld), "cuBLASLt is 11.4.5 and 12.0.0 is needed: install"},
+		{whole, "version=140102", new(*driver.BLASTooNew), "cuBLASLt is 14.1.2 and 13 is the newest major version that this vapp calls: install"},
 		{whole, "create=1", new(*driver.BLASError), "device 0, emulated GPU: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED: "},
 		{whole, "algorithms=none", new(*driver.NoAlgorithm), "cuBLASLt has no algorithm for 32 rows times "},
 	} {
@@ -162,6 +164,11 @@ func TestLibraryAlgorithms(t *testing.T) {
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
+	}
+	cuda.SetMostTiming(t, 0)
+	untimed, notes, err := start("fails=1")
+	if list, _ := filepath.Glob(filepath.Join(cache, "vapp", "*")); err != nil || untimed >= first || len(list) != 0 || len(notes) != 1 || !strings.HasPrefix(notes[0], "cuBLASLt's algorithms: ") {
+		t.Errorf("without time: %d products, at first %d; files %q, notes %q, %v", untimed, first, list, notes, err)
 	}
 	var refused *driver.BLASError
 	if _, _, err := start("fails=3"); !errors.As(err, &refused) || refused.Name != "CUBLAS_STATUS_NOT_SUPPORTED" {

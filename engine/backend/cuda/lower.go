@@ -11,8 +11,11 @@ import (
 // op appends the launches of one op of a checked program. It returns an error that names an
 // op without a kernel.
 func (c *lowering) op(op backend.Op) error {
-	if c.now < c.chain.end {
-		return nil // the norm at its end computes this
+	if err := c.settle(op); err != nil {
+		return err
+	}
+	if c.now < c.chain.end || c.now < c.joined {
+		return nil // the norm at its end computes this, or the launch before
 	}
 	switch o := op.(type) {
 	case backend.Tokens:

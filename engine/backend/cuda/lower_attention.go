@@ -155,6 +155,11 @@ func (c *lowering) attend(o backend.Attention) error {
 			return err
 		}
 	}
+	joins := a.splits > 1
+	packs, packed := c.packsOutput(o, joins)
+	if packed = packed && (joins || o.Latent == 0 && c.info(o.K).Format != kernels.F32); packed {
+		c.packOutput(o, packs, &args)
+	}
 	if a.lists != nil {
 		return c.attendByLists(o, a, args)
 	}
@@ -164,7 +169,16 @@ func (c *lowering) attend(o backend.Attention) error {
 	if err := add(c, a.Kernel, g, a.Threads, a.Shared, args, fields...); err != nil || a.splits == 1 {
 		return err
 	}
-	return add(c, "attention_join", grid{each(tokens, 1, 1), fixed(o.Heads), fixed(1)}, across(o.HeadDim, 256), 0, args, fields...)
+	join := cuda.JoinArgs{Attention: args}
+	if packed {
+		join.Gate = c.value(packs.gate)
+		c.joined = packs.linear
+	}
+	if err := add(c, "attention_join", grid{each(tokens, 1, 1), fixed(o.Heads), fixed(1)}, across(o.HeadDim, 256), 0, join, fields...); err != nil || !packed || packs.store == nil {
+		return err
+	}
+	c.stored = c.storingOf(*packs.store)
+	return c.storeBeside(unsafe.Offsetof(join.Beside), 1)
 }
 
 // attentionBlocks returns enough blocks for the rows of every step of the variant. Each
@@ -249,7 +263,25 @@ func (c *lowering) rope(o backend.Rope) error {
 }
 
 func (c *lowering) storeKV(o backend.StoreKV) error {
-	k, rows, wide := c.p.Classes[o.Class], c.info(o.K).Rows, c.info(o.K).Cols
+	s := c.storingOf(o)
+	if s.waits = c.left.inPlace && c.left.op > c.now; s.waits || c.storesLater(c.info(o.K).Rows) {
+		c.stored = s
+		return nil
+	}
+	return c.launchStore(s)
+}
+
+// launchStore appends a launch of its own for a store.
+func (c *lowering) launchStore(s *storing) error {
+	const block, threads = 16, 128
+	rows := c.info(s.op.K).Rows
+	g := grid{each(rows, 1, block), fixed(int(s.args.Pages.KVHeads)), fixed(1)}
+	return add(c, fmt.Sprintf("store_kv_%d", 8*s.bytes), g, threads, s.shared, s.args, bind(unsafe.Offsetof(s.args.Rows), rows, 1))
+}
+
+// storingOf returns the arguments of a store.
+func (c *lowering) storingOf(o backend.StoreKV) *storing {
+	k, wide := c.p.Classes[o.Class], c.info(o.K).Cols
 	a := cuda.StoreArgs{
 		Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
 		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first, Latent: flag(k.KeyDim > 0 && wide == k.KVHeads*k.KeyDim),
@@ -257,14 +289,8 @@ func (c *lowering) storeKV(o backend.StoreKV) error {
 	if o.Draft != nil {
 		a.AcceptedRow, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
 	}
-	const block, threads = 16, 128
 	bytes := int(k.Format.Bytes(1))
-	if c.storesLater(rows) {
-		c.stored = &storing{a, int32(bytes), cuda.StoreShared(wide/k.KVHeads, bytes)}
-		return nil
-	}
-	g := grid{each(rows, 1, block), fixed(k.KVHeads), fixed(1)}
-	return add(c, fmt.Sprintf("store_kv_%d", 8*bytes), g, threads, cuda.StoreShared(wide/k.KVHeads, bytes), a, bind(unsafe.Offsetof(a.Rows), rows, 1))
+	return &storing{op: o, args: a, bytes: bytes, shared: cuda.StoreShared(wide/k.KVHeads, bytes)}
 }
 
 func (c *lowering) storeTokens(o backend.StoreTokens) error {
@@ -317,15 +343,16 @@ func (c *lowering) deltaNet(o backend.DeltaNet) error {
 		First: c.at.step.first, Positions: c.at.step.positions, Samples: c.at.step.rows,
 		KeyHeads: int32(o.KeyHeads), ValueHeads: int32(o.ValueHeads), KeyDim: int32(o.KeyDim), ValueDim: int32(o.ValueDim),
 	}
-	g := grid{fixed(ceil(o.ValueDim, 32)), fixed(o.ValueHeads), each(backend.PerSeq, 1, 1)}
+	step := cuda.ChooseDelta(o.KeyDim, o.ValueDim, a.States.InputBytes%16 == 0 && a.States.Pages.K%16 == 0 && a.States.MarkK%16 == 0)
+	g := grid{fixed(ceil(o.ValueDim, cuda.DeltaColumns)), fixed(o.ValueHeads), each(backend.PerSeq, 1, 1)}
 	samples := bind(unsafe.Offsetof(a.SampleCount), backend.PerSample, 1)
 	seqs := bind(unsafe.Offsetof(a.Seqs), backend.PerSeq, 1)
 	const threads = 128
 	if c.v.few() {
-		return add(c, "delta", g, threads, 0, a, samples, seqs)
+		return add(c, step, g, threads, 0, a, samples, seqs)
 	}
 	a.Least, a.Work = cuda.DeltaLeast, c.workspace(counters)
-	if err := add(c, "delta", g, threads, 0, a, samples, seqs); err != nil {
+	if err := add(c, step, g, threads, 0, a, samples, seqs); err != nil {
 		return err
 	}
 	chunks := each(backend.PerToken, 1, 64)
@@ -333,5 +360,6 @@ func (c *lowering) deltaNet(o backend.DeltaNet) error {
 	if err := add(c, "delta_chunks", grid{chunks, fixed(o.ValueHeads), fixed(1)}, threads, cuda.DeltaChunksShared, a, samples, seqs); err != nil {
 		return err
 	}
+	g[0] = fixed(ceil(o.ValueDim, 32))
 	return add(c, "delta_prompt", g, threads, cuda.DeltaPromptShared, a, samples, seqs)
 }

@@ -36,6 +36,11 @@ func (c *lowering) linear(o backend.Linear) error {
 		}
 	}
 	c.keepPacked(o.X, p)
+	a.X, a.Sums = c.packedAt(o.X, p)
+	if g, q, ok := c.gatedLater(o, m, p); ok {
+		m.gated(&a, g.Activation, q, c.value(g.Y))
+		c.left = packedX{c.now + 2, g.Y, q.to, orderOf(q), true}
+	}
 	if !p.Library {
 		return c.multiply(p, a, m, x.Rows)
 	}
@@ -44,7 +49,7 @@ func (c *lowering) linear(o backend.Linear) error {
 
 // multiply launches a product of packed rows; rows is their symbol.
 func (c *lowering) multiply(p product, a cuda.LinearArgs, m matrix, rows backend.Rows) error {
-	a.X, a.Sums, a.XSteps, a.Splits = c.workspace(p.x), c.workspace(p.sums), int32(p.to.ScaleSteps(m.Cols)), int32(p.splits)
+	a.XSteps, a.Splits = int32(p.to.ScaleSteps(m.Cols)), int32(p.splits)
 	if p.splits > 1 {
 		a.Partial, a.Arrived = c.workspace(p.partial), c.workspace(0)
 	}
@@ -56,10 +61,10 @@ func (c *lowering) multiply(p product, a cuda.LinearArgs, m matrix, rows backend
 // library launches a product of cuBLASLt. For 8-bit inputs with float32 results, it can only
 // add a bias in bf16, so a kernel adds the bias.
 func (c *lowering) library(p product, a cuda.LinearArgs, m matrix, rows backend.Rows, biased bool) error {
-	b := cuda.LibraryArgs{W: a.W, X: c.workspace(p.x), Bias: a.Bias, Y: a.Y, Workspace: c.workspace(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
+	b := cuda.LibraryArgs{W: a.W, X: a.X, Bias: a.Bias, Y: a.Y, Workspace: c.workspace(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
 	scaled := m.count > 0
 	if scaled {
-		b.Scales, b.Sums, b.Bias, b.Blocks = a.Scales, c.workspace(p.sums), 0, flag(p.to.Group > 0)
+		b.Scales, b.Sums, b.Bias, b.Blocks = a.Scales, a.Sums, 0, flag(p.to.Group > 0)
 	}
 	err := add(c, p.Kernel, line(each(rows, 1, cuda.LibraryUnit)), 1, 0, b, bind(unsafe.Offsetof(b.Rows), rows, 1))
 	if err != nil || !scaled || !biased {
@@ -101,13 +106,14 @@ type mixture struct {
 	blocks            int // maximum number of blocks of rows
 	order, place, own int64
 	hidden, out       int64
+	gates             bool // the first product gates: there is no hidden
 	end               int64
 }
 
 // rows returns how many rows the blocks have.
 func (m mixture) rows() int { return m.blocks * m.first.Rows }
 
-// mixture plans the op for a variant's rows. The results of gate and up are behind the packed
+// mixture plans the op for a variant's rows. The results of gate and up, unless they are gated at once, are behind the packed
 // rows; the results of down overwrite both. Rows of an expert begin at a multiple of a
 // block's rows.
 func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
@@ -132,7 +138,13 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	rows := m.blocks * block
 	m.first = c.planProduct(m.up, mean, rows, begin)
 	m.hidden, m.out = m.first.end, begin
-	behind := max(m.hidden+up(8*int64(rows)*int64(o.Width), align), m.out+up(4*int64(rows)*int64(m.down.Rows), align))
+	behind := m.out + up(4*int64(rows)*int64(m.down.Rows), align)
+	m.second = c.planProduct(m.down, mean, rows, behind)
+	if m.gates = gates(m.up, m.first, m.second, o.Activation); m.gates {
+		behind = max(behind, m.first.end)
+	} else {
+		behind = max(behind, m.hidden+up(8*int64(rows)*int64(o.Width), align))
+	}
 	m.second = c.planProduct(m.down, mean, rows, behind)
 	if !m.second.packed { // gated rows are stored there unpacked
 		m.second.end += up(4*int64(rows)*int64(o.Width), align)
@@ -212,13 +224,19 @@ func (c *lowering) expertsPacked(o backend.Experts, m mixture) error {
 	if err := c.packPicks(o, m); err != nil {
 		return err
 	}
-	if err := c.expert(m, m.first, m.up, c.weight(o.GateUp), c.weight(o.GateUpBias), m.hidden); err != nil {
+	up := c.expert(m, m.first, m.up, c.weight(o.GateUp), c.weight(o.GateUpBias), m.hidden)
+	if m.gates {
+		m.up.gated(&up, o.Activation, m.second, c.workspace(m.second.x))
+	}
+	if err := c.multiplyExperts(m, m.first, m.up, up); err != nil {
 		return err
 	}
-	if err := c.gluPack(m.second, c.workspace(m.hidden), o.Width, o.Activation, fixed(m.rows())); err != nil {
-		return err
+	if !m.gates {
+		if err := c.gluPack(m.second, c.workspace(m.hidden), o.Width, o.Activation, fixed(m.rows())); err != nil {
+			return err
+		}
 	}
-	return c.expert(m, m.second, m.down, c.weight(o.Down), c.weight(o.DownBias), m.out)
+	return c.multiplyExperts(m, m.second, m.down, c.expert(m, m.second, m.down, c.weight(o.Down), c.weight(o.DownBias), m.out))
 }
 
 // expertsF32 appends the same for unpacked rows: the first product reads X in the sorted
@@ -241,11 +259,16 @@ func (c *lowering) expertsF32(o backend.Experts, m mixture) error {
 	return multiply(m.second, m.down, a)
 }
 
-// expert appends one of the two products of packed rows.
-func (c *lowering) expert(m mixture, p product, w matrix, at, bias cuda.Ptr, y int64) error {
+// expert returns the arguments of one of the two products of packed rows.
+func (c *lowering) expert(m mixture, p product, w matrix, at, bias cuda.Ptr, y int64) cuda.LinearArgs {
 	a := w.args(at)
 	a.X, a.Sums, a.XSteps, a.Bias, a.Y = c.workspace(p.x), c.workspace(p.sums), int32(p.to.ScaleSteps(w.Cols)), bias, c.workspace(y)
 	a.Experts, a.Rows = c.workspace(m.own), int32(m.rows())
+	return a
+}
+
+// multiplyExperts launches one of the two products.
+func (c *lowering) multiplyExperts(m mixture, p product, w matrix, a cuda.LinearArgs) error {
 	b := p.Blocks(w.Rows, m.rows(), 1)
 	g := grid{fixed(b[0]), fixed(b[1]), fixed(b[2])}
 	return add(c, p.Kernel, g, p.Threads, p.Shared, a)

@@ -365,6 +365,7 @@ func TestFused(t *testing.T) {
 	launches := func(kept bool, tokens int) (names []string, plain bool) {
 		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: tokens, Seqs: 1, Samples: 1}}
 		p.Weights = []backend.WeightSpec{spec("up", 2*wide, in), spec("side", 64, in), spec("down", in, wide)}
+		p.Weights[0].GateUp = true
 		r := backend.Record(p)
 		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
 		x, n, gu, z, act := v(in), v(in), v(2*wide), v(64), v(wide)
@@ -408,6 +409,101 @@ func TestFused(t *testing.T) {
 			t.Errorf("%+v: %s, the rows themselves: %v", c, got, plain)
 		}
 	}
+}
+
+// TestGated: a product gates its sums where a panel has gates and their ups, its result has no other reader, and the next
+// product reads 16 bits without sums of steps. The packed rows are where the GLU's result would be.
+func TestGated(t *testing.T) {
+	const in, wide = 256, 192
+	spec := func(name string, f kernels.Format, rows, cols int) backend.WeightSpec {
+		return backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: f, Use: backend.Multiply}
+	}
+	type change struct {
+		down                   kernels.Format
+		apart, paired, adapted bool // gates and ups are apart in W; they alternate; an op reads the sums before they are gated
+		kept, fp8, library     bool
+	}
+	made := func(c change) *backend.Program {
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 2048, Seqs: 1, Samples: 1}}
+		p.Weights = []backend.WeightSpec{spec("up", kernels.BF16, 2*wide, in), spec("down", c.down, in, wide)}
+		p.Weights[0].GateUp = !c.apart && !c.paired
+		if c.fp8 {
+			p.Weights[1].RoundInputs, p.Weights[1].Scaling = true, backend.PerChannel
+		}
+		r := backend.Record(p)
+		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
+		x, gu, act := v(in), v(2*wide), v(wide)
+		r.Do(backend.Linear{X: x, W: 0, Bias: backend.NoWeight, Y: gu})
+		if c.adapted {
+			r.Do(backend.Softcap{X: gu, Cap: 1})
+		}
+		r.Do(backend.GLU{X: gu, Y: act, Activation: backend.Activation{Paired: c.paired}})
+		if !c.kept {
+			r.Free(gu)
+		}
+		r.Do(backend.Linear{X: act, W: 1, Bias: backend.NoWeight, Y: x})
+		r.Free(act, x)
+		if c.kept {
+			r.Free(gu)
+		}
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		change
+		gated string // the rows of the lists that gate: few, many, all, none
+	}{
+		"halves": {change{down: kernels.BF16}, "all"}, "pairs": {change{down: kernels.MXFP4, paired: true}, "all"}, "f16": {change{down: kernels.F16}, "all"},
+		"apart": {change{down: kernels.BF16, apart: true}, "none"}, "minima": {change{down: kernels.Q4_1}, "none"}, "adapted": {change{down: kernels.BF16, adapted: true}, "none"},
+		"kept": {change{down: kernels.BF16, kept: true}, "none"}, "fp8": {change{down: kernels.F8E4M3, fp8: true}, "none"},
+		"library": {change{down: kernels.BF16, library: true}, "few"}, "library and pairs": {change{down: kernels.BF16, library: true, paired: true}, "few"},
+	} {
+		l := on(t, "h100", backend.Graphs{})
+		l.blas, l.fp8 = c.library, c.fp8
+		p := made(c.change)
+		for _, rows := range []int{1, 16, 64, 2048} {
+			list, err := l.lower(p, variant{rows: rows}, reals())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, n := range list {
+				names = append(names, n.kernel)
+			}
+			gates := c.gated == "all" || c.gated == "few" && rows <= cuda.DecodeRows
+			if got := !strings.Contains(strings.Join(names, " "), "glu"); got != gates {
+				t.Errorf("%s, %d rows: %v", name, rows, names)
+			}
+			if !gates {
+				continue
+			}
+			up, down := argsOf[cuda.LinearArgs](list[1]), argsOf[cuda.LinearArgs](list[2])
+			at := reals().arenas[backend.Scratch] + cuda.Ptr(p.Values[2].Offset)
+			if up.Gated != at || down.X != at || up.Y != 0 || up.Half != map[bool]int32{false: wide}[c.paired] || up.Paired != flag(c.paired) || up.F16 != flag(c.down == kernels.F16) {
+				t.Errorf("%s, %d rows: %+v, then X at %#x; %#x is the result's", name, rows, up, down.X, at)
+			}
+			if k := list[2].kernel; up.Words != map[bool]int32{strings.HasSuffix(k, "_wide"): 1, c.library: 2}[true] {
+				t.Errorf("%s, %d rows: packed as %d for %s", name, rows, up.Words, k)
+			}
+		}
+	}
+}
+
+// reals returns addresses of arenas that differ from that of an operand that is left out.
+func reals() addresses {
+	at := noAddresses(&backend.Program{Weights: make([]backend.WeightSpec, 8), Classes: make([]backend.KVClass, 1)})
+	for i := range at.arenas {
+		at.arenas[i] = cuda.Ptr(i+1) << 44
+	}
+	return at
+}
+
+// argsOf returns the arguments of a launch.
+func argsOf[T any](l launch) (a T) {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&a)), unsafe.Sizeof(a)), l.args)
+	return a
 }
 
 // TestStoreBeside: the launch that packs attention's output gates it and stores keys and values, if nothing else reads what
@@ -455,8 +551,8 @@ func TestStoreBeside(t *testing.T) {
 				if symbols = len(l.symbols); strings.HasPrefix(l.kernel, "store_pack_") {
 					pack = *(*cuda.StorePackArgs)(unsafe.Pointer(&n.args[0]))
 				}
-				if want := [3]int{heads*dim/128 + int(pack.Store.Pages.KVHeads), 5, 1}; n.blocks != want || pack.Across > 0 && (l.shared != cuda.StoreShared(dim, 1) || pack.Across != heads*dim/128) {
-					t.Errorf("%v blocks, want %v, %d of them for X; %d bytes of shared memory", n.blocks, want, pack.Across, l.shared)
+				if want := [3]int{heads*dim/128 + int(pack.Beside.Store.Pages.KVHeads), 5, 1}; n.blocks != want || pack.Beside.Across > 0 && (l.shared != cuda.StoreShared(dim, 1) || pack.Beside.Across != heads*dim/128) {
+					t.Errorf("%v blocks, want %v, %d of them for X; %d bytes of shared memory", n.blocks, want, pack.Beside.Across, l.shared)
 				}
 			}
 		}
@@ -470,7 +566,7 @@ func TestStoreBeside(t *testing.T) {
 		want          string
 		stored, gated bool
 	}{
-		{0, false, false, kernels.BF16, " store_pack_bf16 linear_bf16_64", true, false},
+		{0, false, false, kernels.BF16, " store_pack_bf16 linear_bf16_64", true, false}, // Y is Q: attention does not pack
 		{0, true, false, kernels.F16, " store_pack_f16 linear_f16_64", true, false},
 		{heads * dim, false, false, kernels.BF16, " store_pack_bf16 linear_bf16_64", true, true},
 		{heads * dim, true, false, kernels.BF16, " store_kv_8 gate linear_pack_bf16 linear_bf16_64 softcap", false, false},
@@ -485,8 +581,123 @@ func TestStoreBeside(t *testing.T) {
 		if names != attention+c.want {
 			t.Errorf("%+v:%s, want%s%s", c, names, attention, c.want)
 		}
-		if (pack.Across > 0) != c.stored || (pack.Store.Rows == 40) != c.stored || (pack.Gate != 0) != c.gated || c.stored && symbols != 3 {
+		if (pack.Beside.Across > 0) != c.stored || (pack.Beside.Store.Rows == 40) != c.stored || (pack.Gate != 0) != c.gated || c.stored && symbols != 3 {
 			t.Errorf("%+v: %+v, %d symbols", c, pack, symbols)
+		}
+	}
+}
+
+// TestAttentionPacks: attention, or the launch that joins it, packs its output in place for a product that alone reads it. Keys
+// and values are stored by the launch that joins, or by a norm behind the product, unless an op before that writes over them.
+func TestAttentionPacks(t *testing.T) {
+	const heads, kv, cols = 4, 2, 64
+	type change struct {
+		dim                        int
+		gated, fp8, reused, noNorm bool // reused: the product's result has the memory of keys and values
+		kept, over                 bool // an op behind reads the norm's rows; they have the memory of keys and values
+	}
+	for _, c := range []struct {
+		change
+		rows int
+		want string
+	}{
+		{change{dim: 64}, 1, "attention_bf16_64_few linear_bf16_8 norm_pack_bf16+ linear_bf16_8"},
+		{change{dim: 128, kept: true}, 16, "attention_bf16_128_few linear_bf16_16 norm_pack_bf16+ linear_bf16_16 softcap"},
+		{change{dim: 64, over: true}, 1, "attention_bf16_64_few linear_bf16_8 norm_pack_bf16+ linear_bf16_8"},
+		{change{dim: 64, over: true, kept: true}, 1, "attention_bf16_64_few linear_bf16_8 store_kv_16 norm_pack_bf16 linear_bf16_8 softcap"},
+		{change{dim: 64, reused: true}, 1, "attention_bf16_64_few store_kv_16 linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 64, noNorm: true}, 1, "attention_bf16_64_few linear_bf16_8 store_kv_16"},
+		{change{dim: 64, gated: true}, 1, "attention_bf16_64_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 64, fp8: true}, 1, "attention_bf16_64_few store_pack_f8_e4m3+ linear_f8_e4m3_x8_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 72}, 1, "attention_bf16_128_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 256}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 256, gated: true, reused: true}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 256}, 512, "attention_bf16_256_many linear_bf16_wide norm_pack_bf16+ linear_bf16_wide"},
+	} {
+		class := backend.KVClass{Name: "full", Format: kernels.BF16, BlockSize: 16, Layers: 1, KVHeads: kv, HeadDim: c.dim, MaxPages: 256, PagesPerSlab: 1}
+		class.SlabBytes = class.PageBytes()
+		p := &backend.Program{Name: "p", Classes: []backend.KVClass{class}, Bucket: backend.Bucket{Tokens: 512, Seqs: 8, Samples: 8}}
+		p.Weights = []backend.WeightSpec{
+			{Name: "out", Rows: cols, Cols: heads * c.dim, Source: kernels.BF16, Use: backend.Multiply}, {Name: "next", Rows: cols, Cols: cols, Source: kernels.BF16, Use: backend.Multiply},
+		}
+		if w := &p.Weights[0]; c.fp8 {
+			w.Source, w.RoundInputs, w.Scaling = kernels.F8E4M3, true, backend.PerChannel
+		}
+		r := backend.Record(p)
+		v := func(f kernels.Format, n int) backend.Value { return r.New("v", f, backend.PerToken, n) }
+		x, q, k, w := v(kernels.F32, cols), v(kernels.F32, heads*c.dim), v(class.Format, kv*c.dim), v(class.Format, kv*c.dim)
+		y, g := v(kernels.F32, heads*c.dim), v(kernels.F32, heads*c.dim)
+		r.Do(backend.Attention{Q: q, K: k, V: w, Y: y, Heads: heads, KVHeads: kv, HeadDim: c.dim, Scale: 1})
+		r.Do(backend.StoreKV{K: k, V: w})
+		if c.gated {
+			r.Do(backend.Gate{X: y, Gate: g})
+		}
+		if c.reused {
+			r.Free(k)
+		}
+		z := v(kernels.F32, cols)
+		r.Do(backend.Linear{X: y, W: 0, Bias: backend.NoWeight, Y: z})
+		r.Free(y, g, q)
+		if c.over {
+			q = v(kernels.F32, heads*c.dim) // where it was
+			r.Free(k)
+		}
+		n := v(kernels.F32, cols)
+		if !c.noNorm {
+			r.Do(backend.Norm{X: z, Residual: x, W: backend.NoWeight, Y: n})
+			r.Do(backend.Linear{X: n, W: 1, Bias: backend.NoWeight, Y: z})
+		}
+		if c.kept {
+			r.Do(backend.Softcap{X: n, Cap: 1})
+		}
+		r.Free(n, x, z, w)
+		if c.over {
+			r.Free(q)
+		}
+		if !c.over && !c.reused {
+			r.Free(k)
+		}
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		l := on(t, "h100", backend.Graphs{})
+		l.fp8 = c.fp8
+		list, err := l.lower(p, variant{rows: c.rows}, reals())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		at := reals().arenas[backend.Scratch] + cuda.Ptr(p.Values[y].Offset)
+		packed := cuda.Ptr(0)
+		for i, n := range list {
+			name, b := n.kernel, cuda.StoreBeside{}
+			switch {
+			case strings.HasPrefix(name, "store_pack"):
+				b = argsOf[cuda.StorePackArgs](n).Beside
+			case strings.HasPrefix(name, "norm_pack"):
+				b = argsOf[cuda.NormPackArgs](n).Beside
+			case name == "attention_join":
+				a := argsOf[cuda.JoinArgs](n)
+				if b, packed = a.Beside, a.Attention.Packed; (a.Gate != 0) != c.gated {
+					t.Errorf("%+v: gated by %#x", c, a.Gate)
+				}
+			case strings.HasPrefix(name, "attention_"):
+				packed = argsOf[cuda.AttentionArgs](n).Packed
+			case packed != 0 && i < 3:
+				if a := argsOf[cuda.LinearArgs](n); strings.HasPrefix(name, "linear") && (packed != at || a.X != at) {
+					t.Errorf("%+v: packed at %#x, read at %#x, and the output is at %#x", c, packed, a.X, at)
+				}
+			}
+			if b.Across > 0 {
+				name += "+"
+				if m := n.bound(backend.Bucket{Tokens: c.rows, Seqs: 8, Samples: 8}); b.Store.K == 0 || n.shared != cuda.StoreShared(c.dim, 2) || m.blocks[0]+m.blocks[1] < int(b.Across)+kv+1 {
+					t.Errorf("%+v: %s stores with %d bytes of shared memory, %v blocks, from %d on", c, name, n.shared, m.blocks, b.Across)
+				}
+			}
+			names = append(names, name)
+		}
+		if got := strings.Join(names, " "); got != c.want && got != strings.Replace(c.want, "_few", "_few attention_bf16_64_many", 1) {
+			t.Errorf("%+v: %s, want %s", c.change, got, c.want)
 		}
 	}
 }
@@ -859,10 +1070,13 @@ func disjoint(t *testing.T, c *lowering, o backend.Experts) {
 		t.Fatal(err)
 	}
 	rows := int64(m.rows())
-	hidden, out := m.hidden+8*rows*int64(o.Width), m.out+4*rows*int64(m.down.Rows)
+	hidden, out := m.hidden, m.out+4*rows*int64(m.down.Rows)
 	gated := m.second.x + 4*rows*int64(o.Width)
 	if m.second.packed {
 		gated = m.second.end
+	}
+	if !m.gates {
+		hidden += 8 * rows * int64(o.Width)
 	}
 	if tables := m.own + 4*int64(m.blocks); tables > m.hidden || tables > m.out || m.first.end > m.hidden {
 		t.Errorf("%s, %s: tables until %d, packed rows until %d", m.first.Kernel, m.second.Kernel, tables, m.first.end)
@@ -882,7 +1096,6 @@ func TestMissing(t *testing.T) {
 		},
 		"other blocks of rows": mixed,
 		"chunks":               func(p *backend.Program) { p.Bucket.Chunk = 64 },
-		"merge of successors":  func(p *backend.Program) { p.Ops = append(p.Ops[:2:2], backend.Merge{X: 1, Next: true}) },
 		"with latent keys of 128+128": func(p *backend.Program) {
 			k := &p.Classes[0]
 			k.KVHeads, k.HeadDim, k.KeyDim = 1, 128, 128

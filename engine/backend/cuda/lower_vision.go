@@ -11,11 +11,6 @@ import (
 // itemAddresses are the addresses of an encoder's input: see backend.ItemInput.
 type itemAddresses struct{ colours, across, down, at cuda.Ptr }
 
-var _ backend.LoneEncoder = layout{}
-
-// EncodesAlone says that Encode refuses ranks: its launches are not ordered with those of a group.
-func (layout) EncodesAlone() {}
-
 // vision appends the ops of towers, and Merge.
 func (c *lowering) vision(op backend.Op) error {
 	switch o := op.(type) {
@@ -40,11 +35,11 @@ func (c *lowering) vision(op backend.Op) error {
 		x := c.info(o.X)
 		return rowwise(c, "store_encoded", x, cuda.StoreEncodedArgs{X: c.value(o.X), Encoded: c.at.arenas[backend.Encoded], At: c.at.item.at, Cols: int32(x.Cols)})
 	case backend.Merge:
+		x, rows := c.info(o.X), c.at.step.encoded
 		if o.Next {
-			return missing(o, "of successors (a draft head on images)")
+			rows = c.at.step.encodedNext
 		}
-		x := c.info(o.X)
-		return rowwise(c, "merge", x, cuda.MergeArgs{X: c.value(o.X), Encoded: c.at.arenas[backend.Encoded], Rows: c.at.step.encoded, Cols: int32(x.Cols)})
+		return rowwise(c, "merge", x, cuda.MergeArgs{X: c.value(o.X), Encoded: c.at.arenas[backend.Encoded], Rows: rows, Cols: int32(x.Cols)})
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }

@@ -44,9 +44,9 @@ type addresses struct {
 
 // stepAddresses are the addresses of a set's buffers.
 type stepAddresses struct {
-	tokens, positions, seq, first, work, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd cuda.Ptr
-	pages                                                                                                           []cuda.Ptr
-	sampled, reported, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                           cuda.Ptr // reported: Sampled for the host
+	tokens, positions, seq, first, work, rows, sampling, grammar, allowed, bias, places, adapters, encoded, itemEnd, encodedNext cuda.Ptr
+	pages                                                                                                                        []cuda.Ptr
+	sampled, reported, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted                                        cuda.Ptr // reported: Sampled for the host
 }
 
 // noAddresses returns zero addresses, to lower a program that is not run.
@@ -113,9 +113,10 @@ type lowering struct {
 	out  []launch
 
 	chain   chain         // the last that began
+	joined  int           // ops before it are done by the launch that joined attention
 	ordered int           // the Experts whose rows are sorted already
 	normed  *backend.Norm // of the next Experts, left to its packing
-	stored  *storing      // left to the next packing
+	stored  *storing      // left to a later packing
 	gate    cuda.Ptr      // by which the next packing multiplies; 0: nothing
 }
 
@@ -127,6 +128,9 @@ func (l layout) lower(p *backend.Program, v variant, at addresses) ([]launch, er
 		if err := c.op(op); err != nil {
 			return nil, fmt.Errorf("program %s: op %d: %w", p.Name, i, err)
 		}
+	}
+	if err := c.settle(nil); err != nil {
+		return nil, fmt.Errorf("program %s: %w", p.Name, err)
 	}
 	return c.out, nil
 }

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
@@ -21,12 +22,14 @@ type matrix struct {
 	scales  int64 // offset of the scales of all experts
 	count   int   // number of scales
 	across  int   // scales from one row of blocks to the next
+	half    int   // panels hold rows of two halves, this many each, in the order of cuda.GateUpRow; 0: in their own
 }
 
 // matrixOf returns the layout of a weight that is stored as f.
 func (l layout) matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
 	m := matrix{WeightSpec: w, stored: f, blas: l.byLibrary(w, f)}
 	m.panels = !m.blas && cuda.Packs(f) && (w.Use&backend.Multiply != 0 || !plain(f))
+	m.half = halfOf(m)
 	m.each = int64(w.Rows) * f.Bytes(int64(w.Cols))
 	switch {
 	case m.panels:
@@ -67,6 +70,16 @@ func (l layout) byLibrary(w backend.WeightSpec, f kernels.Format) bool {
 		return w.Cols%backend.ScaleBlock == 0 && len(w.Parts) <= maxParts && matrix{WeightSpec: w}.wholeBlocks()
 	}
 	return w.Scaling != backend.PerGroup
+}
+
+// halfOf returns how many rows of a matrix are gates, if its panels bring them and their ups together: what is gated is then whole
+// steps of the next product. A transposed tensor is read as a whole and once, in the order of its rows.
+func halfOf(m matrix) int {
+	transposed := slices.ContainsFunc(m.Parts, func(p backend.Part) bool { return p.Transposed })
+	if !m.GateUp || !m.panels || m.Use != backend.Multiply || m.Rows%(2*cuda.StepCols) != 0 || transposed {
+		return 0
+	}
+	return m.Rows / 2
 }
 
 // bytes returns the size of the weight with its scales.
@@ -110,7 +123,7 @@ func blocks(n int) int { return (n + backend.ScaleBlock - 1) / backend.ScaleBloc
 func (m matrix) args(w cuda.Ptr) cuda.LinearArgs {
 	a := cuda.LinearArgs{
 		W: w, In: int32(m.Cols), Out: int32(m.Rows), Splits: 1, Parts: 1, ScaleRows: 1, ScaleCols: 1, ScaleAcross: 1,
-		ExpertBytes: m.each, ExpertBias: int64(m.Rows),
+		ExpertBytes: m.each, ExpertBias: int64(m.Rows), Half: int32(m.half),
 	}
 	if m.count == 0 {
 		return a

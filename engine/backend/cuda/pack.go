@@ -145,7 +145,7 @@ func (k *packing) open() error {
 	})
 }
 
-// span is a run of rows of one matrix of a weight: whole panels.
+// span is a run of rows of one matrix of a weight: whole panels. With halves, they are rows of both: cuda.GateUpRow.
 type span struct{ expert, row, rows int }
 
 // spans splits a weight into spans that fit a piece, in groups that one goroutine has to read
@@ -222,8 +222,16 @@ func (k *packing) args(p *piece, s span) cuda.PanelArgs {
 	return cuda.PanelArgs{
 		Order: k.table, Panels: k.base + driver.Address(int64(s.expert)*k.m.each+int64(s.row/cuda.PanelRows)*panel), Bad: p.bad,
 		Count: int32(s.rows), RowBytes: int32(k.m.stored.Bytes(int64(k.m.Cols))),
-		UnitBytes: int32(k.order.UnitBytes), Bits: int32(k.order.Bits), Numberless: k.order.Numberless,
+		UnitBytes: int32(k.order.UnitBytes), Bits: int32(k.order.Bits), Numberless: k.order.Numberless, Half: int32(k.halfOf(s)),
 	}
+}
+
+// halfOf returns the rows of a span that are of each half, whose panels have both; 0: panels have rows in their order.
+func (k *packing) halfOf(s span) int {
+	if k.m.half == 0 {
+		return 0
+	}
+	return s.rows / 2
 }
 
 // pack launches the kernel that writes the panels of a span.
@@ -233,8 +241,12 @@ func (k *packing) pack(p *piece, s span, a cuda.PanelArgs) error {
 		return launchOn(k.d, p, "panels", grid, a)
 	}
 	grid[1] = 1
-	scales := k.base + driver.Address(k.m.scales+4*int64(s.expert*k.m.Rows+s.row))
-	return launchOn(k.d, p, cuda.QuantizeKernel(k.raw), grid, cuda.QuantizeArgs{PanelArgs: a, Scales: scales})
+	first := s.row
+	if k.m.half > 0 {
+		first /= 2
+	}
+	scales := k.base + driver.Address(k.m.scales+4*int64(s.expert*k.m.Rows+first))
+	return launchOn(k.d, p, cuda.QuantizeKernel(k.raw), grid, cuda.QuantizeArgs{PanelArgs: a, Scales: scales, ScalesHalf: int64(k.m.half)})
 }
 
 func grow[T any](s []T, n int) []T {

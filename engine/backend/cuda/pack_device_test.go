@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"bytes"
+	"errors"
 	"sync"
 	"testing"
 	"unsafe"
@@ -13,6 +14,7 @@ import (
 	"vapp.dev/engine/backend/dry"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
 )
 
 // loading opens a device for weights, and a program that reads none of them.
@@ -149,16 +151,23 @@ func TestDummyWeights(t *testing.T) {
 	mx := func(name string, row0, rows int) backend.Part {
 		return backend.Part{Tensor: name + "_blocks", Format: kernels.MXFP4, Row0: row0, Rows: rows, Scale: name + "_scales", ScaleFormat: kernels.U8, Stride: 48}
 	}
+	pairs := mx("pairs", 0, 64)
+	pairs.Stride = 64
 	use := backend.Multiply
 	specs := []backend.WeightSpec{
 		{Name: "joined", Rows: 37, Cols: 96, Use: use, Source: kernels.BF16, Parts: []backend.Part{part("q.weight", kernels.BF16, 32), part("k.weight", kernels.BF16, 5)}},
 		{Name: "quantized", Rows: 21, Cols: 64, Use: use, Source: kernels.BF16, Target: kernels.F8E4M3, Scaling: backend.PerChannel, Parts: []backend.Part{part("o.weight", kernels.BF16, 21)}},
 		{Name: "experts", Rows: 40, Cols: 64, Use: use, Source: kernels.MXFP4, Experts: 3, Parts: []backend.Part{mx("experts", 0, 32), mx("experts", 36, 8)}},
 		{Name: "stacked", Rows: 32, Cols: 160, Use: use, Source: kernels.BF16, Target: kernels.F8E4M3, Scaling: backend.PerChannel, Experts: 2, Parts: []backend.Part{{Tensor: "stack", Format: kernels.BF16, Rows: 32, Stride: 32}}},
+		{Name: "halves", Rows: 64, Cols: 96, Use: use, Source: kernels.BF16, GateUp: true, Parts: []backend.Part{part("q.weight", kernels.BF16, 32), part("r.weight", kernels.BF16, 32)}},
+		{Name: "halves of experts", Rows: 64, Cols: 64, Use: use, Source: kernels.MXFP4, Experts: 2, GateUp: true, Parts: []backend.Part{pairs}},
+		{Name: "quantized halves", Rows: 64, Cols: 160, Use: use, Source: kernels.BF16, Target: kernels.F8E4M3, Scaling: backend.PerChannel, GateUp: true, Parts: []backend.Part{part("wide", kernels.BF16, 64)}},
 		{Name: "within", Rows: 37, Cols: 96, Use: use, Source: kernels.BF16, Parts: []backend.Part{part("k.weight", kernels.BF16, 5), part("q.weight", kernels.BF16, 32)}},
 	}
 	ck, err := checkpoint.Dummy(checkpoint.Config{}, []checkpoint.TensorInfo{
 		{Name: "q.weight", Shape: []int64{32, 96}, Format: kernels.BF16}, {Name: "k.weight", Shape: []int64{5, 96}, Format: kernels.BF16},
+		{Name: "r.weight", Shape: []int64{32, 96}, Format: kernels.BF16}, {Name: "wide", Shape: []int64{64, 160}, Format: kernels.BF16},
+		{Name: "pairs_blocks", Shape: []int64{2, 64, 2, 16}, Format: kernels.U8}, {Name: "pairs_scales", Shape: []int64{2, 64, 2}, Format: kernels.U8},
 		{Name: "o.weight", Shape: []int64{21, 64}, Format: kernels.BF16}, {Name: "stack", Shape: []int64{2, 32, 160}, Format: kernels.BF16},
 		{Name: "experts_blocks", Shape: []int64{3, 48, 2, 16}, Format: kernels.U8}, {Name: "experts_scales", Shape: []int64{3, 48, 2}, Format: kernels.U8},
 	}, 3)
@@ -171,6 +180,18 @@ func TestDummyWeights(t *testing.T) {
 		want, got := d.packed(t, i, read), d.packed(t, i, made)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s: generated and read weights differ", s.Name)
+		}
+		if s.Name == "halves" {
+			rows, ordered := make([]byte, 64*96*2), []byte(nil)
+			if err := errors.Join(ck.ReadRows("q.weight", 0, 32, rows[:len(rows)/2]), ck.ReadRows("r.weight", 0, 32, rows[len(rows)/2:])); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 64 {
+				ordered = append(ordered, rows[cuda.GateUpRow(64, i)*96*2:][:96*2]...)
+			}
+			if want := make([]byte, len(rows)); cuda.Pack(kernels.BF16, 64, 96, ordered, want) != nil || !bytes.Equal(got[:len(want)], want) {
+				t.Errorf("%s: panels do not have gates with their ups", s.Name)
+			}
 		}
 		if n := len(made.rows); (n > 0) != (s.Name == "within") || len(read.rows) == 0 {
 			t.Errorf("%s: rows of %v were read, without making up %v", s.Name, made.rows, read.rows)

@@ -19,6 +19,9 @@ func (k *packing) made() func(p *piece) error {
 	}
 	made := make([][2]kernels.Dummy, len(k.m.Parts)) // for each part: its numbers and its exponents
 	begin := 0
+	if k.m.half > 0 && (len(k.m.Parts) > 2 || len(k.m.Parts) == 2 && k.m.Parts[0].Rows != k.m.half) {
+		return nil
+	}
 	for i, p := range k.m.Parts {
 		if p.Format != k.raw || p.Transposed || p.Fold > 1 || p.Col0 > 0 || begin%cuda.PanelRows != 0 || p.Format == kernels.MXFP4 && p.Scale == "" {
 			return nil
@@ -42,16 +45,27 @@ func (k *packing) made() func(p *piece) error {
 		for e := range max(1, k.m.Experts) {
 			row := 0
 			for i, p := range k.m.Parts {
-				s := span{e, row, p.Rows}
+				s, from := span{e, row, p.Rows}, []int{i}
+				if k.m.half > 0 { // one launch for both halves
+					s.rows, from = k.m.Rows, []int{0, len(k.m.Parts) - 1}
+				}
 				a := k.args(piece, s)
-				a.Row0 = int64(p.Row0 + e*p.Stride)
-				if err := errors.Join(k.levels(piece, made[i][0], &a.Made), k.levels(piece, made[i][1], &a.Exponents)); err != nil {
-					return err
+				for h, i := range from {
+					p := k.m.Parts[i]
+					a.Row0[h] = int64(p.Row0 + e*p.Stride)
+					if h > 0 && i == 0 { // both are in one tensor
+						a.Row0[h] += int64(k.m.half)
+					}
+					if err := errors.Join(k.levels(piece, made[i][0], &a.Made[h]), k.levels(piece, made[i][1], &a.Exponents[h])); err != nil {
+						return err
+					}
 				}
 				if err := k.pack(piece, s, a); err != nil {
 					return err
 				}
-				row += p.Rows
+				if row += s.rows; row == k.m.Rows {
+					break
+				}
 			}
 		}
 		return nil

@@ -28,8 +28,22 @@ func (r *rows) send(p *piece, s span) error {
 	return r.k.pack(p, s, a)
 }
 
-// fill reads a span in the format that the kernel reads.
+// fill reads a span in the format that the kernel reads: of halves, the rows of the first and then those of the second.
 func (r *rows) fill(s span, dst []byte) error {
+	half := r.k.halfOf(s)
+	if half == 0 {
+		return r.run(s, dst)
+	}
+	s.row, s.rows = s.row/2, half
+	if err := r.run(s, dst[:len(dst)/2]); err != nil {
+		return err
+	}
+	s.row += r.k.m.half
+	return r.run(s, dst[len(dst)/2:])
+}
+
+// run reads rows that follow each other.
+func (r *rows) run(s span, dst []byte) error {
 	size := r.k.raw.Bytes(int64(r.k.m.Cols))
 	begin := 0 // row of the matrix that the current part begins with
 	for _, p := range r.k.m.Parts {

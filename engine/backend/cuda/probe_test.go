@@ -48,20 +48,55 @@ func TestProbe(t *testing.T) {
 }
 
 // TestProbeLibrary: the facts have the version of the machine's cuBLASLt, or why the one that was found
-// cannot be used; neither where there is none.
+// cannot be used, which one product shows; neither where there is none. What the device lacks is not the
+// library's fault. Nothing stays on the device, and a library that has multiplied is not tried again.
 func TestProbeLibrary(t *testing.T) {
 	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
+	defer emulate(t, "reset")
+	defer cuda.ForgetLibraries()
 	for _, c := range []struct{ library, settings, version, unusable string }{
 		{cudatest.BLAS(t), "version=120901", "12.9.1", ""},
 		{cudatest.BLAS(t), "version=110800", "", "cuBLASLt is 11.8.0 and 12.0.0 is needed"},
+		{cudatest.BLAS(t), "version=140000", "", "cuBLASLt is 14.0.0 and 13 is the newest major version that this vapp calls: "},
+		{cudatest.BLAS(t), "create=1", "", "device 0, emulated GPU: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED: "},
+		{cudatest.BLAS(t), "create=3", "13.0.0", ""},
+		{cudatest.BLAS(t), "algorithms=none", "", "cuBLASLt has no algorithm for 64 rows times 64×64 of bf16 "},
+		{cudatest.BLAS(t), "matmul=13", "", "device 0, emulated GPU: cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED: "},
+		{cudatest.BLAS(t), "fails=2", "13.0.0", ""},
+		{cudatest.BLAS(t), "fails=3", "", "device 0, emulated GPU: cublasLtMatmul: CUBLAS_STATUS_NOT_SUPPORTED: "},
+		{cudatest.BLAS(t), "wrong=1", "", "device 0, emulated GPU: cuBLASLt 13.0.0 multiplies wrongly: algorithm 0 has 577 for 576: "},
 		{"libm.so.6", "", "", "no cuBLASLt (libm.so.6 has no cublasLtGetVersion)"},
 		{driver.NoLibrary, "", "", ""},
 	} {
 		t.Setenv("VAPP_LIBCUBLASLT", c.library)
 		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)
+		emulate(t, "reset")
+		cuda.ForgetLibraries()
 		f, err := cuda.Opener{}.Probe()
+		if n := driver.Counted("taken"); n != 0 || strings.Contains(f.NoCUBLASLt, "\n") {
+			t.Errorf("%s: %d bytes are taken, %q", c.settings, n, f.NoCUBLASLt)
+		}
 		if err != nil || f.CUBLASLt != c.version || !strings.HasPrefix(f.NoCUBLASLt, c.unusable) || (f.NoCUBLASLt == "") != (c.unusable == "") {
 			t.Errorf("%s %s: %q, %q, %v", c.library, c.settings, f.CUBLASLt, f.NoCUBLASLt, err)
+		}
+	}
+	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+	t.Setenv("VAPP_EMULATED_CUBLASLT", "")
+	cuda.ForgetLibraries()
+	products := func(settings string) int64 {
+		emulate(t, "reset,"+settings)
+		before := driver.Counted("vapp_emulated_host")
+		if f, err := (cuda.Opener{}).Probe(); err != nil || f.CUBLASLt != "13.0.0" || f.NoCUBLASLt != "" {
+			t.Errorf("%s: %q, %q, %v", settings, f.CUBLASLt, f.NoCUBLASLt, err)
+		}
+		return driver.Counted("vapp_emulated_host") - before
+	}
+	for _, c := range []struct {
+		settings string
+		want     bool
+	}{{"fault=cuDevicePrimaryCtxRetain:1:2", false}, {"fault=cuMemAlloc:4:2", false}, {"", true}, {"", false}} {
+		if n := products(c.settings); (n > 0) != c.want {
+			t.Errorf("%q: %d products", c.settings, n)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels"
@@ -21,8 +22,8 @@ import (
 )
 
 // TestGraphReplay: on the emulated driver, prompts of several lengths give the same tokens by
-// single launches and by graphs of every mode. Each mode runs the expected graphs and counts
-// the reasons of steps without one.
+// single launches and by graphs of every mode, by dependent launches and by plain ones. Each mode runs the expected graphs and
+// counts the reasons of steps without one.
 func TestGraphReplay(t *testing.T) {
 	cudatest.Use(t)
 	dir := filepath.Join(t.TempDir(), "toy")
@@ -47,6 +48,16 @@ func TestGraphReplay(t *testing.T) {
 		if have := slices.Sorted(maps.Keys(ran)); !slices.Equal(have, runs) {
 			t.Errorf("%s: steps ran by %v, want %v", mode, have, runs)
 		}
+	}
+	dependent := driver.Counted("dependent") // -1 on a device
+	t.Setenv("VAPP_PLAIN_LAUNCHES", "1")
+	for _, g := range []backend.Graphs{{Mode: "none"}, {Mode: "full_and_piecewise", Sizes: sizes}} {
+		if got, _ := replayed(t, dir, g); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s, plain launches: tokens %v, by dependent ones %v", g.Mode, got, want)
+		}
+	}
+	if n := driver.Counted("dependent"); dependent == 0 || n != dependent {
+		t.Errorf("%d dependent launches, and %d more of those that are to be plain", dependent, n-dependent)
 	}
 }
 

@@ -47,6 +47,7 @@ func (d *device) upload(x *executable, c *captured, b backend.Binding) error {
 	if p.TakesItems() {
 		send(&u, s.Encoded, b.Tokens)
 		send(&u, s.ItemEnd, b.Tokens)
+		send(&u, s.EncodedNext, b.Tokens)
 	}
 	u.flush()
 	return u.err

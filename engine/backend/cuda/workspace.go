@@ -80,6 +80,7 @@ type product struct {
 	to               cuda.Rounding // format that X is rounded to
 	packed           bool          // X is packed first; else it is read unpacked
 	splits           int
+	minima           bool  // it reads the sums of X for each step
 	most             int   // rows in the library's layout of group scales, else 0
 	x, sums, partial int64 // offsets; partial is the library's workspace if it computes the product
 	end              int64 // end of the data
@@ -118,7 +119,7 @@ func (c *lowering) planProduct(m matrix, by, rows int, at int64) product {
 	if !ok { // a kernel that does not exist yet
 		l.Rows = panel
 	}
-	p := product{Linear: l, to: to, packed: true, splits: 1, x: at}
+	p := product{Linear: l, to: to, packed: true, splits: 1, minima: cuda.ReadsSums(m.stored), x: at}
 	if l.Library && to.Group > 0 {
 		p.most = rows
 	}

@@ -57,6 +57,9 @@ func TestCode(t *testing.T) {
 		}
 		rows = append(rows, "# "+stem+" "+digest(t, stem))
 		for name, list := range instructions(text) {
+			if err := waits(name, list); err != nil {
+				t.Error(err)
+			}
 			c := count(list)
 			rows = append(rows, fmt.Sprintf("%s %c %g %g %g %g", name, c.Unit, c.Ops, c.Loads, c.Body, c.Path))
 		}
@@ -97,6 +100,54 @@ var (
 	labelLine  = regexp.MustCompile(`^(\.L_x_\d+):`)
 	codeLine   = regexp.MustCompile("^\\s+/\\*[0-9a-f]+\\*/\\s+(@!?U?P\\w+\\s+)?([A-Z][\\w.]*)(?:[^`]*`\\((\\.L_x_\\d+)\\))?")
 )
+
+// global matches the instructions that access global memory.
+var global = regexp.MustCompile(`^(LDG|STG|LD\.|ST\.|ATOM|RED|UBLKCP|UTMA)`)
+
+// waits fails unless a kernel lets the next one begin and waits for the one before ahead of every access to memory, and unless
+// only kernels that read weights load as if memory did not change while a kernel runs; the library's sine, in angles, has a table.
+func waits(name string, list []instruction) error {
+	lets, waited := false, false
+	for _, x := range list {
+		switch {
+		case x.op == "PREEXIT":
+			lets = true
+		case x.op == "ACQBULK":
+			waited = true
+		case global.MatchString(x.op) && !waited:
+			return fmt.Errorf("%s: %s before it waits for the kernel before", name, x.op)
+		case strings.Contains(x.op, ".CONSTANT") && !strings.Contains(name, "linear_") && !strings.HasPrefix(name, "embed_packed_") && name != "angles":
+			return fmt.Errorf("%s: %s, for memory that does not change", name, x.op)
+		}
+	}
+	if !lets || !waited {
+		return fmt.Errorf("%s lets the next kernel begin: %v, waits for the one before: %v", name, lets, waited)
+	}
+	return nil
+}
+
+// TestWaits checks what the test of the machine code refuses.
+func TestWaits(t *testing.T) {
+	for text, want := range map[string]string{
+		"PREEXIT UBLKPF.L2 ACQBULK LDG.E.128 LDG.E.CONSTANT STG.E": "",
+		"PREEXIT LDC ACQBULK EXIT":                                 "",
+		"PREEXIT LDG.E ACQBULK":                                    "LDG.E before it waits",
+		"PREEXIT ATOMG.E.ADD ACQBULK":                              "ATOMG.E.ADD before it waits",
+		"PREEXIT LDS STS LDL BRA":                                  "waits for the one before: false",
+		"ACQBULK LDG.E":                                            "lets the next kernel begin: false",
+	} {
+		var list []instruction
+		for _, op := range strings.Fields(text) {
+			list = append(list, instruction{op: op})
+		}
+		if err := waits("linear_bf16_8", list); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if err := waits("norm", []instruction{{op: "PREEXIT"}, {op: "ACQBULK"}, {op: "LDG.E.CONSTANT"}}); err == nil {
+		t.Error("a norm loads what does not change")
+	}
+}
 
 // instructions returns the lines of each kernel.
 func instructions(text []byte) map[string][]instruction {

@@ -42,6 +42,9 @@ type Work struct {
 	Instructions float64 // that warps issue
 	Blocks       float64 // that have work
 	Pieces       float64 // of work that blocks take one after the other; 0: each has one
+	// Dependent: the launch is behind a kernel of the same list, which need not have ended when it begins.
+	Dependent  bool
+	Prefetched float64 // bytes of Weights that a dependent launch prefetches before it waits
 	// Longest is the share of the block with the most work in that of all blocks, times Blocks: 1 if they are equal.
 	Longest float64
 }

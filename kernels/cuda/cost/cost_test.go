@@ -145,3 +145,37 @@ func TestTime(t *testing.T) {
 		}
 	}
 }
+
+// TestDependent: a launch behind a kernel takes less where a GPU can launch it early, and less again if it prefetches, but
+// never less than what it reads; the first launch and those beside a library's are not of that kind.
+func TestDependent(t *testing.T) {
+	for _, g := range GPUs() {
+		w := Work{Weights: 1e8, Values: 1e5, Blocks: 1000, Longest: 1}
+		plain := g.Time(w)
+		w.Dependent = true
+		early := g.Time(w)
+		w.Prefetched = 2e7
+		prefetching := g.Time(w)
+		able := g.Capability[0] != '8'
+		if (early.Seconds() < plain.Seconds()) != able || (prefetching.Seconds() < early.Seconds()) != able {
+			t.Errorf("%s: %g plain, %g dependent, %g with what is prefetched", g.Name, plain.Seconds(), early.Seconds(), prefetching.Seconds())
+		}
+		if prefetching.Fixed < 0 || prefetching.Memory != plain.Memory {
+			t.Errorf("%s: %+v", g.Name, prefetching)
+		}
+	}
+	c := Counter{Rows: []Row{{Count: 1}}}
+	add := Launch{Kernel: "add", Blocks: [3]int{1, 1, 1}, Threads: 256, Args: make([]byte, unsafe.Sizeof(cuda.AddArgs{}))}
+	library := Launch{Kernel: "linear_bf16_cublaslt", Blocks: [3]int{1, 1, 1}, Threads: 1, Args: make([]byte, unsafe.Sizeof(cuda.LibraryArgs{}))}
+	none := add
+	none.Blocks[0] = 0
+	for i, l := range []struct {
+		Launch
+		want bool
+	}{{add, false}, {add, true}, {none, true}, {add, true}, {library, false}, {add, false}, {add, true}} {
+		w, err := c.Count(l.Launch)
+		if err != nil || w.Dependent != l.want {
+			t.Errorf("launch %d, %s: dependent %v (%v)", i, l.Kernel, w.Dependent, err)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 type Counter struct {
 	Rows    []Row // of the step
 	experts cuda.OrderArgs
+	behind  bool // the launch before is a kernel
 }
 
 // argsOf returns a launch's arguments.
@@ -32,10 +33,11 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	if !ok && !library {
 		return w, &UnknownKernelError{l.Kernel, "its machine code was not counted"}
 	}
-	w.Code = code
+	w.Code, w.Dependent = code, c.behind && !library
 	if w.Blocks == 0 {
 		return w, nil
 	}
+	c.behind = !library
 	var err error
 	switch k := l.Kernel; {
 	case library:
@@ -51,9 +53,11 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	case strings.HasPrefix(k, "experts_"), k == "route", k == "route_order":
 		err = c.expert(l, &w)
 	case k == "attention_join":
-		err = with(l, func(a cuda.AttentionArgs) {
-			n := w.Blocks * float64(a.Pages.HeadDim)
-			w.Values, w.Flops = 4*n*float64(a.Splits+1), 2*n*float64(a.Splits)
+		err = with(l, func(j cuda.JoinArgs) {
+			a := j.Attention
+			n := float64(l.Blocks[0]) * float64(a.Heads) * float64(a.Pages.HeadDim)
+			w.Values, w.Flops = n*(4*float64(a.Splits+1)-2*present(a.Packed)+4*present(j.Gate)), 2*n*float64(a.Splits)
+			w.KV = besideBytes(j.Beside)
 		})
 	case strings.HasPrefix(k, "attention_"):
 		err = c.attention(l, &w)
@@ -126,9 +130,14 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	tile := tileOf(l.Kernel)
 	elems, size := f.Block()
 	each := scalesOf(a) + in*out*float64(size)/float64(elems)
+	y := 4 * out      // bytes of a row
+	if a.Gated != 0 { // half of them, in 16 bits
+		y = out
+	}
 	if a.Experts == 0 {
-		w.Weights, w.Values, w.Flops = each, rows*(x*in+4*out), 2*rows*in*out
+		w.Weights, w.Values, w.Flops = each, rows*(x*in+y), 2*rows*in*out
 		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
+		w.Prefetched = prefetched(l, f, a)
 		if a.Splits > 1 {
 			w.Values += 8 * float64(a.Splits) * roundUp(rows, tile) * out
 		}
@@ -136,10 +145,39 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	}
 	picks := float64(c.experts.Picks)
 	n, placed := c.reached(picks, float64(c.experts.Experts), tile)
-	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+4*out), 2*picks*in*out
+	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+y), 2*picks*in*out
 	w.Issued = 2 * placed * roundUp(in, 32) * roundUp(out, 16)
 	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
 	return nil
+}
+
+// prefetched returns the bytes of weights that the blocks of a product of one matrix load first and prefetch: Prefetch in
+// linear.cuh, linear_tile.cuh (at least three steps) and linear_plain.cu. The first 296 blocks do.
+func prefetched(l Launch, f kernels.Format, a cuda.LinearArgs) float64 {
+	elems, size := f.Block()
+	step := max(32, float64(elems)) // columns of a unit
+	units := 0.0                    // of a row, for each split
+	switch k := l.Kernel; {
+	case strings.Contains(k, "_plain_"):
+		step, units = 64*float64(elems)/float64(size), 8*3
+		if strings.Contains(k, "_x8_") {
+			units -= 8
+		}
+		if strings.HasSuffix(k, "_8") {
+			units += 8
+		}
+	case strings.HasSuffix(k, "_8"), strings.HasSuffix(k, "_16"):
+		if units = 8 * 4; step > 32 {
+			units = 8 * 2
+		}
+	case strings.HasSuffix(k, "_64"), strings.HasSuffix(k, "_tile"):
+		if units = 3; step > 32 {
+			units = 1
+		}
+	}
+	const blocks = 296 // kFirstBlocks in device.cuh
+	bytes := float64(a.In) * float64(a.Out) * float64(size) / float64(elems)
+	return bytes * min(1, units*float64(max(1, a.Splits))*step/float64(a.In)) * min(1, blocks/l.blocks())
 }
 
 // scalesOf returns the bytes of a matrix's scales.
@@ -210,10 +248,12 @@ func (c *Counter) pack(l Launch, w *Work) error {
 		flops = 5
 		err = with(l, func(a cuda.NormPackArgs) {
 			p, reads, kept = a.Pack, 1+present(a.Residual), present(a.Residual)+present(a.Plain)
+			w.KV = besideBytes(a.Beside)
 		})
 	case strings.HasPrefix(l.Kernel, "chain_"):
 		err = with(l, func(a cuda.ChainPackArgs) {
 			p, reads, kept, flops = a.Norm.Pack, 2, 1+present(a.Norm.Plain), 6
+			w.KV = besideBytes(a.Norm.Beside)
 			if a.Kinds&cuda.ChainJoined != 0 { // X and Other are read twice, then X is written
 				reads, kept, flops = reads+4, kept+1, flops+9
 			}
@@ -226,10 +266,7 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	case strings.HasPrefix(l.Kernel, "store_"):
 		err = with(l, func(a cuda.StorePackArgs) {
 			p, reads, flops = a.Pack, 1+present(a.Gate), 1+4*present(a.Gate)
-			if a.Across > 0 {
-				w.KV = storedBytes(a.Store, float64(a.Bytes))
-				kept = w.KV / 4 / float64(max(1, p.Rows*p.In))
-			}
+			w.KV = besideBytes(a.Beside)
 		})
 	default:
 		err = with(l, func(a cuda.PackArgs) { p = a })
@@ -239,6 +276,7 @@ func (c *Counter) pack(l Launch, w *Work) error {
 		rows = float64(c.experts.Picks)
 	}
 	n := rows * float64(p.In)
+	kept += w.KV / 4 / max(1, n)
 	to := 2.0
 	if f, ok := formatOf(l.Kernel[strings.Index(l.Kernel, "pack_"):], "pack_"); ok {
 		to = float64(f.Bytes(1))
@@ -277,6 +315,14 @@ func (c *Counter) expert(l Launch, w *Work) error {
 		n, placed := c.reached(picks, float64(max(1, c.experts.Experts)), tileOf(l.Kernel))
 		w.Weights, w.Values, w.Flops, w.Issued = 4*n*in*out, 4*picks*(in+out), 2*picks*in*out, 2*placed*in*out
 	})
+}
+
+// besideBytes returns the bytes of keys and values that a launch stores.
+func besideBytes(b cuda.StoreBeside) float64 {
+	if b.Across == 0 {
+		return 0
+	}
+	return storedBytes(b.Store, float64(b.Bytes))
 }
 
 func orUnknown(err error, l Launch) error {

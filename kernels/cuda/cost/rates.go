@@ -25,6 +25,8 @@ type Shares struct {
 	SM        float64 // bytes a clock that one multiprocessor reads at most
 	Gap       float64 // seconds from the end of a launch to the begin of the next in a graph
 	Ramp      float64 // seconds in which a launch's first bytes come and its last results leave
+	// Dependent is Gap where a kernel is launched while the kernel before it runs; 0: it cannot be.
+	Dependent float64
 }
 
 // The shares, with their sources:
@@ -40,10 +42,14 @@ type Shares struct {
 //   - Gap 1.3 µs: "Look Ma, No Bubbles" (Hazy Research, 2025) measured it for empty kernels in CUDA graphs on H100.
 //   - Ramp 1.0 µs is assumed: two dependent reads of memory at about 0.35 µs each (arXiv 2402.13499, 480 clocks) and
 //     the last writes.
+//   - Dependent 0.5 µs: such a launch takes 0.96 µs off the gap between two empty kernels of a graph, on GPUs at 1.755 GHz
+//     (github.com/pegainfer-project/pegainfer, issue 569, which calls it a ceiling); 0.8 are assumed. llama.cpp's gain is of that
+//     size: 0.32 ms a token of gpt-oss-20b (pull request 22522, RTX PRO 6000), whose launches are not stated.
 var (
 	ampere    = Shares{Memory: 0.90, Sync: 0.90, Warpgroup: 0.90, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6}
-	hopper    = Shares{Memory: 0.90, Sync: 0.62, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6}
-	blackwell = Shares{Memory: 0.90, Sync: 0.25, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6}
+	hopper    = Shares{Memory: 0.90, Sync: 0.62, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Dependent: 0.5e-6}
+	blackwell = Shares{Memory: 0.90, Sync: 0.25, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Dependent: 0.5e-6}
+	geforce12 = Shares{Memory: 0.90, Sync: 0.90, Warpgroup: 0.90, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Dependent: 0.5e-6}
 )
 
 // gpus is the table of GPUs. Multiprocessors, bandwidth, cache and peaks are those of engine/backend/devices.
@@ -57,7 +63,7 @@ var gpus = []GPU{
 	{"NVIDIA GeForce RTX 4090", "8.9", 128, 2.520e9, 1008e9, 72 << 20, 165.2e12, 330.3e12, "Ada architecture whitepaper, sums in float32", ampere},
 	{"NVIDIA H100 80GB HBM3", "9.0", 132, 1.830e9, 3352e9, 50 << 20, 989.4e12, 1978.9e12, "H100 SXM5 datasheet", hopper},
 	{"NVIDIA H200", "9.0", 132, 1.830e9, 4800e9, 60 << 20, 989.4e12, 1978.9e12, "H200 SXM datasheet", hopper},
-	{"NVIDIA GeForce RTX 5090", "12.0", 170, 2.407e9, 1792e9, 96 << 20, 209.5e12, 419e12, "RTX Blackwell whitepaper, sums in float32; mma.sync reaches the peak", ampere},
+	{"NVIDIA GeForce RTX 5090", "12.0", 170, 2.407e9, 1792e9, 96 << 20, 209.5e12, 419e12, "RTX Blackwell whitepaper, sums in float32; mma.sync reaches the peak", geforce12},
 	{"NVIDIA B200", "10.0", 148, 1.965e9, 7672e9, 132644864, 2250e12, 4500e12, "HGX B200 datasheet", blackwell},
 }
 

@@ -45,9 +45,13 @@ func (g GPU) rate(u Unit) float64 {
 // Time returns how long a launch with this work takes. Multiprocessors take one block after the other: where the
 // blocks are no multiple of them, some compute while others have none.
 func (g GPU) Time(w Work) Time {
-	t := Time{Fixed: g.Shares.Gap + g.Shares.Ramp}
+	gap := g.Shares.Gap
+	if w.Dependent && g.Shares.Dependent > 0 {
+		gap = g.Shares.Dependent
+	}
+	t := Time{Fixed: gap + g.Shares.Ramp}
 	if w.Blocks == 0 {
-		return Time{Fixed: g.Shares.Gap}
+		return Time{Fixed: gap}
 	}
 	sms, blocks := float64(g.SMs), max(1, w.Blocks)
 	used := min(sms, blocks)
@@ -57,6 +61,11 @@ func (g GPU) Time(w Work) Time {
 	second := memory
 	if w.Values < g.L2/2 {
 		second = min(g.Bandwidth*g.Shares.L2, used*one)
+	}
+	if w.Dependent && g.Shares.Dependent > 0 {
+		// Read in the gap, and before the first bytes would come: half of the ramp. What more is read while the kernel before
+		// runs is not counted.
+		t.Fixed -= min(w.Prefetched/memory, gap+g.Shares.Ramp/2)
 	}
 	slots := 4 * g.Clock * g.Shares.Issue // instructions a second of one multiprocessor
 	t.Memory = (w.Weights+w.KV)/memory + w.Values/second

@@ -147,6 +147,17 @@ func (d *Device) Launch(kernel string, g Grid, args []byte) error {
 	return err
 }
 
+// Prefetched returns the memory that the last launch prefetched before it could read any: address and bytes of each piece.
+func (d *Device) Prefetched() ([][2]uint64, error) {
+	d.in.WriteByte('p')
+	var n [8]byte
+	if err := d.answer(n[:]); err != nil {
+		return nil, err
+	}
+	out := make([][2]uint64, binary.LittleEndian.Uint64(n[:]))
+	return out, d.answer(Bytes(out))
+}
+
 // OnLaunch sets a function that is called after every successful launch.
 func (d *Device) OnLaunch(f func(kernel string)) { d.launched = f }
 

@@ -103,6 +103,8 @@ struct Block {
   char *fault = nullptr;  // receives the reason from die, instead of ending the process
   size_t fault_size = 0;
   bool illegal = false;  // the reason is an invalid memory access
+  int waited = 0;            // threads that waited for the kernel before
+  bool prefetching = false;  // the block runs what comes before that wait
   uint64_t schedule = 0;
   int e4m3 = 0;  // bits that the matrix units keep of sums of products of E4M3; 0: all
 #if defined(__x86_64__)
@@ -325,7 +327,7 @@ inline void begin(Block &b, int i) {
 inline void run_block() {
   static thread_local std::unique_ptr<FiberPool> pool;
   Block &b = block;
-  b.threads = b.left = b.arrived = 0;
+  b.threads = b.left = b.arrived = b.waited = 0;
   b.illegal = false;
   if (pool == nullptr) pool.reset(new FiberPool);
   b.pool = pool.get();
@@ -353,6 +355,7 @@ inline void run_block() {
   resume(b, nullptr, next(b));
   if (b.fault != nullptr && b.fault[0] != 0) return;
   if (b.left != b.threads) report(b, nullptr, "no thread can go on: some wait for others that never come");
+  if (b.waited != b.threads && !b.prefetching) report(b, nullptr, "a thread did not wait for the kernel before");
 }
 
 }  // namespace emulation

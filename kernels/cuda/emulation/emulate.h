@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <type_traits>
 
 #define __host__
@@ -46,6 +47,8 @@ struct Kernel {
   size_t args;
   int threads;  // largest number of threads of a block
   void (*run)(const void *args);
+  int runs;  // that a block prefetches before it waits for the kernel before
+  void (*prefetch)(const void *args);
 };
 
 inline std::vector<Kernel> &kernels() {
@@ -54,8 +57,58 @@ inline std::vector<Kernel> &kernels() {
 }
 
 struct Registration {
-  Registration(const char *name, size_t args, int threads, void (*run)(const void *)) { kernels().push_back({name, args, threads, run}); }
+  Registration(const char *name, size_t args, int threads, void (*run)(const void *), int runs, void (*prefetch)(const void *)) {
+    kernels().push_back({name, args, threads, run, runs, prefetch});
+  }
 };
+
+// wait_for_kernel is a thread's wait for the kernel before.
+inline void wait_for_kernel() { current()->block->waited++; }
+
+// Before that wait nothing may be read or written. So every address in the arguments of a Prefetch is kFar away from where
+// it belongs, where no memory is; prefetch brings it back.
+constexpr uint64_t kFar = 1ull << 62;
+
+// Prefetched is memory that a block prefetched.
+struct Prefetched {
+  uint64_t at, bytes;
+};
+inline thread_local std::vector<Prefetched> prefetched;
+
+inline void prefetch(const void *p, uint32_t bytes) {
+  uint64_t at = uint64_t(p);
+  if (bytes == 0) return;
+  if (at < kFar) die("a prefetch of what is in no argument");
+  if (at % 16 != 0 || bytes % 16 != 0) die("a prefetch that is not in units of 16 bytes");
+  prefetched.push_back({at - kFar, bytes});
+}
+
+// run_prefetch runs what comes before the wait in all blocks of a launch with these arguments, whose block is set up. inside
+// says whether memory is there. It returns what is wrong, or "".
+template <class Inside>
+std::string run_prefetch(const Kernel &k, const void *args, Inside inside) {
+  prefetched.clear();
+  if (k.runs == 0) return "";
+  std::vector<uint64_t> far((k.args + 7) / 8);
+  memcpy(far.data(), args, k.args);
+  for (uint64_t &v : far)
+    if (inside(v, 0)) v += kFar;
+  Block &b = block;
+  char why[512] = "";
+  Block kept = b;
+  b.body = k.prefetch;
+  b.args = far.data();
+  b.fault = why;
+  b.fault_size = sizeof why;
+  b.prefetching = true;
+  for (b.index.z = 0; b.index.z < b.grid.z; b.index.z++)
+    for (b.index.y = 0; b.index.y < b.grid.y; b.index.y++)
+      for (b.index.x = 0; b.index.x < b.grid.x && why[0] == 0; b.index.x++) run_block();
+  b = kept;
+  for (const Prefetched &p : prefetched)
+    if (why[0] == 0 && !inside(p.at, p.bytes)) snprintf(why, sizeof why, "%s: a prefetch of memory that is not there", k.name);
+  return why;
+}
 
 // Collectives of a warp; those of mma.cuh follow kUnits.
 enum Collective { kSync, kVote, kShuffle, kShuffleXor, kShuffleDown, kShuffleUp, kUnits };

@@ -77,3 +77,18 @@ KERNEL(fault_race, FaultArgs, 64) {
   __syncwarp();
   a.x[threadIdx.x] = v[63 - threadIdx.x];
 }
+
+// What comes before the wait for the kernel before: it reads, or it prefetches what is no memory.
+struct ReadingPrefetch {
+  static constexpr int kRuns = 1;
+  METHOD Run run(const FaultArgs &a, int) { return {a.x, a.x[0] > 0 ? 16u : 32u}; }
+};
+KERNEL_PREFETCH(fault_prefetch_reads, FaultArgs, 64, 1, ReadingPrefetch) { a.x[threadIdx.x] = 0; }
+
+template <int At, int Bytes>
+struct WrongPrefetch {
+  static constexpr int kRuns = 1;
+  METHOD Run run(const FaultArgs &a, int) { return {a.x + At, Bytes}; }
+};
+KERNEL_PREFETCH(fault_prefetch_beyond, FaultArgs, 64, 1, WrongPrefetch<4, 256>) { a.x[threadIdx.x] = 0; }
+KERNEL_PREFETCH(fault_prefetch_unaligned, FaultArgs, 64, 1, WrongPrefetch<1, 16>) { a.x[threadIdx.x] = 0; }

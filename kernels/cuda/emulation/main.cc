@@ -6,6 +6,7 @@
 //   w address n bytes  writes
 //   r address n        reads; answers the bytes
 //   l name grid[3] block[3] shared schedule n args   launches; answers one byte
+//   p                  answers how many pieces of memory the last launch prefetched, then address and bytes of each
 //   b n                sets how many bits of sums of E4M3 the matrix units keep; 0: all
 //   k                  answers the number of kernels, then name and size of args of each
 //
@@ -78,12 +79,16 @@ void release() {
 #endif
 }
 
-// inside fails unless n bytes at an address are in one allocation.
-void inside(uint64_t at, size_t n) {
+// is_inside reports whether n bytes at an address are in one allocation.
+bool is_inside(uint64_t at, size_t n) {
   auto a = allocated.upper_bound(at);
-  if (a == allocated.begin()) fail("an address that was not allocated");
+  if (a == allocated.begin()) return false;
   --a;
-  if (at - a->first > a->second || n > a->second - (at - a->first)) fail("a copy beyond an allocation");
+  return at - a->first <= a->second && n <= a->second - (at - a->first);
+}
+
+void inside(uint64_t at, size_t n) {
+  if (!is_inside(at, n)) fail("a copy of what is in no allocation");
 }
 
 void guards(const char *kernel) {
@@ -126,6 +131,11 @@ void launch() {
   b.schedule = v[7];
   uint64_t threads = v[3] * v[4] * v[5];
   if (threads == 0 || threads > 1024 || v[6] > emulation::kShared) fail("a block of a size that no device takes");
+  std::string wrong = emulation::run_prefetch(*k, args, is_inside);
+  if (!wrong.empty()) {
+    fprintf(stderr, "%s\n", wrong.c_str());
+    _Exit(3);
+  }
   b.body = k->run;
   b.args = args;
   for (b.index.z = 0; b.index.z < b.grid.z; b.index.z++)
@@ -133,6 +143,12 @@ void launch() {
       for (b.index.x = 0; b.index.x < b.grid.x; b.index.x++) emulation::run_block();
   guards(k->name);
   put("", 1);
+}
+
+void prefetches() {
+  uint64_t n = emulation::prefetched.size();
+  put(&n, sizeof n);
+  for (const emulation::Prefetched &p : emulation::prefetched) put(&p, sizeof p);
 }
 
 void list() {
@@ -177,6 +193,9 @@ int main() {
       }
       case 'l':
         launch();
+        break;
+      case 'p':
+        prefetches();
         break;
       case 'b':
         emulation::block.e4m3 = int(number());

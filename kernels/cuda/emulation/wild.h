@@ -18,6 +18,7 @@ inline struct sigaction before[65];
 [[noreturn]] inline void wild(int signal, void *address) {
   current()->block->illegal = signal != SIGFPE;
   char why[96];
+  if (current()->block->prefetching) die("an access to memory before the wait for the kernel before");
   snprintf(why, sizeof why, signal == SIGFPE ? "a division by zero" : "an access to %p, where no memory is", address);
   die(why);
 }

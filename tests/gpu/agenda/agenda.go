@@ -41,6 +41,8 @@ type Part struct {
 	// GraphsPart names the part with the same rows and CUDA graphs, for a part without graphs;
 	// else "".
 	GraphsPart string
+	// DependentPart names the part with the same rows and dependent launches, for a part whose launches are plain; else "".
+	DependentPart string
 	// Without is a text in the last line of errors, or anywhere in the output, which means that
 	// the machine lacks what the part measures; the part is then Absent, not Failed. "": no such
 	// text.
@@ -72,17 +74,18 @@ const Skipped = 77
 
 // Result is a finished part. Only the end of its output is kept.
 type Result struct {
-	Name       string          `json:"name"`
-	Title      string          `json:"title"`
-	Kind       Kind            `json:"kind"`
-	GraphsPart string          `json:"beside,omitempty"`
-	Command    []string        `json:"command"`
-	Status     Status          `json:"status"`
-	Why        string          `json:"why,omitempty"`
-	Seconds    float64         `json:"seconds"`
-	Output     string          `json:"output,omitempty"` // standard output that is not JSON
-	Errors     string          `json:"errors,omitempty"` // end of standard error
-	Data       json.RawMessage `json:"data,omitempty"`   // standard output that is JSON
+	Name          string          `json:"name"`
+	Title         string          `json:"title"`
+	Kind          Kind            `json:"kind"`
+	GraphsPart    string          `json:"beside,omitempty"`
+	DependentPart string          `json:"beside_dependent,omitempty"`
+	Command       []string        `json:"command"`
+	Status        Status          `json:"status"`
+	Why           string          `json:"why,omitempty"`
+	Seconds       float64         `json:"seconds"`
+	Output        string          `json:"output,omitempty"` // standard output that is not JSON
+	Errors        string          `json:"errors,omitempty"` // end of standard error
+	Data          json.RawMessage `json:"data,omitempty"`   // standard output that is JSON
 }
 
 // Run is the run of an agenda.
@@ -110,7 +113,7 @@ func (r Run) Do(ctx context.Context, parts []Part) ([]Result, error) {
 	var out []Result
 	failed := "" // the name of a Needed part
 	for _, p := range parts {
-		res := Result{Name: p.Name, Title: p.Title, Kind: p.Kind, GraphsPart: p.GraphsPart, Command: p.Args}
+		res := Result{Name: p.Name, Title: p.Title, Kind: p.Kind, GraphsPart: p.GraphsPart, DependentPart: p.DependentPart, Command: p.Args}
 		if left := time.Until(end); failed != "" {
 			res.Status, res.Why = NotRun, failed+" failed"
 		} else if left < least {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -173,6 +174,25 @@ func TestPage(t *testing.T) {
 	read(t, "testdata/results.json", &results)
 	got := Page(Head{Run: "B: speed", Machine: "16 CPUs, linux/amd64", When: "2026-01-02 03:04 UTC", Bundle: "vapp v0"}, results)
 	goldentest.Compare(t, "testdata/report.md", got)
+}
+
+// TestDependentPart: a part with plain launches is compared with the part that it names, and is in no list of targets.
+func TestDependentPart(t *testing.T) {
+	var results []Result
+	read(t, "testdata/results.json", &results)
+	i := slices.IndexFunc(results, func(r Result) bool { _, ok := benchOf(r); return ok && r.GraphsPart == "" })
+	plain := results[i]
+	plain.Name, plain.Title, plain.DependentPart = "as plain", "as plain", plain.Name
+	page := Page(Head{}, append(results, plain))
+	for _, want := range []string{"## Dependent launches beside plain ones", "| part | streams | context | decode by dependent launches | by plain ones | times |"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	_, targets, found := strings.Cut(page, "## Targets")
+	if rows, _, _ := strings.Cut(targets, "\n## "); !found || strings.Contains(rows, "as plain") {
+		t.Errorf("targets: %s", rows)
+	}
 }
 
 // FuzzPage checks that any output gives a page.

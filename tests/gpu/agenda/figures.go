@@ -198,22 +198,32 @@ func (w *page) benches(results []Result) {
 
 // graphs compares parts without graphs with their parts with graphs, row by row.
 func (w *page) graphs(results []Result) {
+	w.beside(results, "Graphs beside launches", "decode by graphs", "by launches", func(r Result) string { return r.GraphsPart })
+}
+
+// dependent does so with parts whose launches are plain.
+func (w *page) dependent(results []Result) {
+	w.beside(results, "Dependent launches beside plain ones", "decode by dependent launches", "by plain ones", func(r Result) string { return r.DependentPart })
+}
+
+// beside compares the rows of parts with those of the parts that they name.
+func (w *page) beside(results []Result, title, one, other string, named func(Result) string) {
 	any := false
 	for _, r := range figuredOf(results) {
 		b := r.bench
-		other, found := graphsBench(r.Result, results)
+		o, found := benchBeside(named(r.Result), results)
 		if !found {
 			continue
 		}
 		if !any {
 			any = true
-			w.line("## Graphs beside launches")
+			w.line("## " + title)
 			w.line("")
-			w.head("lrrrrr", "part", "streams", "context", "decode by graphs", "by launches", "times")
+			w.head("lrrrrr", "part", "streams", "context", one, other, "times")
 		}
-		for n := range min(len(b.Rows), len(other.Rows)) {
-			x, o := b.Rows[n], other.Rows[n]
-			w.row(r.GraphsPart, fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(median(o.Decode)), number(median(x.Decode)), times(median(o.Decode), median(x.Decode)))
+		for n := range min(len(b.Rows), len(o.Rows)) {
+			x, y := b.Rows[n], o.Rows[n]
+			w.row(named(r.Result), fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(median(y.Decode)), number(median(x.Decode)), times(median(y.Decode), median(x.Decode)))
 		}
 	}
 	if any {
@@ -221,9 +231,9 @@ func (w *page) graphs(results []Result) {
 	}
 }
 
-// graphsBench returns the figures of the part with graphs that belongs to r.
-func graphsBench(r Result, results []Result) (bench, bool) {
-	i := slices.IndexFunc(results, func(o Result) bool { return r.GraphsPart != "" && o.Name == r.GraphsPart })
+// benchBeside returns the figures of the part of a name.
+func benchBeside(name string, results []Result) (bench, bool) {
+	i := slices.IndexFunc(results, func(o Result) bool { return name != "" && o.Name == name })
 	if i < 0 {
 		return bench{}, false
 	}
@@ -283,6 +293,9 @@ func (w *page) targets(results []Result) {
 	outside := target{what: "decode of one stream, µs of a step outside of kernels", want: "at most 30"}
 	for _, r := range figuredOf(results) {
 		b := r.bench
+		if r.DependentPart != "" {
+			continue
+		}
 		one, fill := 0.0, 0.0
 		for _, x := range b.Rows {
 			for _, s := range x.Steps {
@@ -302,7 +315,7 @@ func (w *page) targets(results []Result) {
 			prefill.got = append(prefill.got, r.Name+" "+share(fill, 1))
 			continue
 		}
-		if o, ok := graphsBench(r.Result, results); ok {
+		if o, ok := benchBeside(r.GraphsPart, results); ok {
 			graphs.got = append(graphs.got, r.GraphsPart+" "+times(median(o.Rows[0].Decode), median(b.Rows[0].Decode)))
 		}
 	}

@@ -28,6 +28,7 @@ func Page(h Head, results []Result) string {
 	w.limits(results)
 	w.benches(results)
 	w.graphs(results)
+	w.dependent(results)
 	w.steps(results)
 	w.memory(results)
 	for _, r := range results {

@@ -67,7 +67,7 @@ type GPU struct {
 	Present bool // the system lists a device of NVIDIA
 	Devices []string
 	Driver  string // the driver's CUDA version
-	Loads   string // what the devices load with this driver: "machine code of sm_90a"; "": no kernels
+	Loads   string // what the devices load with this driver: "machine code of sm_90a (dependent launches)"; "": no kernels
 	Err     string // why there is no device; with remedy
 	Remedy  string // where the driver is too old; Err has none then
 	Busy    string // a device's compute mode that excludes processes

@@ -5,6 +5,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"unsafe"
 
@@ -21,6 +22,8 @@ type Context struct {
 	c      cu.CUContext
 	name   string // for error texts
 	code   cuda.Code
+	// dependent: kernels are launched so that they may begin while the one before runs.
+	dependent bool
 }
 
 // Open opens a device and makes it current on the calling thread, which the caller has
@@ -42,6 +45,7 @@ func Open(ordinal int) (*Context, error) {
 		}
 		return nil, err
 	}
+	c.dependent = c.code.Dependent(c.info.Driver) && os.Getenv(plainLaunches) == ""
 	if c.info.Prohibited {
 		return nil, &BusyError{Device: c.info}
 	}
@@ -77,6 +81,12 @@ func (c *Context) Info() Info { return c.info }
 
 // Code returns the kernels that the device loads.
 func (c *Context) Code() cuda.Code { return c.code }
+
+// plainLaunches is the environment variable with which no launch is dependent, to measure what that gives.
+const plainLaunches = "VAPP_PLAIN_LAUNCHES"
+
+// Dependent reports whether kernels of a List may begin while the kernel before them runs.
+func (c *Context) Dependent() bool { return c.dependent }
 
 // Enter makes the context current on the calling thread, which the caller has locked.
 func (c *Context) Enter() error { return c.wrap("cuCtxSetCurrent", cu.SetCurrentContext(c.c)) }

@@ -26,7 +26,7 @@ type BLAS struct {
 	products []*Product
 }
 
-// BLAS opens cuBLASLt for a context that is current. Errors: *NoBLAS, *BLASTooOld, *BLASError.
+// BLAS opens cuBLASLt for a context that is current. Errors: *NoBLAS, *BLASTooOld, *BLASTooNew, *BLASError.
 func (c *Context) BLAS() (*BLAS, error) {
 	library, _, err := loadBLAS(candidates())
 	if err != nil {
@@ -51,6 +51,11 @@ func (b *BLAS) open() error {
 
 func (b *BLAS) failed(call string, status int) error {
 	return &BLASError{Call: call, Status: status, Name: C.GoString(C.vapp_blas_status(b.c, C.int(status))), Device: b.ctx.name}
+}
+
+// Wrong returns the error of a product by algorithm i that has a number which is not the right one.
+func (b *BLAS) Wrong(i int, got, want float32) error {
+	return &BLASWrong{Device: b.ctx.name, Version: BLASVersion(b.Version()), Algorithm: i, Got: got, Want: want}
 }
 
 // Version returns the library's version: 130101 is 13.1.1.

@@ -147,6 +147,94 @@ func TestListRuns(t *testing.T) {
 	}
 }
 
+// dependents returns how many launches were dependent while f ran.
+func dependents(t *testing.T, f func() error) int64 {
+	t.Helper()
+	before := Counted("dependent")
+	must(t, f())
+	return Counted("dependent") - before
+}
+
+// TestDependentLaunches: kernels behind kernels of one run are launched so that they may begin before those have ended, also
+// in graphs; others are not, nor any on a device or driver without such launches.
+func TestDependentLaunches(t *testing.T) {
+	for settings, want := range map[string]int64{
+		"order=lazy": 2, "capability=10.0": 2, "capability=12.0": 2, "driver=12030": 2,
+		"driver=12020": 0, "capability=8.0": 0, "capability=8.9": 0, "capability=11.0": 0,
+	} {
+		t.Run(settings, func(t *testing.T) {
+			c, s := open(t, settings)
+			if c.Dependent() != (want > 0) {
+				t.Errorf("dependent launches: %v", c.Dependent())
+			}
+			f := load(t, c, "add")
+			const cols = 100
+			x := make([]float32, cols)
+			x[3] = 1
+			dx, dinto := floats(t, c, s, x), floats(t, c, s, x)
+			one := addition(t, f, dx, dinto, cols)
+			l, err := NewList([]Launch{one, one, one})
+			must(t, err)
+			defer l.Close()
+			run := func() error { return l.Run(s, 0, 3, [NumBound]int32{1}) }
+			if got := dependents(t, run); got != want {
+				t.Errorf("%d of three launches are dependent, want %d", got, want)
+			}
+			if got := dependents(t, func() error {
+				return errors.Join(l.Run(s, 0, 1, [NumBound]int32{1}), l.Run(s, 1, 2, [NumBound]int32{1}))
+			}); got != 0 {
+				t.Errorf("%d dependent launches at the begin of a run", got)
+			}
+			var g *Graph
+			if got := dependents(t, func() (err error) { g, err = s.Capture(run); return err }); got != want {
+				t.Errorf("%d of three captured launches are dependent, want %d", got, want)
+			}
+			must(t, errors.Join(g.Launch(s), g.Launch(s)))
+			if got := fetch(t, s, dinto, 4); got[3] != 1+3+2+2*3 {
+				t.Errorf("sum %v", got)
+			}
+			must(t, g.Close())
+		})
+	}
+	t.Run("plain", func(t *testing.T) {
+		t.Setenv(plainLaunches, "1")
+		if c, _ := open(t, ""); c.Dependent() {
+			t.Error("launches are dependent in spite of " + plainLaunches)
+		}
+	})
+}
+
+// TestPrefetchBefore: what a dependent product prefetches is there before the kernel before it has run, and an address that
+// is not there ends the context.
+func TestPrefetchBefore(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		c, s := open(t, "order=lazy")
+		const rows, in, out = 1, 64, 32
+		w, x, y := floats(t, c, s, make([]float32, in*out/2)), floats(t, c, s, make([]float32, 8*in)), floats(t, c, s, make([]float32, rows*out))
+		must(t, s.Wait(soon))
+		if !there {
+			w += 1 << 40
+		}
+		args := cuda.LinearArgs{W: w, X: x, Y: y, Rows: rows, In: in, Out: out, Splits: 1, Parts: 1, ScaleRows: 1, ScaleCols: 1, ScaleAcross: 1}
+		choice, _ := cuda.ChooseLinear(kernels.BF16, rows)
+		product := Launch{Function: load(t, c, choice.Kernel), Blocks: choice.Blocks(out, rows, 1), Threads: [3]int{choice.Threads, 1, 1}, Shared: choice.Shared, Args: cudatest.Struct(&args)}
+		l, err := NewList([]Launch{addition(t, load(t, c, "add"), y, y, out), product})
+		must(t, err)
+		ran, prefetched := Counted("kernel"), Counted("prefetch")
+		must(t, l.Run(s, 0, 2, [NumBound]int32{1}))
+		if n := Counted("kernel") - ran; n != 0 {
+			t.Errorf("%d kernels ran already", n)
+		}
+		if n := Counted("prefetch") - prefetched; there && n != 2 { // a block of two panels
+			t.Errorf("%d pieces are prefetched before the kernel before has run", n)
+		}
+		if err := s.Wait(soon); (err == nil) != there {
+			t.Errorf("weights are there: %v; error %v", there, err)
+		}
+		l.Close()
+	}
+}
+
 func TestNewListRefuses(t *testing.T) {
 	c, _ := open(t, "")
 	f := load(t, c, "add")

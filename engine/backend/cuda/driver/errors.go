@@ -99,6 +99,9 @@ func (e *NoKernelError) Unwrap() error { return e.Err }
 // BLASNeed is the oldest supported cuBLASLt, in its own numbering.
 const BLASNeed = 120000
 
+// BLASNewest is the newest supported major version of cuBLASLt.
+const BLASNewest = 13
+
 // BLASNeedScales is the oldest cuBLASLt with scales of 8-bit floats by row and by blocks of
 // 128.
 const BLASNeedScales = 120900
@@ -121,6 +124,13 @@ type BLASTooOld struct{ Have, Need int }
 
 func (e *BLASTooOld) Error() string {
 	return fmt.Sprintf("cuBLASLt is %s and %s is needed: install NVIDIA's cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", BLASVersion(e.Have), BLASVersion(e.Need))
+}
+
+// BLASTooNew means that cuBLASLt is of a later major version of CUDA than those whose calls are known.
+type BLASTooNew struct{ Have int }
+
+func (e *BLASTooNew) Error() string {
+	return fmt.Sprintf("cuBLASLt is %s and %d is the newest major version that this vapp calls: install NVIDIA's cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", BLASVersion(e.Have), BLASNewest)
 }
 
 // BLASVersion returns a version of cuBLASLt as text: "13.1.1" for 130101.
@@ -147,6 +157,22 @@ type BLASError struct {
 
 func (e *BLASError) Error() string {
 	return fmt.Sprintf("%s: %s: %s: set cuda.linear to \"own\", and report this line where the driver and cuBLAS are of one release", e.Device, e.Call, e.Name)
+}
+
+// OutOfMemory reports whether the device or the host has too little memory left.
+func (e *BLASError) OutOfMemory() bool { return e.Status == statusAllocFailed }
+
+const statusAllocFailed = 3 // CUBLAS_STATUS_ALLOC_FAILED
+
+// BLASWrong means that cuBLASLt ran a product and its numbers are wrong.
+type BLASWrong struct {
+	Device, Version string
+	Algorithm       int // of those that the library offers, from 0
+	Got, Want       float32
+}
+
+func (e *BLASWrong) Error() string {
+	return fmt.Sprintf("%s: cuBLASLt %s multiplies wrongly: algorithm %d has %v for %v: install NVIDIA's cuBLAS again, or set cuda.linear to \"own\"", e.Device, e.Version, e.Algorithm, e.Got, e.Want)
 }
 
 // HungError means that the device does not respond. Every call that would free something of

@@ -14,7 +14,7 @@ import (
 )
 
 // FindBLAS returns the version of the cuBLASLt that Context.BLAS opens, 130101 for 13.1.1, and its
-// file; a bare name is one that the loader finds. It needs no device. Errors: *NoBLAS, *BLASTooOld.
+// file; a bare name is one that the loader finds. It needs no device. Errors: *NoBLAS, *BLASTooOld, *BLASTooNew.
 func FindBLAS() (version int, path string, err error) {
 	b, path, err := loadBLAS(candidates())
 	if err != nil {
@@ -68,9 +68,13 @@ func loadBLASFile(file string) (*C.vapp_blas, error) {
 	if C.vapp_blas_load(&b, name, &why[0], C.size_t(len(why))) != 0 {
 		return nil, &NoBLAS{Why: C.GoString(&why[0])}
 	}
-	if have := int(C.vapp_blas_version(b)); have < BLASNeed {
+	switch have := int(C.vapp_blas_version(b)); {
+	case have < BLASNeed:
 		C.vapp_blas_unload(b)
 		return nil, &BLASTooOld{Have: have, Need: BLASNeed}
+	case have/10000 > BLASNewest:
+		C.vapp_blas_unload(b)
+		return nil, &BLASTooNew{Have: have}
 	}
 	return b, nil
 }

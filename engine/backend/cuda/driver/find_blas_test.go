@@ -45,6 +45,7 @@ func TestFindBLAS(t *testing.T) {
 		{files: []string{"libcublasLt.so.0"}, want: "no cuBLASLt (the loader does not find libcublasLt.so.0)"},
 		{files: []string{"libcublasLt.so.0", "libcublasLt.so.1"}, want: "no cuBLASLt (" + notInstalled + "): ", absent: true},
 		{files: nil, want: "no cuBLASLt (VAPP_LIBCUBLASLT is none): ", absent: true},
+		{files: []string{whole, gone}, settings: "version=140000", want: "cuBLASLt is 14.0.0 and 13 is the newest major version"},
 		{files: []string{whole, gone}, settings: "version=110400", want: "cuBLASLt is 11.4.0 and 12.0.0 is needed"},
 	} {
 		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)

@@ -39,7 +39,8 @@ type List struct {
 }
 
 // NewList copies launches. It fails for launches that no device accepts. All functions must
-// be of one context.
+// be of one context. Where the device does so (Context.Dependent), a kernel behind another one of a run may begin while
+// that one runs: kernels/cuda/design.md says how they wait.
 func NewList(launches []Launch) (*List, error) {
 	out := &List{}
 	for i, l := range launches {
@@ -63,7 +64,7 @@ func NewList(launches []Launch) (*List, error) {
 		out.calls = append(out.calls, l.Call)
 		out.sizes = append(out.sizes, len(l.Args))
 	}
-	out.l = newList(launches)
+	out.l = newList(launches, out.ctx != nil && out.ctx.dependent)
 	return out, nil
 }
 

@@ -29,6 +29,21 @@ static inline CUresult multiply(const vapp_launch *l, CUstream stream) {
   return status ? (CUresult)(VAPP_BLAS_STATUS + status) : CUDA_SUCCESS;
 }
 
+// launch launches a kernel. A dependent one may begin while the kernel before it runs.
+static inline CUresult launch(vapp_launch *l, CUstream stream, int dependent) {
+  if (!dependent)
+    return cuLaunchKernel(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared,
+                          stream, &l->args, 0);
+  CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                             .value.programmaticStreamSerializationAllowed = 1};
+  CUlaunchConfig config = {
+      .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2],
+      .blockDimX = l->block[0], .blockDimY = l->block[1], .blockDimZ = l->block[2],
+      .sharedMemBytes = l->shared, .hStream = stream, .attrs = &early, .numAttrs = 1,
+  };
+  return cuLaunchKernelEx(&config, l->function, &l->args, 0);
+}
+
 CUresult vapp_list_load(vapp_list *list, int from, int to, const int32_t *bound, CUstream stream, int *failed) {
   for (int i = from; i < to; i++) {
     vapp_launch *l = list->launches + i;
@@ -43,6 +58,7 @@ CUresult vapp_list_load(vapp_list *list, int from, int to, const int32_t *bound,
 }
 
 CUresult vapp_list_run(vapp_list *list, int from, int to, const int32_t *bound, CUstream stream, int *failed) {
+  int dependent = 0;
   for (int i = from; i < to; i++) {
     vapp_launch *l = list->launches + i;
     int blocks = patch(l, list->symbols, bound);
@@ -54,9 +70,9 @@ CUresult vapp_list_run(vapp_list *list, int from, int to, const int32_t *bound, 
       int status = l->call(l->data, l->args, stream);
       r = status ? (CUresult)(VAPP_CALL_STATUS + status) : CUDA_SUCCESS;
     } else if (blocks > 0) {
-      r = cuLaunchKernel(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared,
-                         stream, &l->args, 0);
+      r = launch(l, stream, dependent);
     }
+    dependent = list->dependent && !l->product && !l->call;
     if (r != CUDA_SUCCESS) {
       *failed = i;
       return r;

@@ -185,8 +185,9 @@ type list struct {
 	all unsafe.Pointer
 }
 
-// newList copies launches, symbols and arguments to one block of C memory.
-func newList(launches []Launch) list {
+// newList copies launches, symbols and arguments to one block of C memory. dependent: kernels behind kernels may begin
+// before those have ended.
+func newList(launches []Launch, dependent bool) list {
 	const align = 16
 	symbols, args := 0, 0
 	for _, l := range launches {
@@ -199,6 +200,9 @@ func newList(launches []Launch) list {
 	out := list{(*C.vapp_list)(all), all}
 	out.c.launches = (*C.vapp_launch)(unsafe.Add(all, head+args))
 	out.c.symbols = (*C.vapp_symbol)(unsafe.Add(all, at))
+	if dependent {
+		out.c.dependent = 1
+	}
 	ls := unsafe.Slice(out.c.launches, len(launches))
 	ss := unsafe.Slice(out.c.symbols, symbols)
 	next, used := 0, 0

@@ -93,9 +93,11 @@ typedef struct {
 typedef struct {
   vapp_launch *launches;
   vapp_symbol *symbols;
+  int dependent;  // kernels behind kernels may begin before those have ended
 } vapp_list;
 
-// vapp_list_run sets the numbers of launches [from, to) and launches them. On error, failed
+// vapp_list_run sets the numbers of launches [from, to) and launches them. The first of them, and
+// one behind what is no kernel of the list, begins when all before it has ended. On error, failed
 // is the launch.
 CUresult vapp_list_run(vapp_list *l, int from, int to, const int32_t *bound, CUstream stream, int *failed);
 

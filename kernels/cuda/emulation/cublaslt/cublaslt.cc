@@ -6,7 +6,7 @@
 // operands (outer vectors), or for 128x128 of A and 128 of a row of B; versions from 12.9 on
 // support that only for compute capability 9.0. VAPP_EMULATED_CUBLASLT has settings, separated
 // by commas and read when a handle is made: version=110400, create=1 and matmul=13 (a status
-// that the call returns), algorithms=none, fails=1 (the first algorithm of each shape is offered and
+// that the call returns), algorithms=none, wrong=1 (every product has 1 more than it should), fails=1 (the first algorithm of each shape is offered and
 // refuses to run; 3: all do). It offers three algorithms for a shape, which give the same bits.
 #include <dlfcn.h>
 #include <stdint.h>
@@ -83,6 +83,7 @@ bool no_algorithms = false;
 constexpr int kAlgorithms = 3;
 long failing = 0;  // so many of them refuse to run
 int created = 0, multiplied = 0;
+float wrong = 0.0f;  // is added to every product
 int (*host)(void *, const char *(*)(void *), void *) = nullptr;
 int (*inside)(uint64_t, size_t) = nullptr;
 int (*capturing)(void *) = nullptr;
@@ -142,7 +143,7 @@ const char *multiply(void *data) {
         sum += p.blocks ? part * (scale_a[m / 128 * ((p.k + 511) / 512 * 4) + from / 128] * scale_b[from / 128 * p.n + n]) : part;
       }
       if (p.scale_a && !p.blocks) sum *= scale_a[m] * scale_b[n];
-      d[n * p.ldd + m] = sum + (p.bias ? ((const float *)p.bias)[m] : 0.0f);
+      d[n * p.ldd + m] = sum + (p.bias ? ((const float *)p.bias)[m] : 0.0f) + wrong;
     }
   }
   delete[] row;
@@ -185,6 +186,7 @@ API size_t cublasLtGetVersion() { return size_t(setting("version", 130000)); }
 API const char *cublasLtGetStatusName(int status) {
   switch (status) {
     case kNotInitialized: return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case 3: return "CUBLAS_STATUS_ALLOC_FAILED";
     case kInvalidValue: return "CUBLAS_STATUS_INVALID_VALUE";
     case kInternalError: return "CUBLAS_STATUS_INTERNAL_ERROR";
     case kExecutionFailed: return "CUBLAS_STATUS_EXECUTION_FAILED";
@@ -206,6 +208,7 @@ API int cublasLtCreate(void **handle) {
   no_algorithms = text && strstr(text, "algorithms=none");
   multiplied = int(setting("matmul", 0));
   failing = setting("fails", 0);
+  wrong = float(setting("wrong", 0));
   created++;
   *handle = &created;
   return kSuccess;

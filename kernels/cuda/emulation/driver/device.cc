@@ -103,6 +103,7 @@ const std::map<int, const char *> results = {
     {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
     {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
     {719, "CUDA_ERROR_LAUNCH_FAILED"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED"},
     {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
     {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
     {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
@@ -131,8 +132,8 @@ bool set(const char *text, std::string *wrong) {
   return true;
 }
 
-Result called(const char *name) {
-  counts[name]++;
+Result called(const char *name, long times) {
+  counts[name] += times;
   for (size_t i = 0; i < faults.size(); i++)
     if (faults[i].call == name && --faults[i].left == 0) {
       Result code = faults[i].code;
@@ -180,7 +181,7 @@ API int vapp_emulated(const char *text) {
 // vapp_emulated_count returns how often a call was made; "kernel" and kernels' names count
 // kernels that ran. For device memory, "bytes" is the requested bytes of allocations that are
 // not freed, "taken" is what they take including contexts and graphs; "pinned" is bytes of host
-// memory; "stacks" is device memory taken for kernels' stacks, and "grown" the launches that took some.
+// memory; "prefetch" is the pieces that dependent launches prefetched, "dependent" those launches; "stacks" is device memory taken for kernels' stacks, and "grown" the launches that took some.
 API long vapp_emulated_count(const char *name) {
   std::lock_guard<std::recursive_mutex> lock(everything);
   std::string s = name;
@@ -203,6 +204,7 @@ API long vapp_emulated_count(const char *name) {
 API int vapp_emulated_lacks(const char *name) {
   std::string s = name;
   if (s == "cuFuncLoad" || s == "cuFuncGetParamInfo") return settings.version < 12040;
+  if (s == "cuLaunchKernelEx") return settings.version < 11080;
   return s == "cuEventElapsedTime_v2" && settings.version < 12080;
 }
 

@@ -33,6 +33,7 @@ enum Result {
   kOutOfResources = 701,
   kContextDestroyed = 709,
   kLaunchFailed = 719,
+  kNotSupported = 801,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureMerge = 902,
@@ -71,7 +72,7 @@ bool set(const char *text, std::string *wrong);
 
 // called counts a call and returns the fault that was requested, or kSuccess; a call that must
 // hang does not return.
-Result called(const char *name);
+Result called(const char *name, long times = 1);
 
 extern std::recursive_mutex everything;
 
@@ -136,6 +137,8 @@ struct Ended {
 
 // run runs all blocks.
 Ended run(const Launch &l);
+// before runs what the blocks do before they wait for the kernel before.
+Ended before(const Launch &l);
 
 struct Stream;
 struct Event;
@@ -144,6 +147,7 @@ struct Event;
 struct Work {
   enum Kind { kKernel, kCopy, kFill, kRecord, kAwait, kHost } kind = kKernel;
   Launch launch;
+  bool dependent = false;  // the kernel may begin before the work before it has ended
   uint64_t to = 0, from = 0;
   bool to_device = false, from_device = false;
   size_t n = 0;
@@ -168,6 +172,7 @@ struct Stream {
   Stream *origin = nullptr;
   bool broken = false;
   std::set<Stream *> joined;  // of the origin: streams whose work it does not wait for yet
+  bool kernel = false;            // its last item is a kernel
   bool reported = false;          // Query has reported that it is not ready
   bool busy = false;              // its next item is being run
 };
@@ -183,6 +188,8 @@ struct Event {
 // give adds work to the stream: it runs at once, later, or in the graph that the stream
 // captures.
 Result give(void *stream, Work w);
+// behind_kernel reports whether the stream's last item is a kernel.
+bool behind_kernel(void *stream);
 // finish runs the stream's work, and what that waits for, up to an item that waits for another
 // rank.
 Result finish(Stream *s);

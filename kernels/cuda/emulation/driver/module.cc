@@ -71,15 +71,14 @@ API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, void *f, int threads
   return kSuccess;
 }
 
-API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                       void *stream, void **args, void **extra) {
-  if (settings.idle) return kSuccess;
-  CALL("cuLaunchKernel");
+namespace {
+
+Result launch(void *f, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared, void *stream, void **args, void **extra, bool dependent) {
   if (Result r = usable()) return r;
   Function *fn = (Function *)f;
-  unsigned long threads = (unsigned long)bx * by * bz;
-  if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535) return kInvalidValue;
-  if (threads == 0 || threads > 1024 || bx > 1024 || by > 1024 || bz > 64) return kInvalidValue;
+  unsigned long threads = (unsigned long)block[0] * block[1] * block[2];
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 0x7fffffffu || grid[1] > 65535 || grid[2] > 65535) return kInvalidValue;
+  if (threads == 0 || threads > 1024 || block[0] > 1024 || block[1] > 1024 || block[2] > 64) return kInvalidValue;
   if (long(threads) > fn->kernel->threads) return kOutOfResources;
   if (int(shared) > fn->shared_max || args == nullptr || extra != nullptr) return kInvalidValue;
   if (settings.stack > context.limit) {
@@ -88,11 +87,56 @@ API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   }
   Work w;
   w.kind = Work::kKernel;
+  w.dependent = dependent;
   w.launch.function = fn;
-  w.launch.grid = {gx, gy, gz};
-  w.launch.block = {bx, by, bz};
+  w.launch.grid = {grid[0], grid[1], grid[2]};
+  w.launch.block = {block[0], block[1], block[2]};
   w.launch.shared = shared;
   w.launch.args = std::make_shared<std::vector<uint64_t>>((fn->kernel->args + 7) / 8);
   memcpy(w.launch.args->data(), args[0], fn->kernel->args);
   return give(stream, std::move(w));
+}
+
+}  // namespace
+
+API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                       void *stream, void **args, void **extra) {
+  if (settings.idle) return kSuccess;
+  CALL("cuLaunchKernel");
+  return launch(f, {gx, gy, gz}, {bx, by, bz}, shared, stream, args, extra, false);
+}
+
+// Config and Attribute have the layout of cuda.h.
+struct Attribute {
+  int id, pad;
+  union {
+    int v;
+    char all[64];
+  } value;
+};
+struct Config {
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  Attribute *attributes;
+  unsigned count;
+};
+
+// A dependent launch, the only attribute that is known here, is refused where the kernels have no wait (their code for capabilities
+// before 9.0, and PTX), on drivers without edges for it in graphs (before CUDA 12.3), and unless the item before is a
+// kernel: a driver takes it then, but vapp does not ask for it.
+API int cuLaunchKernelEx(const void *config, void *f, void **args, void **extra) {
+  if (settings.idle) return kSuccess;
+  CALL("cuLaunchKernel");
+  const Config &c = *(const Config *)config;
+  bool dependent = false;
+  for (unsigned i = 0; i < c.count; i++) {
+    if (c.attributes[i].id != 6) return kInvalidValue;
+    dependent = c.attributes[i].value.v != 0;
+  }
+  if (dependent) {
+    if ((settings.major != 9 && settings.major != 10 && settings.major != 12) || settings.version < 12030) return kNotSupported;
+    if (!behind_kernel(c.stream)) return kInvalidValue;
+    called("dependent");
+  }
+  return launch(f, c.grid, c.block, c.shared, c.stream, args, extra, dependent);
 }

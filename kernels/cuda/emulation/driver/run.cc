@@ -22,11 +22,9 @@ struct Blocks {
   Ended ended;
 };
 
-// some runs blocks until none is left.
-void some(Blocks &w) {
-  const Launch &l = *w.launch;
+// set_block sets this thread's block up for a launch.
+emulation::Block &set_block(const Launch &l) {
   emulation::Block &b = emulation::block;
-  char why[512] = "";
   b.kernel = l.function->kernel->name;
   b.grid = l.grid;
   b.size = l.block;
@@ -35,6 +33,14 @@ void some(Blocks &w) {
   b.e4m3 = int(settings.e4m3);
   b.body = l.function->kernel->run;
   b.args = l.args->data();
+  return b;
+}
+
+// some runs blocks until none is left.
+void some(Blocks &w) {
+  const Launch &l = *w.launch;
+  emulation::Block &b = set_block(l);
+  char why[512] = "";
   b.fault = why;
   b.fault_size = sizeof why;
   for (uint64_t i; !w.failed && (i = w.next++) < w.all;) {
@@ -97,6 +103,14 @@ struct Workers {
 };
 
 }  // namespace
+
+Ended before(const Launch &l) {
+  emulation::watch_signals();
+  set_block(l);
+  std::string why = emulation::run_prefetch(*l.function->kernel, l.args->data(), inside);
+  called("prefetch", long(emulation::prefetched.size()));
+  return {why.empty() ? kSuccess : kIllegalAddress, why};
+}
 
 Ended run(const Launch &l) {
   emulation::watch_signals();

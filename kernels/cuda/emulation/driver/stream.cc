@@ -148,12 +148,24 @@ Result give(void *handle, Work w) {
     if (s != s->origin) s->origin->joined.insert(s);
     return kSuccess;
   }
+  s->kernel = w.kind == Work::kKernel;
+  // As early as can be: what is queued before it runs later if the stream is lazy.
+  if (w.dependent && !context.sticky) {
+    Ended e = before(w.launch);
+    if (e.code != kSuccess) fail(e.code, e.why);
+  }
   if (s->queue.size() - s->head >= 1024) forever("a launch behind a thousand others");
   s->reported = false;
   s->queue.push_back(std::move(w));
   // vapp does not use stream 0; nothing waits for it here.
   if (!settings.lazy) finish(s);
   return kSuccess;
+}
+
+bool behind_kernel(void *handle) {
+  Stream *s = stream_of(handle);
+  if (s->capture == nullptr) return s->kernel;
+  return !s->capture->work.empty() && s->capture->work.back().kind == Work::kKernel;
 }
 
 }  // namespace driver
