@@ -70,8 +70,8 @@ func linearKernels() []Kernel {
 	out[len(out)-1].Stem = "linear_wide"
 	for _, f := range PackedFormats() {
 		for _, name := range []string{"linear_" + f.String(), "linear_" + f.String() + "_x8"} {
-			for _, rows := range midRows {
-				m, ok := mid(name, f, rows)
+			for _, rows := range []int{16, 32, 64} {
+				m, ok := group(name, f, rows)
 				if !ok || strings.HasSuffix(name, "_x8") && f != kernels.F8E4M3 {
 					continue
 				}

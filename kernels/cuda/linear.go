@@ -65,67 +65,54 @@ func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 	}
 	name := strings.TrimRight(l.Kernel, "0123456789")
 	name = strings.TrimSuffix(strings.TrimSuffix(name, "tile"), "_")
-	if rounded := strings.HasSuffix(l.Kernel, "_x8_8"); rounded || rows > 8 {
-		for _, most := range midRows {
-			if m, ok := mid(name, f, most); ok && rows <= most {
-				return m
-			}
+	switch {
+	case f == kernels.BF16 || f == kernels.F16:
+		if rows <= TileRows {
+			return l
+		}
+	case rows <= 8 && !strings.HasSuffix(name, "_x8"):
+		return l
+	}
+	for _, most := range []int{16, 32, 64, 128} {
+		if g, ok := group(name, f, most); ok && (rows <= most || most == 128) {
+			return g
 		}
 	}
-	panels, x := 8, tileBytes(name)
+	return l
+}
+
+// group returns the kernel of warpgroups with that many rows in a block: of linear_mid.cu, or of
+// linear_wide.cu for 128. Shape in linear_wide.cuh has the same sizes. ok is false if there is none.
+func group(name string, f kernels.Format, rows int) (l Linear, ok bool) {
+	panels, steps, ring, resident, x := 8, 4, 112<<10, 2, 512
 	switch f {
-	case kernels.BF16, kernels.F16:
-		if panels = 16; rows <= TileRows {
-			return l
+	case kernels.F8E4M3, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL:
+	case kernels.BF16, kernels.F16, kernels.F8E5M2, kernels.Q5_0: // many rows alone
+		if rows < 128 {
+			return Linear{}, false
+		}
+		if f == kernels.BF16 || f == kernels.F16 {
+			panels = 16
 		}
 	case kernels.MXFP4:
 		panels = 16
-	case kernels.F8E4M3, kernels.F8E5M2, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL, kernels.Q5_0:
-	default:
-		return l
-	}
-	if rows <= midRows[len(midRows)-1] {
-		return l
-	}
-	const stages, steps, tiles = 4, 2, 16
-	return Linear{
-		Kernel: name + "_wide", Rows: 8 * tiles, Panels: panels, Threads: 256, Shared: stages * steps * (panels*panelStep(f) + tiles*x), Words: true,
-		shares: shares{panels, tileSteps, 1},
-	}
-}
-
-// panelStep returns the bytes of a step of a panel with its scales.
-func panelStep(f kernels.Format) int { return PanelRows * int(f.Bytes(StepCols)) }
-
-// tileBytes returns the bytes of 8 rows of X at a step, for the kernels of a name.
-func tileBytes(name string) int {
-	if strings.HasSuffix(name, "_x8") {
-		return 256
-	}
-	return 512
-}
-
-// midRows are the rows of the blocks of linear_mid.cu.
-var midRows = []int{16, 32, 64}
-
-// mid returns the kernel of linear_mid.cu with that many rows in a block; its Shape has the same
-// sizes. ok is false for formats that have none.
-func mid(name string, f kernels.Format, rows int) (l Linear, ok bool) {
-	const ring, most = 112 << 10, 8 // bytes and stages
-	panels, steps := 8, 4
-	switch f {
-	case kernels.F8E4M3, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL:
-	case kernels.MXFP4:
-		if panels = 16; rows == 64 {
-			steps = 2
-		}
 	default:
 		return Linear{}, false
 	}
-	stage := steps * (panels*panelStep(f) + rows/8*tileBytes(name))
+	if panels == 16 && rows >= 64 {
+		steps = 2
+	}
+	if strings.HasSuffix(name, "_x8") {
+		x = 256
+	}
+	name = fmt.Sprintf("%s_mid_%d", name, rows)
+	if rows == 128 {
+		name, ring, resident = strings.TrimSuffix(name, "_mid_128")+"_wide", 216<<10, 1
+	}
+	stage := steps * (panels*PanelRows*int(f.Bytes(StepCols)) + rows/8*x)
 	return Linear{
-		Kernel: fmt.Sprintf("%s_mid_%d", name, rows), Rows: rows, Panels: panels, Threads: 256, Shared: min(most, ring/stage) * stage, Words: true,
-		shares: shares{panels, tileSteps, 2},
+		Kernel: name, Rows: rows, Panels: panels, Threads: 256, Shared: min(8, ring/stage) * stage, Words: true,
+		shares: shares{panels, tileSteps, resident},
 	}, true
 }
 

@@ -510,6 +510,7 @@ func (r *rig) linearWide(l cuda.Linear, w kernels.Format, to cuda.Rounding, rows
 		a.X, a.Sums, a.Y = p.Y, p.Sums, alloc[float32](r, rows*out)
 		g := cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		launch(r, l.Kernel, g, &a)
+		r.prefetched(l.Kernel, g.Blocks, a, m.bytes, 16)
 		return down[float32](r, a.Y, rows*out)
 	}
 	what := fmt.Sprintf("%s, %d rows", l.Kernel, rows)
