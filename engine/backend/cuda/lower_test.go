@@ -964,7 +964,7 @@ func TestWide(t *testing.T) {
 	}{
 		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_wide", "linear_mxfp4_wide"},
 		{"h100", kernels.MXFP4, 512, "linear_mxfp4_wide", "linear_mxfp4_wide"},
-		{"h100", kernels.MXFP4, 64, "linear_mxfp4_mid_16", "linear_mxfp4_mid_64"},
+		{"h100", kernels.MXFP4, 64, "linear_mxfp4_mid_32", "linear_mxfp4_mid_64"},
 		{"b200", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_tile"},
 		{"h100", kernels.Q8_0, 2048, "linear_q8_0_wide", "linear_q8_0_wide"},
 		{"h100", kernels.Q4_K, 2048, "linear_q4_k_tile", "linear_q4_k_tile"},
