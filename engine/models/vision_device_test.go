@@ -22,9 +22,9 @@ type tower struct {
 	item enginetest.GoldenItem
 }
 
-// recordedTowers returns the towers of testdata, with programs for more patches than the image has; in
-// float32, or as their checkpoints are if their recorded logits allow that.
-func recordedTowers(t *testing.T, exact bool) map[string]tower {
+// recordedTowers returns the towers of testdata in float32, as they were recorded, with programs for more
+// patches than the image has.
+func recordedTowers(t *testing.T) map[string]tower {
 	t.Helper()
 	out := map[string]tower{}
 	for _, name := range []string{"tiny-gemma4-tower", "tiny-gemma4-moe-tower", "tiny-qwen35-tower"} {
@@ -33,10 +33,8 @@ func recordedTowers(t *testing.T, exact bool) map[string]tower {
 			t.Fatal(err)
 		}
 		ck := openTestdata(t, name)
-		b := Build{Shard: backend.Whole, Pipe: backend.Whole, Vision: true}
-		if exact || enginetest.Recurrent(name) {
-			b.Dtype = kernels.F32 // the tower keeps K and V in the activation format, and the reference's is float32
-		}
+		// towers keep K and V in the activation format
+		b := Build{Shard: backend.Whole, Pipe: backend.Whole, Vision: true, Dtype: kernels.F32}
 		m, err := New(ck, b)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +55,7 @@ func TestTowersRef(t *testing.T) { encodeTowers(t, ref.Opener{}, backend.Setting
 // encodeTowers encodes the recorded images through a Device, at two places of the cache, and compares
 // the rows with the recorded ones: the largest difference is at most that share of the largest number.
 func encodeTowers(t *testing.T, o backend.Opener, s backend.Settings, most float64) {
-	for name, w := range recordedTowers(t, most < 1e-3) {
+	for name, w := range recordedTowers(t) {
 		t.Run(name, func(t *testing.T) {
 			facts, err := o.Probe()
 			if err != nil {
