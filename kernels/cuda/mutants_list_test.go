@@ -244,7 +244,7 @@ var killed = map[string]int{
 	"attention.cu":        6,
 	"attention.cuh":       21,
 	"attention_latent.cu": 9,
-	"delta.cu":            13,
+	"delta.cu":            22,
 	"device.cuh":          1,
 	"draft.cu":            1,
 	"experts.cu":          7,
