@@ -68,6 +68,18 @@ func linearKernels() []Kernel {
 	l, _ := ChooseRounded(kernels.F8E4M3, 128)
 	add(l.Wide(kernels.F8E4M3, TileRows+1, "sm_90a"), kernels.F8E4M3, "TestLinearWide")
 	out[len(out)-1].Stem = "linear_wide"
+	for _, f := range PackedFormats() {
+		for _, name := range []string{"linear_" + f.String(), "linear_" + f.String() + "_x8"} {
+			for _, rows := range []int{16, 32, 64} {
+				m, ok := group(name, f, rows)
+				if !ok || strings.HasSuffix(name, "_x8") && f != kernels.F8E4M3 {
+					continue
+				}
+				add(m, f, "TestLinearMid, TestExperts")
+				out[len(out)-1].Stem = "linear_mid"
+			}
+		}
+	}
 	for _, f := range plainFormats {
 		for _, rows := range []int{8, 16} {
 			l := ChoosePlain(f, rows)

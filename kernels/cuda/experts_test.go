@@ -130,6 +130,9 @@ func TestExperts(t *testing.T) {
 		if f == kernels.NVFP4 {
 			continue // warpgroups do not multiply it
 		}
+		if f == kernels.MXFP4 {
+			t.Run("mid", func(t *testing.T) { testExperts(newRig(t), f, wideFor(f, cuda.RoundsTo(f), 16), 30) })
+		}
 		for _, rows := range []int{1, 150} {
 			t.Run(fmt.Sprint(f, rows, "wide"), func(t *testing.T) { testExperts(newRig(t), f, wide(f, cuda.RoundsTo(f)), rows) })
 		}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"strings"
 
 	"vapp.dev/kernels"
@@ -48,36 +49,71 @@ func ChooseRounded(f kernels.Format, rows int) (l Linear, ok bool) {
 	return choose("linear_"+f.String()+"_x8", f, rows, 256), true
 }
 
-// TileRows is the number of rows up to which a product is bound by reading its weights,
-// whatever units multiply (H100: 295 operations a byte). Up to it tiles are better: their
+// TileRows is the number of rows up to which a product with 16-bit weights is bound by reading
+// them, whatever units multiply (H100: 295 operations a byte). Up to it tiles are better: their
 // blocks have fewer features and balance better.
 const TileRows = 128
 
 // Wide returns the faster kernel for that many rows if the architecture has one, else l. On
 // sm_90a the warpgroups multiply 16-bit numbers, 8-bit floats, and blocks of 32 with a scale
-// and no minimum.
+// and no minimum. Quantized weights are converted once for all rows of a block, so warpgroups
+// have fewer instructions from 9 rows on; with X in E4M3 nothing is converted, and they have for
+// every number of rows.
 func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
-	name, tile := strings.CutSuffix(l.Kernel, "_tile")
-	if !tile || rows <= TileRows || architecture != "sm_90a" {
+	if architecture != "sm_90a" {
 		return l
 	}
-	panels, x := 8, 512
-	switch f {
-	case kernels.BF16, kernels.F16, kernels.MXFP4:
-		panels = 16
-	case kernels.F8E4M3, kernels.F8E5M2, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL, kernels.Q5_0:
-	default:
+	name := strings.TrimRight(l.Kernel, "0123456789")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "tile"), "_")
+	switch {
+	case f == kernels.BF16 || f == kernels.F16:
+		if rows <= TileRows {
+			return l
+		}
+	case rows <= 8 && !strings.HasSuffix(name, "_x8"):
 		return l
+	}
+	for _, most := range []int{16, 32, 64, 128} {
+		if g, ok := group(name, f, most); ok && (rows <= most || most == 128) {
+			return g
+		}
+	}
+	return l
+}
+
+// group returns the kernel of warpgroups with that many rows in a block: of linear_mid.cu, or of
+// linear_wide.cu for 128. Shape in linear_wide.cuh has the same sizes. ok is false if there is none.
+func group(name string, f kernels.Format, rows int) (l Linear, ok bool) {
+	panels, steps, ring, resident, x := 8, 4, 112<<10, 2, 512
+	switch f {
+	case kernels.F8E4M3, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL:
+	case kernels.BF16, kernels.F16, kernels.F8E5M2, kernels.Q5_0: // many rows alone
+		if rows < 128 {
+			return Linear{}, false
+		}
+		if f == kernels.BF16 || f == kernels.F16 {
+			panels = 16
+		}
+	case kernels.MXFP4:
+		panels = 16
+	default:
+		return Linear{}, false
+	}
+	if panels == 16 && rows >= 64 {
+		steps = 2
 	}
 	if strings.HasSuffix(name, "_x8") {
 		x = 256
 	}
-	const stages, steps, tiles = 4, 2, 16
-	w := PanelRows * int(f.Bytes(StepCols)) // of a step of a panel, including block scales
-	return Linear{
-		Kernel: name + "_wide", Rows: 8 * tiles, Panels: panels, Threads: 256, Shared: stages * steps * (panels*w + tiles*x), Words: true,
-		shares: shares{panels, tileSteps, 1},
+	name = fmt.Sprintf("%s_mid_%d", name, rows)
+	if rows == 128 {
+		name, ring, resident = strings.TrimSuffix(name, "_mid_128")+"_wide", 216<<10, 1
 	}
+	stage := steps * (panels*PanelRows*int(f.Bytes(StepCols)) + rows/8*x)
+	return Linear{
+		Kernel: name, Rows: rows, Panels: panels, Threads: 256, Shared: min(8, ring/stage) * stage, Words: true,
+		shares: shares{panels, tileSteps, resident},
+	}, true
 }
 
 // PlainRows reports whether a matrix [out, in] of a format may be stored row by row, as

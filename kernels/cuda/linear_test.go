@@ -447,21 +447,60 @@ func TestLinearWide(t *testing.T) {
 	}
 }
 
-// wide returns the kernel of warpgroups for W in a format and the rounding of X.
-func wide(w kernels.Format, x cuda.Rounding) cuda.Linear {
-	l, _ := cuda.ChooseLinear(w, cuda.TileRows+1)
-	if x.Format == kernels.F8E4M3 {
-		l, _ = cuda.ChooseRounded(w, cuda.TileRows+1)
+// TestLinearMid tests the products of few rows by warpgroups: blocks of every size, more rows than a block has, a ring that
+// wraps around, splits of which some are empty, and one row with one step. A row's bits do not depend on the other rows.
+func TestLinearMid(t *testing.T) {
+	for _, to := range wideRounds {
+		if l := wideFor(to.w, to.x, 16); !strings.Contains(l.Kernel, "_mid_") {
+			continue
+		}
+		t.Run(fmt.Sprint(to.w, to.x.Format, to.x.Group), func(t *testing.T) {
+			r := newRig(t)
+			for _, rows := range []int{16, 32, 64} {
+				out, in, short := 140, 589, 27
+				if rows == 16 {
+					out, in = 20, 1165 // as many stages as a ring has, and more
+				}
+				if unit(to.w) == 32 {
+					in, short = in/32*32, 32
+				}
+				if to.w == kernels.MXFP4 { // a block has 256 features
+					out += 130
+				}
+				l := wideFor(to.w, to.x, rows)
+				r.linearWide(l, to.w, to.x, rows+5, in, out, rows == 16 && (to.w == kernels.MXFP4 || to.w == kernels.Q4_0))
+				if rows < 64 {
+					r.linearWide(l, to.w, to.x, 1, short, 19, false)
+				}
+			}
+		})
 	}
-	return l.Wide(w, cuda.TileRows+1, "sm_90a")
+}
+
+// wide returns the kernel of warpgroups for many rows, W in a format and the rounding of X.
+func wide(w kernels.Format, x cuda.Rounding) cuda.Linear { return wideFor(w, x, cuda.TileRows+1) }
+
+// wideFor returns the kernel of sm_90a for a number of rows.
+func wideFor(w kernels.Format, x cuda.Rounding, rows int) cuda.Linear {
+	l, _ := cuda.ChooseLinear(w, rows)
+	if x.Format == kernels.F8E4M3 {
+		l, _ = cuda.ChooseRounded(w, rows)
+	}
+	return l.Wide(w, rows, "sm_90a")
 }
 
 func testLinearWide(r *rig, w kernels.Format, to cuda.Rounding, rows, in, out int, schedules bool) {
+	r.linearWide(wide(w, to), w, to, rows, in, out, schedules)
+}
+
+// linearWide compares a product of X in word order with ref's, whole and in splits; the first rows alone have the same bits.
+func (r *rig) linearWide(l cuda.Linear, w kernels.Format, to cuda.Rounding, rows, in, out int, schedules bool) {
+	r.Helper()
 	scales := (*ref.Scales)(nil)
 	if w == kernels.F8E4M3 {
 		scales = &ref.Scales{Values: r.floats(ceil(out, 128)*ceil(in, 128), 1), Rows: 128, Cols: 128, Across: ceil(in, 128)}
 	}
-	l, m, x, bias := wide(w, to), r.matrix(w, out, in, scales), r.floats(rows*in, 1), r.floats(out, 1)
+	m, x, bias := r.matrix(w, out, in, scales), r.floats(rows*in, 1), r.floats(out, 1)
 	a := m.args(scales)
 	a.Bias, a.Rows, a.XSteps = up(r, bias), int32(rows), int32(to.ScaleSteps(in))
 	p := r.packArgs(to, x, rows, in)
@@ -471,6 +510,7 @@ func testLinearWide(r *rig, w kernels.Format, to cuda.Rounding, rows, in, out in
 		a.X, a.Sums, a.Y = p.Y, p.Sums, alloc[float32](r, rows*out)
 		g := cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		launch(r, l.Kernel, g, &a)
+		r.prefetched(l.Kernel, g.Blocks, a, m.bytes, 16)
 		return down[float32](r, a.Y, rows*out)
 	}
 	what := fmt.Sprintf("%s, %d rows", l.Kernel, rows)
@@ -487,8 +527,12 @@ func testLinearWide(r *rig, w kernels.Format, to cuda.Rounding, rows, in, out in
 		got = run()
 	}
 	r.near(what, got, want, exactSums)
-	if to.Format == kernels.F8E4M3 {
+	if to.Format == kernels.F8E4M3 && (rows > 64 || schedules) { // a device's sums take long
 		r.nearCut(what, run, want, r.backed(to, x, rows, in), m)
+	}
+	a.Rows, p.Rows = 1, 1
+	if alone := run(); !slices.Equal(alone[:out], got[:out]) {
+		r.Errorf("%s: the first row has other bits alone", what)
 	}
 }
 
@@ -564,27 +608,29 @@ func TestLinearLong(t *testing.T) {
 func TestWidePowers(t *testing.T) {
 	const rows, in, out = 3, 64, 16
 	for power, exponents := range map[int][]byte{100: {0, 1, 2, 126, 127}, -100: {127, 128, 129, 251, 252, 253, 254}} {
-		t.Run(fmt.Sprint(power), func(t *testing.T) {
-			r := newRig(t)
-			src := r.blocks(kernels.MXFP4, out, in)
-			for i := range len(src) / 17 { // by features: near compares relative to the largest number
-				src[17*i+16] = exponents[i/2%len(exponents)]
-			}
-			m := r.packed(kernels.MXFP4, out, in, src, nil)
-			x := r.floats(rows*in, math.Ldexp(1, power))
-			l, a := wide(m.f, cuda.RoundsTo(m.f)), m.args(nil)
-			a.X, a.Sums = r.packX(l, m.f, x, rows, in, nil)
-			a.Rows, a.Y = rows, alloc[float32](r, rows*out)
-			launch(r, l.Kernel, cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}, &a)
-			got, want := down[float32](r, a.Y, rows*out), m.rounded(x, nil, rows)
-			for f := range out {
-				var g, w []float32
-				for row := range rows {
-					g, w = append(g, got[row*out+f]), append(w, want[row*out+f])
+		for _, by := range []int{16, 129} {
+			t.Run(fmt.Sprint(power, by), func(t *testing.T) {
+				r := newRig(t)
+				src := r.blocks(kernels.MXFP4, out, in)
+				for i := range len(src) / 17 { // by features: near compares relative to the largest number
+					src[17*i+16] = exponents[i/2%len(exponents)]
 				}
-				r.near(fmt.Sprintf("exponent %d", exponents[f%len(exponents)]), g, w, exactSums)
-			}
-		})
+				m := r.packed(kernels.MXFP4, out, in, src, nil)
+				x := r.floats(rows*in, math.Ldexp(1, power))
+				l, a := wideFor(m.f, cuda.RoundsTo(m.f), by), m.args(nil)
+				a.X, a.Sums = r.packX(l, m.f, x, rows, in, nil)
+				a.Rows, a.Y = rows, alloc[float32](r, rows*out)
+				launch(r, l.Kernel, cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}, &a)
+				got, want := down[float32](r, a.Y, rows*out), m.rounded(x, nil, rows)
+				for f := range out {
+					var g, w []float32
+					for row := range rows {
+						g, w = append(g, got[row*out+f]), append(w, want[row*out+f])
+					}
+					r.near(fmt.Sprintf("exponent %d", exponents[f%len(exponents)]), g, w, exactSums)
+				}
+			})
+		}
 	}
 }
 

@@ -83,71 +83,58 @@ DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(N) : "memory");
 }
 // wgmma_sums keeps the compiler from reading d earlier.
-DEVICE void wgmma_sums(float (&d)[64]) {
+template <int N>
+DEVICE void wgmma_sums(float (&d)[N]) {
 #pragma unroll
-  for (int i = 0; i < 64; i++) asm volatile("" : "+f"(d[i])::"memory");
+  for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 // shared_for_wgmma makes this thread's writes to shared memory visible to products.
 DEVICE void shared_for_wgmma() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
-// wgmma_matrix returns the descriptor of the right operand, 128 columns. It is in blocks of 8
+// wgmma_matrix returns the descriptor of the right operand. It is in blocks of 8
 // columns by 16 bytes of rows, 128 bytes each; the next rows follow after 128 bytes and the
 // next columns after `stride` bytes (PTX ISA, matrix descriptor: no swizzle, K-major; both
 // offsets in units of 16).
 DEVICE uint64_t wgmma_matrix(const void *shared, int stride) {
   return uint64_t((shared_address(shared) & 0x3ffff) >> 4) | uint64_t(128 >> 4) << 16 | uint64_t(stride >> 4) << 32;
 }
-#define WGMMA_SUMS(d)                                                                                  \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-// d += a·b, or d = a·b if add is 0: 64×16 by 16×128, or 64×32 by 32×128 for 8-bit numbers. a is
-// as for multiply_bf16, with 16 rows for each warp; d[4·n + i] is its d[i] for the columns from
-// 8·n on.
-DEVICE void wgmma_bf16(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}\n"
-      : WGMMA_SUMS(d)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
-      : "memory");
-}
-DEVICE void wgmma_f16(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}\n"
-      : WGMMA_SUMS(d)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
-      : "memory");
-}
-DEVICE void wgmma_e4m3(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "{%64, %65, %66, %67}, %68, p, 1, 1;\n}\n"
-      : WGMMA_SUMS(d)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
-      : "memory");
-}
-#undef WGMMA_SUMS
+#define WGMMA_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WGMMA_8(d, i) WGMMA_4(d, i), WGMMA_4(d, i + 4)
+#define WGMMA_16(d, i) WGMMA_8(d, i), WGMMA_8(d, i + 8)
+#define WGMMA_32(d, i) WGMMA_16(d, i), WGMMA_16(d, i + 16)
+#define WGMMA_64(d, i) WGMMA_32(d, i), WGMMA_32(d, i + 32)
+#define WGMMA_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define WGMMA_NAMES_32 WGMMA_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NAMES_64                                                                                                              \
+  WGMMA_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
+                 "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_REST_8 "{%8, %9, %10, %11}, %12"
+#define WGMMA_REST_16 "{%16, %17, %18, %19}, %20"
+#define WGMMA_REST_32 "{%32, %33, %34, %35}, %36"
+#define WGMMA_REST_64 "{%64, %65, %66, %67}, %68"
+#define WGMMA_ADD_8 "%13"
+#define WGMMA_ADD_16 "%21"
+#define WGMMA_ADD_32 "%37"
+#define WGMMA_ADD_64 "%69"
+// d += a·b, or d = a·b if add is 0: 64×16 by 16×N, or 64×32 by 32×N for 8-bit numbers, with N/2
+// sums a thread. a is as for multiply_bf16, with 16 rows for each warp; d[4·n + i] is its d[i] for
+// the columns from 8·n on.
+#define WGMMA(name, sums, shape, types, last)                                                                                  \
+  DEVICE void name(float (&d)[sums], const uint32_t (&a)[4], uint64_t b, int add) {                                            \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " WGMMA_ADD_##sums ", 0;\nwgmma.mma_async.sync.aligned." shape ".f32." types \
+                 " {" WGMMA_NAMES_##sums "}, " WGMMA_REST_##sums ", p, 1, 1" last ";\n}\n"                                     \
+                 : WGMMA_##sums(d, 0)                                                                                          \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)                                                \
+                 : "memory");                                                                                                  \
+  }
+#define WGMMA_OF(sums, n)                                             \
+  WGMMA(wgmma_bf16, sums, "m64n" n "k16", "bf16.bf16", ", 0")         \
+  WGMMA(wgmma_f16, sums, "m64n" n "k16", "f16.f16", ", 0")            \
+  WGMMA(wgmma_e4m3, sums, "m64n" n "k32", "e4m3.e4m3", "")
+WGMMA_OF(8, "16")
+WGMMA_OF(16, "32")
+WGMMA_OF(32, "64")
+WGMMA_OF(64, "128")
 #endif
 
 #else

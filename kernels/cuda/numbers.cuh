@@ -37,6 +37,19 @@ DEVICE uint32_t e4m3_as_f16x2(uint32_t v) {
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"((bytes & 0x80008000u) | (bytes & 0x7f007f00u) >> 1), "r"(0x5c005c00u));
   return d;
 }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+// e4m3_as_bf16x2 converts the two lower or the two upper bytes of v to bf16, by the units for
+// conversions.
+DEVICE uint32_t e4m3_as_bf16x2(uint32_t v, bool upper) {
+  uint32_t h, d;
+  if (upper)
+    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, u;\n}\n" : "=r"(h) : "r"(v));
+  else
+    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}\n" : "=r"(h) : "r"(v));
+  asm("{\n.reg .b16 l, u;\n.reg .f32 x, y;\nmov.b32 {l, u}, %1;\ncvt.f32.f16 x, l;\ncvt.f32.f16 y, u;\ncvt.rn.bf16x2.f32 %0, y, x;\n}\n" : "=r"(d) : "r"(h));
+  return d;
+}
+#endif
 // fma_bf16x2 returns a·b + c for both halves, including subnormals.
 DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;

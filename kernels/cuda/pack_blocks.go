@@ -88,6 +88,19 @@ func pack5(head int) func([]byte, func(int, int) []byte, int) {
 	}
 }
 
+// putE2M1 sets an element's code of E2M1 in a step with 8 bytes for each lane. Rotated up by a number of bits that depends
+// on r, a lane's word has the sign in bit 15, where bf16 has it, and the others in bits 8 to 6, in its lower half (h = 0) and
+// in its upper half; so most fragments are a rotation and a mask (WeightsMXFP4::code).
+func putE2M1(dst []byte, row, col int, code byte) {
+	up := [4][4]int{{0, 0, 0, 0}, {4, 4, 4, 4}, {10, 10, 10, 10}, {6, 14, 14, 14}} // of the code's bits, the lowest first
+	lane, n := place(row, col)
+	word := dst[lane*8+n/8*4:]
+	for i, bit := range []int{6, 7, 8, 15} {
+		at := (bit + n%2*16 + 32 - up[n%8/2][i]) % 32
+		word[at/8] |= code >> i & 1 << (at % 8)
+	}
+}
+
 // packMXFP4: two neighbouring codes share a byte; the exponent is the last byte.
 func packMXFP4(dst []byte, block func(int, int) []byte, unit int) {
 	clear(dst[:256])
@@ -95,7 +108,7 @@ func packMXFP4(dst []byte, block func(int, int) []byte, unit int) {
 		b := block(row, unit)
 		dst[256+row] = b[16]
 		for col := range StepCols {
-			put4(dst, row, col, b[col/2]>>(col%2*4)&15)
+			putE2M1(dst, row, col, b[col/2]>>(col%2*4)&15)
 		}
 	}
 }
@@ -108,7 +121,7 @@ func packNVFP4(dst []byte, block func(int, int) []byte, unit int) {
 		b := block(row, unit)
 		dst[256+2*row], dst[257+2*row] = b[8], b[17]
 		for col := range StepCols {
-			put4(dst, row, col, b[col/16*9+col%16/2]>>(col%2*4)&15)
+			putE2M1(dst, row, col, b[col/16*9+col%16/2]>>(col%2*4)&15)
 		}
 	}
 }

@@ -5,7 +5,8 @@
 // multiplications of 16 input features: with g = lane/4 and q = lane%4, number 8·t + 2·r + h of
 // a lane is output feature g + 8·(r%2) at input feature 16·t + 2·q + 8·(r/2) + h. So a warp
 // reads a step contiguously. 16-bit numbers are in two halves, by t. Codes of fewer than 8 bits
-// have h = 0 in the lower half of a word and h = 1 in the upper half. Scales follow the quants
+// have h = 0 in the lower half of a word and h = 1 in the upper half; those of E2M1 are spread over
+// them (WeightsMXFP4). Scales follow the quants
 // of each step, or of each 8 steps for blocks of 256 weights. Columns are padded with zeros to
 // whole steps. pack.go packs weights; they need as many bytes as the original blocks.
 #pragma once
@@ -45,6 +46,9 @@ DEVICE uint32_t and_or(uint32_t v, uint32_t mask, uint32_t more) {
 
 // shift_up returns v shifted up by `up` bits.
 DEVICE uint32_t shift_up(uint32_t v, int up) { return up < 0 ? v >> -up : v << up; }
+
+// rotate_up returns v rotated up by 1 to 31 bits.
+DEVICE uint32_t rotate_up(uint32_t v, int up) { return v << up | v >> (32 - up); }
 
 // The memory that quants are read from.
 enum Place { kGlobal, kShared };
@@ -134,7 +138,13 @@ struct Plain8 {
 struct WeightsE4M3 : Plain8 {
   static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 512, kScales = 1;
   static constexpr bool kMinimum = false, kExternal = true;
-  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return eight_bits(raw.w[2 * t + r / 2], r % 2, 4, 0x7b807b80u); }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    return e4m3_as_bf16x2(raw.w[2 * t + r / 2], r % 2);
+#else
+    return eight_bits(raw.w[2 * t + r / 2], r % 2, 4, 0x7b807b80u);
+#endif
+  }
   METHOD Factors factors(const unsigned char *, int, int) { return {}; }
 };
 struct WeightsE5M2 : Plain8 {
@@ -178,10 +188,17 @@ struct Plain4 {
 struct WeightsMXFP4 : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 272;
   static constexpr bool kMinimum = false;
-  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
-    uint32_t sign = shift_up(raw.w[t], 12 - 4 * r) & 0x80008000u;
-    return fma_bf16x2(and_or(shift_up(raw.w[t], 6 - 4 * r), 0x01c001c0u, sign), 0x7e807e80u, kMinusZero);
+  // Two codes as bf16 that are 2^−126 of their numbers: pack_blocks.go puts most where a rotation
+  // and a mask give them.
+  METHOD uint32_t code(const Raw &raw, int t, int r) {
+    uint32_t w = raw.w[t];
+    if (r == 0) return w & 0x81c081c0u;
+    if (r < 3) return rotate_up(w, r == 1 ? 4 : 10) & 0x81c081c0u;
+    return and_or(rotate_up(w, 14), 0x81808180u, rotate_up(w, 6) & 0x00400040u);
   }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return fma_bf16x2(code(raw, t, r), 0x7e807e80u, kMinusZero); }
+  // 2^(e−1) twice as bf16, for exponents below 129: what code is multiplied with.
+  METHOD uint32_t code_power(uint32_t e) { return e * 0x00800080u + 0x3f003f00u; }
   METHOD float power(uint32_t e) {  // 2^(e−127); 255 is NaN
     return __uint_as_float(e == 0 ? 0x00400000u : e == 255 ? 0x7fffffffu : e << 23);
   }

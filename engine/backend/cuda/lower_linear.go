@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"fmt"
+	"math"
+	"strings"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -125,7 +127,15 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	}
 	picks, experts := c.rows(c.info(o.X).Rows)*o.Top, max(1, m.up.Experts)
 	mean := max(1, picks/experts) // rows of an expert, by which kernels are chosen
+	// Warpgroups convert an expert's weights once for a block, which therefore holds the rows of nearly all experts.
+	if most := mean + int(2*math.Sqrt(float64(mean))); strings.Contains(c.planProduct(m.up, most, most, 0).Kernel, "_mid_") {
+		mean = most
+	}
 	block := c.planProduct(m.up, mean, mean, 0).Rows
+	if other := c.planProduct(m.down, mean, mean, 0).Rows; other != block { // formats whose kernels have other rows
+		mean = max(block, other)
+		block = c.planProduct(m.up, mean, mean, 0).Rows
+	}
 	m.blocks = ceil(picks, block) + min(picks, experts)
 	m.order = counters
 	m.place = m.order + up(4*int64(m.blocks*block), align)

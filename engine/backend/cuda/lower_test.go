@@ -484,7 +484,7 @@ func TestGated(t *testing.T) {
 			if up.Gated != at || down.X != at || up.Y != 0 || up.Half != map[bool]int32{false: wide}[c.paired] || up.Paired != flag(c.paired) || up.F16 != flag(c.down == kernels.F16) {
 				t.Errorf("%s, %d rows: %+v, then X at %#x; %#x is the result's", name, rows, up, down.X, at)
 			}
-			if k := list[2].kernel; up.Words != map[bool]int32{strings.HasSuffix(k, "_wide"): 1, c.library: 2}[true] {
+			if k := list[2].kernel; up.Words != map[bool]int32{strings.HasSuffix(k, "_wide") || strings.Contains(k, "_mid_"): 1, c.library: 2}[true] {
 				t.Errorf("%s, %d rows: packed as %d for %s", name, rows, up.Words, k)
 			}
 		}
@@ -608,7 +608,7 @@ func TestAttentionPacks(t *testing.T) {
 		{change{dim: 64, reused: true}, 1, "attention_bf16_64_few store_kv_16 linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 64, noNorm: true}, 1, "attention_bf16_64_few linear_bf16_8 store_kv_16"},
 		{change{dim: 64, gated: true}, 1, "attention_bf16_64_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 64, fp8: true}, 1, "attention_bf16_64_few store_pack_f8_e4m3+ linear_f8_e4m3_x8_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 64, fp8: true}, 1, "attention_bf16_64_few store_pack_f8_e4m3+ linear_f8_e4m3_x8_mid_16 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 72}, 1, "attention_bf16_128_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 256}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 256, gated: true, reused: true}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
@@ -950,8 +950,8 @@ func TestMixtureRows(t *testing.T) {
 	}
 }
 
-// TestWide: on Hopper, warpgroup kernels compute products of many rows, both dense ones and
-// those of experts with more than 128 rows each. Other devices, and formats without such
+// TestWide: on Hopper, warpgroup kernels compute products of more than 8 rows, both dense ones and
+// those of experts with as many rows each. Other devices, and formats without such
 // kernels, use tiles. Experts' rows are packed in word order, and tables and workspace match
 // the plan.
 func TestWide(t *testing.T) {
@@ -963,7 +963,9 @@ func TestWide(t *testing.T) {
 		dense  string
 	}{
 		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_wide", "linear_mxfp4_wide"},
-		{"h100", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_wide"},
+		{"h100", kernels.MXFP4, 512, "linear_mxfp4_wide", "linear_mxfp4_wide"},
+		{"h100", kernels.MXFP4, 64, "linear_mxfp4_mid_32", "linear_mxfp4_mid_64"},
+		{"b200", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_tile"},
 		{"h100", kernels.Q8_0, 2048, "linear_q8_0_wide", "linear_q8_0_wide"},
 		{"h100", kernels.Q4_K, 2048, "linear_q4_k_tile", "linear_q4_k_tile"},
 		{"b200", kernels.MXFP4, 2048, "linear_mxfp4_tile", "linear_mxfp4_tile"},
@@ -985,7 +987,7 @@ func TestWide(t *testing.T) {
 				continue
 			case (*cuda.LinearArgs)(a).Experts != 0:
 				experts[n.kernel]++
-				if words != strings.HasSuffix(n.kernel, "_wide") {
+				if words != (strings.HasSuffix(n.kernel, "_wide") || strings.Contains(n.kernel, "_mid_")) {
 					t.Errorf("%+v: rows of experts packed in order of words: %v", c, words)
 				}
 			case (*cuda.LinearArgs)(a).Out == 512: // not the head, which has the sampled rows

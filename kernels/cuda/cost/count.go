@@ -152,7 +152,7 @@ func (c *Counter) linear(l Launch, w *Work) error {
 }
 
 // prefetched returns the bytes of weights that the blocks of a product of one matrix load first and prefetch: Prefetch in
-// linear.cuh, linear_tile.cuh (at least three steps) and linear_plain.cu. The first 296 blocks do.
+// linear.cuh, linear_tile.cuh (at least three steps), linear_mid.cu (at least eight) and linear_plain.cu. The first 296 blocks do.
 func prefetched(l Launch, f kernels.Format, a cuda.LinearArgs) float64 {
 	elems, size := f.Block()
 	step := max(32, float64(elems)) // columns of a unit
@@ -166,6 +166,8 @@ func prefetched(l Launch, f kernels.Format, a cuda.LinearArgs) float64 {
 		if strings.HasSuffix(k, "_8") {
 			units += 8
 		}
+	case strings.Contains(k, "_mid_"):
+		units = 8
 	case strings.HasSuffix(k, "_8"), strings.HasSuffix(k, "_16"):
 		if units = 8 * 4; step > 32 {
 			units = 8 * 2
@@ -191,7 +193,7 @@ func scalesOf(a cuda.LinearArgs) float64 {
 
 // tileOf returns the rows of a block of a product.
 func tileOf(kernel string) float64 {
-	for suffix, rows := range map[string]float64{"_8": 8, "_16": 16, "_64": 64, "_tile": 128, "_wide": 128} {
+	for suffix, rows := range map[string]float64{"_8": 8, "_16": 16, "_32": 32, "_64": 64, "_tile": 128, "_wide": 128} {
 		if strings.HasSuffix(kernel, suffix) {
 			return rows
 		}

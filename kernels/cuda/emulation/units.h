@@ -9,7 +9,7 @@ namespace emulation {
 constexpr uint32_t kLanes = 0xffffffffu;  // of a whole warp
 
 // Collectives of a warp besides those of emulate.h; kMultiply and kWarpgroup stand for one for
-// each number type.
+// each number type, kWarpgroup also for each number of sums.
 enum Unit { kLoadMatrix = kUnits, kLoadTransposed, kCommit, kWait, kMultiply, kWarpgroup = kMultiply + 8 };
 
 inline unsigned char *shared(const void *p, size_t bytes, const char *what) {
@@ -199,14 +199,15 @@ struct Issued {
   int add;
 };
 
-template <class Number>
+// compute multiplies with a right operand of 8·Tiles columns.
+template <class Number, int Tiles>
 void compute(const Products &p) {
   constexpr int bytes = 4 / Number::kPer;
   const unsigned char *from = current()->block->shared + ((p.b & 0x3fff) << 4);
   size_t along = (p.b >> 16 & 0x3fff) << 4, across = (p.b >> 32 & 0x3fff) << 4;
   Tile<Number> t;
   for (int l = 0; l < 32; l++) t.left(l, p.a[l]);
-  for (int n = 0; n < 16; n++) {
+  for (int n = 0; n < Tiles; n++) {
     for (int half = 0; half < 2; half++) {  // 8 columns by 16 bytes of rows
       const unsigned char *block = shared(from + n * across + half * along, 128, "wgmma: a matrix outside of shared memory");
       for (int i = 0; i < 128; i += bytes) {
@@ -222,11 +223,11 @@ void compute(const Products &p) {
   }
 }
 
-template <class Number>
+template <class Number, int Tiles>
 void answer_wgmma(Meeting &m) {
   Warp &w = *current()->warp;
   const Issued &first = m.lane<Issued>(0);
-  Products p{{}, {}, first.b, first.add, compute<Number>, w.committed};
+  Products p{{}, {}, first.b, first.add, compute<Number, Tiles>, w.committed};
   for (int l = 0; l < 32; l++) {
     const Issued &i = m.lane<Issued>(l);
     if (i.b != p.b || i.add != p.add) die("wgmma: the lanes of a warp disagree");
@@ -236,14 +237,15 @@ void answer_wgmma(Meeting &m) {
   w.products.push_back(p);
 }
 
-template <class Number>
-void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add, int line) {
+template <class Number, int Sums>
+void wgmma(float (&d)[Sums], const uint32_t (&a)[4], uint64_t b, int add, int line) {
+  static_assert(Sums == 8 || Sums == 16 || Sums == 32 || Sums == 64, "a product of 16, 32, 64 or 128 columns");
   const Fiber *f = current();
   if (!f->fenced) die("wgmma: no fence after the last wait");
   if (f->block->threads % 128 != 0) die("wgmma: the block is no whole warpgroups");
   if (b >> 46) die("wgmma: a descriptor with what is not emulated");
   Issued mine{a, d, b, add};
-  meet(kLanes, kWarpgroup + Number::kKind, &mine, answer_wgmma<Number>, "wgmma", line);
+  meet(kLanes, kWarpgroup + Number::kKind + 4 * Sums, &mine, answer_wgmma<Number, Sums / 4>, "wgmma", line);
 }
 
 // answer_wait computes all but the last groups of products.
@@ -307,19 +309,23 @@ template <int N>
 static inline void wgmma_wait(int line = __builtin_LINE()) {
   emulation::wgmma_wait(N, line);
 }
-static inline void wgmma_sums(float (&)[64]) {}
+template <int N>
+static inline void wgmma_sums(float (&)[N]) {}
 static inline void shared_for_wgmma() {}
 static inline uint64_t wgmma_matrix(const void *p, int stride) {
   size_t at = size_t((const unsigned char *)p - emulation::current()->block->shared);
   if (at % 16 != 0 || stride % 16 != 0) emulation::die("wgmma: an address is no multiple of 16");
   return uint64_t(at >> 4) | uint64_t(128 >> 4) << 16 | uint64_t(stride >> 4) << 32;
 }
-static inline void wgmma_bf16(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add, int line = __builtin_LINE()) {
-  emulation::wgmma<emulation::NumberBF16>(d, a, b, add, line);
+template <int N>
+static inline void wgmma_bf16(float (&d)[N], const uint32_t (&a)[4], uint64_t b, int add, int line = __builtin_LINE()) {
+  emulation::wgmma<emulation::NumberBF16, N>(d, a, b, add, line);
 }
-static inline void wgmma_f16(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add, int line = __builtin_LINE()) {
-  emulation::wgmma<emulation::NumberF16>(d, a, b, add, line);
+template <int N>
+static inline void wgmma_f16(float (&d)[N], const uint32_t (&a)[4], uint64_t b, int add, int line = __builtin_LINE()) {
+  emulation::wgmma<emulation::NumberF16, N>(d, a, b, add, line);
 }
-static inline void wgmma_e4m3(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add, int line = __builtin_LINE()) {
-  emulation::wgmma<emulation::NumberE4M3>(d, a, b, add, line);
+template <int N>
+static inline void wgmma_e4m3(float (&d)[N], const uint32_t (&a)[4], uint64_t b, int add, int line = __builtin_LINE()) {
+  emulation::wgmma<emulation::NumberE4M3, N>(d, a, b, add, line);
 }

@@ -1,0 +1,294 @@
+// Products by the warpgroups of sm_90a. W goes from shared memory through registers, where it is
+// converted; the units read X from shared memory.
+#pragma once
+#include "linear_tile.cuh"
+
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// How a format is multiplied: in fp16, in bf16, or with X as E4M3 too.
+template <class W, class X, int N>
+DEVICE void wgmma(float (&d)[N], const uint32_t (&a)[4], uint64_t b, int add) {
+  if constexpr (X::kScaled)
+    wgmma_e4m3(d, a, b, add);
+  else if constexpr (W::kHalf)
+    wgmma_f16(d, a, b, add);
+  else
+    wgmma_bf16(d, a, b, add);
+}
+
+// The number of columns that share a scale and are summed separately; 0: all are summed
+// together. A power-of-two scale is multiplied into the fragments, which stay exact.
+template <class W>
+constexpr bool kPowers = false;
+template <>
+constexpr bool kPowers<WeightsMXFP4> = true;
+template <class W>
+constexpr int kApart = W::kScales == 0 || kPowers<W> ? 0 : W::kExternal ? 128 : 32;
+
+// Exponents are those of a lane's two features at a step of a panel.
+struct Exponents {
+  uint32_t of[2];
+};
+template <class W>
+DEVICE Exponents exponents(const unsigned char *unit, int lane) {
+  return {{unit[W::kQuants + (lane >> 2)], unit[W::kQuants + (lane >> 2) + 8]}};
+}
+
+// wide_fragments returns the fragments of a step of a panel in shared memory. For weights with
+// powers of two `small` says that all exponents of the warp are below 128, scales below 2: then one
+// multiplication gives the same numbers.
+template <class W, class X>
+DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane, const Exponents &e, bool small) {
+  typename W::Raw raw = W::template load<kShared>(unit, lane);
+  if constexpr (kPowers<W>) {
+    Fragments<W, X> f;
+    if (small) {
+      const uint32_t power[2] = {W::code_power(e.of[0]), W::code_power(e.of[1])};
+#pragma unroll
+      for (int i = 0; i < 8; i++) f.w[i / 4][i % 4] = fma_bf16x2(W::code(raw, i / 4, i % 4), power[i % 2], kMinusZero);
+    } else {
+      const uint32_t power[2] = {W::power_bf16x2(e.of[0]), W::power_bf16x2(e.of[1])};
+#pragma unroll
+      for (int i = 0; i < 8; i++) f.w[i / 4][i % 4] = fma_bf16x2(W::fragment(raw, i / 4, i % 4), power[i % 2], kMinusZero);
+    }
+    return f;
+  } else {
+    return fragments<W, X>(raw);
+  }
+}
+
+// Bytes of a ring if a multiprocessor runs two blocks, and if it runs one, which has 128 rows.
+template <int N>
+constexpr int kRing = N < 16 ? 112 << 10 : 216 << 10;
+
+// Shape describes the blocks of a product with 8·N rows: 128·M features. A stage has kSteps
+// steps of them, so between two barriers a warp converts four or eight.
+template <class W, class X, int N>
+struct Shape {
+  static constexpr bool kScaled = kApart<W> > 0, kBlocks = kApart<W> == 32;  // sums are scaled; those of each step are
+  static constexpr int M = kScaled ? 1 : 2, kPanels = 8 * M, kSteps = M == 2 && N >= 8 ? 2 : 4;
+  static constexpr int kW = kPanels * kSteps * W::kUnitBytes, kX = N * kSteps * X::kBytes, kStage = kW + kX;
+  static constexpr int kStages = kRing<N> / kStage < 8 ? kRing<N> / kStage : 8;
+  // Stages that are loading: where sums are scaled, the products of a stage end before the next.
+  static constexpr int kAhead = kStages - (kScaled ? 1 : 2);
+  static_assert(kAhead > 0, "the ring is too small");
+};
+
+// PanelCopies are the copies of W for a stage: of each of Count panels a run of Bytes, which follow each
+// other in shared memory. A warp copies every eighth of them. Panels past the end become zeros.
+template <int Bytes, int Count>
+struct PanelCopies {
+  const unsigned char *from[Count / kWarps];
+  bool there[Count / kWarps];
+
+  // The first of `many` is at base, the others follow `stride` bytes apart.
+  DEVICE_METHOD PanelCopies(const unsigned char *base, size_t stride, int first, int many) {
+#pragma unroll
+    for (int i = 0; i < Count / kWarps; i++) {
+      int which = first + int(threadIdx.x >> 5) + kWarps * i;
+      there[i] = which < many;
+      from[i] = base + min(which, many - 1) * stride + 16 * (threadIdx.x & 31);
+    }
+  }
+  // copy_run copies the next `bytes` of every run; those behind them become zeros.
+  DEVICE_METHOD void copy_run(unsigned char *to, int bytes) {
+    int at = 16 * (threadIdx.x & 31);
+#pragma unroll
+    for (int i = 0; i < Count / kWarps; i++) {
+#pragma unroll
+      for (int n = 0; n < Bytes; n += 512)
+        if (n + 512 <= Bytes || at < Bytes - n)
+          copy_async(to + Bytes * (int(threadIdx.x >> 5) + kWarps * i) + at + n, from[i] + n, there[i] && at + n < bytes ? 16 : 0);
+      from[i] += Bytes;
+    }
+  }
+};
+
+// TileCopies are the copies of X for a stage, likewise, by all threads.
+template <int Bytes, int Count>
+struct TileCopies {
+  static constexpr int kThreads = 32 * kWarps, kEach = Bytes / 16, kPieces = Count * kEach, kApart = kThreads / kEach;
+  static_assert(kThreads % kEach == 0, "a thread copies the same part of all");
+  const unsigned char *from;
+  uint32_t further;  // offset from one of the thread's tiles to the next
+  int left;          // tiles from its first one on
+  DEVICE_METHOD TileCopies(const unsigned char *base, size_t stride, int first, int many) {
+    int which = first + threadIdx.x / kEach;
+    left = many - which;
+    from = base + min(which, many - 1) * stride + threadIdx.x % kEach * 16;
+    further = kApart * uint32_t(stride);
+  }
+  DEVICE_METHOD void copy_run(unsigned char *to, int bytes) {
+    bool within = int(threadIdx.x % kEach * 16) < bytes;
+#pragma unroll
+    for (int i = 0; i < ceil_div(kPieces, kThreads); i++) {
+      bool there = kApart * i < left;
+      if (unsigned piece = threadIdx.x + kThreads * i; kPieces % kThreads == 0 || piece < kPieces)
+        copy_async(to + 16 * piece, from + (there ? i * size_t(further) : 0), there && within ? 16 : 0);
+    }
+    from += Bytes;
+  }
+};
+
+// multiply_block computes a block's sums over the steps of its split and stores them. x copies its
+// stages of X.
+template <class W, class X, int N, class Rows>
+DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N>::kPanels, N> &block, int expert, Rows x) {
+  using S = Shape<W, X, N>;
+  static_assert(W::kUnit == 1 && W::kUnitBytes % 16 == 0 && !W::kMinimum && W::kScales < 2, "steps of a panel follow each other, with a scale each");
+  DYNAMIC_SHARED(memory);
+  constexpr int M = S::M, kTurns = X::kScaled ? 1 : 2, kSums = 4 * N;
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, panels = ceil_div(a.out, 16), steps = steps_of(a.in);
+  int first = block.from * S::kSteps, left = min(steps, block.to * S::kSteps) - first;  // steps that are not fetched yet
+  PanelCopies<S::kSteps * W::kUnitBytes, S::kPanels> w(
+      a.w + expert * a.expert_bytes + size_t(first) * W::kUnitBytes, size_t(steps) * W::kUnitBytes, block.panel0, panels);
+  uint32_t put = 0, take = 0;  // offsets of stages
+  auto after = [](uint32_t at) { return at + S::kStage < S::kStages * S::kStage ? at + S::kStage : 0u; };
+  auto fetch = [&] {
+    if (left > 0) {
+      int many = min(left, S::kSteps);
+      w.copy_run(memory + put, many * W::kUnitBytes);
+      x.copy_run(memory + put + S::kW, many * X::kBytes);
+      left -= S::kSteps;
+      put = after(put);
+    }
+    copy_commit();
+  };
+  int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others are 4 panels apart
+  Panel<W> p = panel_at<W>(a, min(block.panel0 + mine, panels - 1), expert);  // of which scales are read: M is 1 then
+  float d[M][kSums], t[kSums];  // t: not scaled yet
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int i = 0; i < kSums; i++) d[m][i] = 0.0f;
+#pragma unroll 1
+  for (int s = 0; s < S::kAhead; s++) fetch();
+  Fragments<W, X> set[2][M];
+  Factors factors[2], f{};  // of the steps of each set; of a stage
+  unsigned scaled = 0;  // the first column for which f is outdated
+  int group = X::kScaled ? first / a.x_steps : 0, groups = X::kScaled ? ceil_div(steps, a.x_steps) : 0;
+  int scaled_x = (group + 1) * a.x_steps;  // the first step of the next scales of X
+  const float2 *scales = (const float2 *)a.sums + (size_t(block.tile0) * groups + group) * 4 + (lane & 3);
+  auto add = [&](int h) {
+    wgmma_wait<0>();
+    wgmma_sums(t);
+#pragma unroll
+    for (int i = 0; i < kSums; i++) d[0][i] = fmaf(factors[h].scale[i % 4 / 2][0], t[i], d[0][i]);
+  };
+#pragma unroll 1
+  for (int at = block.from; at < block.to; at++) {
+    copy_wait<S::kAhead - 1>();
+    shared_for_wgmma();
+    __syncthreads();  // this stage has arrived, and no warp reads the one that is overwritten next
+    fetch();
+    const unsigned char *stage = memory + take;
+    take = after(take);
+    if constexpr (S::kScaled && !S::kBlocks) {  // a stage is 128 columns; scales are read when they change
+      if (unsigned column = 128 * at; column >= scaled) {
+        scaled = (column / a.scale_cols + 1) * a.scale_cols;
+        f = factors_at<W>(a, p, at * S::kSteps);
+      }
+      if (X::kScaled && at * S::kSteps >= scaled_x) {
+        scaled_x += a.x_steps;
+        scales += 4;
+      }
+    }
+    auto unit = [&](int h, int m) { return stage + ((mine + 4 * m) * S::kSteps + h) * W::kUnitBytes; };
+    float2 e[N];
+#pragma unroll
+    for (int h = 0; h < S::kSteps; h++) {
+      if constexpr (X::kScaled)
+        if (h == S::kSteps - 1) {
+          const float2 *from = scales;
+#pragma unroll
+          for (int n = 0; n < N; n++) {
+            e[n] = __ldg(from);
+            if (block.tile0 + n + 1 < block.tiles) from += 4 * groups;
+          }
+        }
+      Exponents of[M];
+      bool small = true;
+      if constexpr (kPowers<W>) {
+        uint32_t all = 0;
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          of[m] = exponents<W>(unit(h, m), lane);
+          all |= of[m].of[0] | of[m].of[1];
+        }
+        small = !__any_sync(kAllLanes, all >= 128);
+      }
+      if constexpr (!S::kBlocks) wgmma_wait<1>();  // the products of this set are done
+#pragma unroll
+      for (int m = 0; m < M; m++) set[h % 2][m] = wide_fragments<W, X>(unit(h, m), lane, of[m], small);
+      if constexpr (S::kBlocks) factors[h % 2] = W::template factors<kShared>(unit(h, 0), 0, lane >> 2);
+      if constexpr (S::kBlocks)
+        if (h > 0) add((h - 1) % 2);
+      uint64_t right = wgmma_matrix(stage + S::kW + h * X::kBytes, S::kSteps * X::kBytes);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < kTurns; k++)
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          if constexpr (S::kBlocks)
+            wgmma<W, X>(t, set[h % 2][m].w[k], right + k * (256 >> 4), k > 0);
+          else if constexpr (S::kScaled)
+            wgmma<W, X>(t, set[h % 2][m].w[k], right + k * (256 >> 4), h + k > 0);
+          else
+            wgmma<W, X>(d[m], set[h % 2][m].w[k], right + k * (256 >> 4), 1);
+        }
+      wgmma_commit();
+    }
+    if constexpr (S::kBlocks) {
+      add((S::kSteps - 1) % 2);
+    } else if constexpr (S::kScaled) {
+      wgmma_wait<0>();
+      wgmma_sums(t);
+#pragma unroll
+      for (int i = 0; i < kSums; i++) {
+        float scale = f.scale[i % 4 / 2][0];
+        if constexpr (X::kScaled) scale *= i % 2 ? e[i / 4].y : e[i / 4].x;
+        d[0][i] = fmaf(scale, t[i], d[0][i]);
+      }
+    }
+  }
+  wgmma_wait<0>();
+  copy_wait<0>();
+#pragma unroll
+  for (int m = 0; m < M; m++) wgmma_sums(d[m]);
+  if (a.gated != nullptr) __syncthreads();  // all warps are done with the stages
+  static_assert(S::kStages * S::kStage >= (M * N < kGated ? M * N : kGated) * kPieceThreads * 16, "the stages hold the pieces that are gated");
+  block.template finish<M * N>(
+      a, [&](int i) { return int2{mine + 4 * (i / N), i % N}; }, [&](int i) { return &d[i / N][4 * (i % N)]; }, memory);
+}
+
+// GroupPrefetch is what the blocks of linear_group load first: the first stages.
+template <class W, class X, int N>
+struct GroupPrefetch {
+  using S = Shape<W, X, N>;
+  static constexpr int kRuns = S::kPanels;
+  METHOD Run run(const LinearArgs &a, int i) {
+    int each = ceil_div(ceil_div(steps_of(a.in), S::kSteps), a.splits);  // stages, as Tile has them
+    return unit_run<W>(a, blockIdx.y * S::kPanels + i, blockIdx.z * each * S::kSteps, min(each, S::kAhead) * S::kSteps);
+  }
+};
+
+// linear_group: a block's two warpgroups compute 64·M features each, for 8·N rows; X is in word order
+// (PackArgs.words). The products of a step run while the weights of the next are converted. The
+// sums of 128 columns of 8-bit floats, and of 32 of blocks with a scale, are waited for and scaled.
+//
+// Sums of 16-bit products are float32. The units keep only 14 bits of sums of E4M3 products
+// (_x8): those of 128 columns, four products of 32, are added up by them, and then in float32. A
+// product loses less than 2⁻¹³ of its largest term or sum for the sum before, for the sum after
+// and for each term below 1/64 of that: kernels/ref.SumErrorE4M3 is the bound, and the emulation
+// computes so with Block.e4m3.
+template <class W, class X, int N>
+DEVICE void linear_group(const LinearArgs &a) {
+  using S = Shape<W, X, N>;
+  int steps = steps_of(a.in), expert = a.experts ? a.experts[blockIdx.x] : 0;
+  if (expert < 0) return;
+  Tile<S::kPanels, N> block(a, expert, ceil_div(steps, S::kSteps), 1);  // units: stages
+  const unsigned char *x = (const unsigned char *)a.x + size_t(block.from) * S::kSteps * X::kBytes;
+  multiply_block<W, X, N>(a, block, expert, TileCopies<S::kSteps * X::kBytes, N>(x, size_t(steps) * X::kBytes, block.tile0, block.tiles));
+}
+
+#endif
