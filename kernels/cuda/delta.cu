@@ -462,7 +462,7 @@ DEVICE void load_decays(const DeltaArgs &a, Chunk c, int h, float *sums, float *
 
 constexpr int kAtOnce = 4;                // heads whose decays are computed at once, by a warp each
 constexpr int kBlock = 16, kSpan = 20;    // rows of a block of a triangle, and their stride
-constexpr int kSolved = 2 * kTriangle;    // where the blocks on the diagonal lie in shared memory
+constexpr int kSolved = 2 * kTriangle;    // where the blocks on the diagonal are in shared memory
 
 // delta_chunks: grid.x is the chunks, grid.y the key heads; 128 threads. Warp w has rows 16·w to 16·w+15 of A and P. It
 // inverts the block on the diagonal of I+A in float32, and then computes columns 16·w to 16·w+15 of T, block by block: T_w =
