@@ -24,7 +24,7 @@ command -v "$arm" >/dev/null || {
 targets() {
 	case $1 in
 	attention/bf16_common.h | attention/pairs.h | attention/decode.h | attention/fp8.h) echo avx512bf16 amx amx_soft ;;
-	attention/bf16.h) echo avx512bf16 ;;
+	attention/bf16.h | attention/both_pairs.h) echo avx512bf16 ;;
 	attention/dot.h | attention/both.h) echo generic neon avx2 avx512 ;;
 	attention/amx.h | attention/both_amx.h) echo amx amx_soft ;;
 	attention/*.h) echo generic neon avx2 avx512 avx512bf16 amx amx_soft ;;
