@@ -36,7 +36,7 @@ func imagesRecorded(t *testing.T, on backend.Opener, s backend.Settings, limit f
 			t.Run(name+"/"+what, func(t *testing.T) {
 				y := recordedImages(name, on, s, tokens)
 				y.world = world
-				if limit(name, kernels.F32) == enginetest.BoundFloat(name, kernels.F32) {
+				if enginetest.Exact(name, limit) {
 					y.build.Dtype = kernels.F32 // towers keep K and V in the activation format, and the reference's is float32
 				}
 				y.replies(t, recordedRun{name: name, kind: "*", limit: limit})

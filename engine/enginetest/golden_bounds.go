@@ -18,6 +18,11 @@ func BoundTower(bf16 bool) GoldenBound {
 	return GoldenBound{Max: 5e-5, RMS: 5e-6}
 }
 
+// Exact reports whether a bound is that of float32 arithmetic for a golden.
+func Exact(golden string, limit func(string, kernels.Format) GoldenBound) bool {
+	return limit(golden, kernels.F32) == BoundFloat(golden, kernels.F32)
+}
+
 // BoundFloat is the bound of float32 arithmetic. If K and V are rounded, a mixture-of-experts
 // model may route a token to another expert than the reference, which changes its logits by a
 // jump.

@@ -45,7 +45,7 @@ func mediaGolden(t *testing.T, name, kind string, o backend.Opener, s backend.Se
 			continue // the longest prompt covers rounded K and V
 		}
 		run := goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{1 << 20}}
-		if exact(name, limit) {
+		if enginetest.Exact(name, limit) {
 			run.Build.Dtype = kernels.F32 // towers keep K and V in the activation format, and the reference's is float32
 		}
 		want := mediaBound(t, run, name, kind, g, limit)
@@ -60,11 +60,6 @@ func mediaGolden(t *testing.T, name, kind string, o backend.Opener, s backend.Se
 			}
 		}
 	}
-}
-
-// exact reports whether a bound is that of float32 arithmetic.
-func exact(name string, limit bound) bool {
-	return limit(name, kernels.F32) == enginetest.BoundFloat(name, kernels.F32)
 }
 
 // skipPlanned skips a test of images on a backend that only plans the tower.
@@ -116,7 +111,7 @@ func mediaBound(t *testing.T, r goldenRun, name, kind string, g *enginetest.Gold
 	if err := tally.Within(most.Times(sigma)); err != nil {
 		t.Error(err)
 	}
-	if b := enginetest.BoundTower(!exact(name, limit)); tower.images != len(g.Items) || !(tower.worst() <= b.Max) || !(tower.rms() <= b.RMS) {
+	if b := enginetest.BoundTower(!enginetest.Exact(name, limit)); tower.images != len(g.Items) || !(tower.worst() <= b.Max) || !(tower.rms() <= b.RMS) {
 		t.Errorf("%d of %d images: the tower's output is off by %.2g, rms %.2g; the bound is %.2g / %.2g", tower.images, len(g.Items), tower.worst(), tower.rms(), b.Max, b.RMS)
 	}
 	keepMedia(r, name, kind, g, tally, most, sigma, tower)
