@@ -22,6 +22,27 @@ var childModes = map[string]func(){
 	"-die-by-kill": func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} },
 	"-die-by-segv": func() { fmt.Println(); _ = syscall.Kill(os.Getpid(), syscall.SIGSEGV); select {} },
 	"-hang":        func() { _, _ = os.NewFile(3, "life").Write([]byte{1}); time.Sleep(time.Hour) },
+	"-heap-grows": func() {
+		call, in := io.Pipe()
+		out, reply := io.Pipe()
+		go func() { _ = reply.CloseWithError(ServeSandbox(call, reply)) }()
+		if _, err := out.Read(make([]byte, 1)); err != nil { // the limits are set
+			panic(err)
+		}
+		if _, err := syscall.Mmap(-1, 0, heapArena, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON); err != nil {
+			panic(err)
+		}
+		go func() {
+			_, err := io.Copy(in, os.Stdin)
+			_ = in.CloseWithError(err)
+		}()
+		fmt.Println()
+		_, err := io.Copy(os.Stdout, out)
+		if err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	},
 	"-replaced": func() {
 		exe, err := os.Executable()
 		if err == nil {
@@ -110,6 +131,18 @@ func TestChildCannotRun(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestChildHeapGrows checks that the Go heap of a child may grow by an arena after the child
+// has set its limits.
+func TestChildHeapGrows(t *testing.T) {
+	s := testSandbox(t)
+	s.Args = []string{"-heap-grows"}
+	starts := 0
+	s.start = func(c *exec.Cmd) error { starts++; return c.Run() }
+	if text, err := RenderSandboxed(t.Context(), s, "x", map[string]any{}); text != "x" || err != nil || starts != 1 {
+		t.Errorf("after %d starts: %q, %v", starts, text, err)
 	}
 }
 

@@ -29,8 +29,12 @@ func programOf(exe, path string) string {
 // failure: the memory limit applies in any case.
 func firstToDie() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) }
 
-// limitMemory limits this process's private memory and its address space to their present size plus
-// bytes, and disables core dumps.
+// heapArena is the address space that the Go heap reserves when it outgrows an arena. Where in the
+// first arena the heap begins is random, so the end may be close.
+const heapArena = 64 << 20
+
+// limitMemory limits this process's private memory to its present size plus bytes, and its address
+// space to that plus one arena of the Go heap. It disables core dumps.
 func limitMemory(bytes int64) error {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -48,7 +52,7 @@ func limitMemory(bytes int64) error {
 	}{
 		{"core size", unix.RLIMIT_CORE, 0},
 		{"memory", unix.RLIMIT_DATA, uint64(data*page + bytes)},
-		{"address space", unix.RLIMIT_AS, uint64(size*page + bytes)},
+		{"address space", unix.RLIMIT_AS, uint64(size*page + bytes + heapArena)},
 	} {
 		var now unix.Rlimit
 		if err := unix.Getrlimit(l.which, &now); err != nil {
