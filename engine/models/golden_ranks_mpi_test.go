@@ -6,11 +6,11 @@ import (
 	"bytes"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/mpi"
@@ -36,21 +36,12 @@ func TestGoldenRanksMPI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	mpirun, err := exec.LookPath("mpirun")
-	if err != nil {
-		t.Skip("not run: there is no mpirun (Debian, Ubuntu: apt-get install openmpi-bin)")
-	}
 	for _, run := range []struct {
 		ranks int
 		wire  kernels.Format
 	}{{2, kernels.F32}, {4, kernels.F32}, {2, kernels.BF16}} {
 		n := run.ranks
-		args := []string{"--oversubscribe", "--bind-to", "none", "-n", strconv.Itoa(n), os.Args[0], "-test.run=^TestGoldenRanksMPI$", "-test.v"}
-		if os.Geteuid() == 0 {
-			args = append([]string{"--allow-run-as-root"}, args...)
-		}
-		c := exec.Command(mpirun, args...)
-		c.Env = append(os.Environ(), mpiRanks+"="+strconv.Itoa(n), mpiWire+"="+run.wire.String(), "TMPDIR="+t.TempDir())
+		c := enginetest.MPIRun(t, n, 10*time.Minute, []string{mpiRanks + "=" + strconv.Itoa(n), mpiWire + "=" + run.wire.String()}, "-test.run=^TestGoldenRanksMPI$", "-test.v")
 		out, err := c.CombinedOutput()
 		ran := bytes.Count(out, []byte("    --- PASS: "))
 		if err != nil || ran == 0 || bytes.Contains(out, []byte("--- FAIL")) {
