@@ -65,7 +65,7 @@ func TestProbeLibrary(t *testing.T) {
 		{cudatest.BLAS(t), "fails=2", "13.0.0", ""},
 		{cudatest.BLAS(t), "fails=3", "", "device 0, emulated GPU: cublasLtMatmul: CUBLAS_STATUS_NOT_SUPPORTED: "},
 		{cudatest.BLAS(t), "wrong=1", "", "device 0, emulated GPU: cuBLASLt 13.0.0 multiplies wrongly: algorithm 0 has 577 for 576: "},
-		{"libm.so.6", "", "", "no cuBLASLt (libm.so.6 has no cublasLtGetVersion)"},
+		{"libm.so.6", "", "", "cuBLASLt cannot be used (libm.so.6 has no cublasLtGetVersion)"},
 		{driver.NoLibrary, "", "", ""},
 	} {
 		t.Setenv("VAPP_LIBCUBLASLT", c.library)
