@@ -210,9 +210,9 @@ routers: build model ## vapp behind the endpoint picker and vllm-router; KUBERNE
 man: native ## write the man pages of all commands to OUT (.cache/man)
 	go run ./cmd/vapp man $(or $(OUT),.cache/man)
 
-docs: ## write the generated pages: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md, cuda-drivers.md, gpu-speed.md, numerics.md and models.md
+docs: ## write the generated pages and deploy/kustomize: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md, cuda-drivers.md, gpu-speed.md, numerics.md and models.md
 	go test ./schema -count=1 -run TestReferencePage -update
-	go test ./cmd/vapp -count=1 -run TestCLIPage -update
+	go test ./cmd/vapp -count=1 -run 'TestCLIPage|TestKustomize' -update
 	go test ./appliance/metrics -count=1 -run TestReferencePage -update
 	go test ./kernels/cuda -count=1 -run 'TestKernelsPage|TestDriversPage' -update
 	go test ./appliance/plan -count=1 -run TestGPUSpeedPage -update
