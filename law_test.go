@@ -285,7 +285,7 @@ var rules = map[string]rule{
 	// cmd
 
 	"cmd/vapp": {
-		parts: []string{"foreign", "schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
+		parts: []string{"foreign", "nearest", "schema", "tools/...", "appliance/...", "engine/...", "kernels/..."},
 		modules: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8", "golang.org/x/term", "golang.org/x/sys",
 		},

@@ -331,7 +331,9 @@ func (m Machine) facts(op backend.Opener) (backend.Facts, error) {
 		f = m.Device.Facts(op.Name())
 	} else {
 		var err error
-		if f, err = op.Probe(); err != nil {
+		if f, err = op.Probe(); errors.Is(err, backend.ErrUnsupported) {
+			return f, err // names the backend and the machine
+		} else if err != nil {
 			return f, fmt.Errorf("backend %s: read the facts of this machine: %w", op.Name(), err)
 		}
 	}

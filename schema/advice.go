@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,7 +179,12 @@ func (x *explainer) instead(f *field, e ast.Expr, defs definitions) string {
 		if strings.HasPrefix(text, "'") {
 			return fmt.Sprintf("write %q: single quotes are bytes", value)
 		}
+		words := defs.words(f)
 		switch {
+		case slices.Contains(words, `"cuda"`) && slices.Contains([]string{"gpu", "nvidia"}, strings.ToLower(value)):
+			return `write "cuda"`
+		case strings.HasPrefix(f.allows(defs), "a list") && !strings.ContainsAny(value, " ,") && !f.secret:
+			return fmt.Sprintf("a list is written in brackets: write [%q]", value)
 		case percent.MatchString(value) && f.isShare():
 			return "write " + share(strings.TrimSuffix(value, "%"))
 		case (f.refers("#Size") || f.refers("#Tokens")) && strings.ContainsAny(value, " ,_"):

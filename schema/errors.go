@@ -54,7 +54,7 @@ type Problem struct {
 	Nearest string // the name that was probably intended, or ""
 }
 
-// String returns one line: file:line:col: path: message; allowed: …; did you mean …?
+// String returns one line: file:line:col: path: message; did you mean …? allowed: …
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.Pos.String() + ": ")
@@ -62,11 +62,13 @@ func (p Problem) String() string {
 		b.WriteString(p.Path + ": ")
 	}
 	b.WriteString(p.Message)
-	if p.Allowed != "" {
-		b.WriteString("; allowed: " + p.Allowed)
-	}
-	if p.Nearest != "" {
+	end := "; "
+	if p.Nearest != "" { // before the list, which may be long
 		b.WriteString("; did you mean " + p.Nearest + "?")
+		end = " "
+	}
+	if p.Allowed != "" {
+		b.WriteString(end + "allowed: " + p.Allowed)
 	}
 	return OneLine(b.String())
 }

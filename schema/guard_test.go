@@ -95,3 +95,38 @@ schema.#Profile & {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestEvaluationEnds checks that the clock ends an evaluation after its ticks and no earlier, and
+// that a result is returned without any.
+func TestEvaluationEnds(t *testing.T) {
+	clock, release := make(chan time.Time), make(chan int)
+	go func() {
+		for range 2 {
+			clock <- time.Time{}
+		}
+		release <- 7
+	}()
+	wait := func() (int, error) { return <-release, nil }
+	if n, err := withinTicks("p.cue", wait, clock, 3); n != 7 || err != nil {
+		t.Errorf("after 2 of 3 ticks: %d, %v", n, err)
+	}
+	go func() {
+		for range 3 {
+			clock <- time.Time{}
+		}
+	}()
+	var e *Error
+	if _, err := withinTicks("p.cue", wait, clock, 3); !errors.As(err, &e) || e.Kind() != TooLarge {
+		t.Errorf("after 3 of 3 ticks: %v, want too large", err)
+	}
+	release <- 0
+}
+
+// TestBytesText checks the shortest unit of a size, and that it is read back.
+func TestBytesText(t *testing.T) {
+	for b, want := range map[Bytes]string{0: "0B", 1001: "1001B", 1 << 30: "1GiB", 1e9: "1GB", 2e9: "2GB", 1000 << 20: "1000MiB", 18004 << 20: "18004MiB", 384: "384B"} {
+		if back, err := ParseBytes(want); b.String() != want || err != nil || back != b {
+			t.Errorf("%d: %v, want %s; read back as %d, %v", int64(b), b, want, int64(back), err)
+		}
+	}
+}

@@ -101,9 +101,9 @@ schema.#Profile & base.Base & _more & {
 func TestOverrideRefused(t *testing.T) {
 	for _, c := range []struct{ text, set, want string }{
 		{plainProfile, "scheduler.maxNumSeqs=0", `--set scheduler.maxNumSeqs=0: invalid value 0; allowed: an integer >= 1 and <= 65536`},
-		{plainProfile, "scheduler.maxNumSeq=4", `--set scheduler.maxNumSeq=4: unknown field; allowed: maxNumSeqs, .*; did you mean maxNumSeqs\?`},
-		{plainProfile, "shceduler.maxNumSeqs=4", `--set shceduler.maxNumSeqs=4: shceduler: unknown field; .*did you mean scheduler\?`},
-		{plainProfile, "model.dtype=float17", `--set model.dtype=float17: invalid value "float17"; allowed: .*float16`},
+		{plainProfile, "scheduler.maxNumSeq=4", `--set scheduler.maxNumSeq=4: unknown field; did you mean maxNumSeqs\? allowed: maxNumSeqs, .*`},
+		{plainProfile, "shceduler.maxNumSeqs=4", `--set shceduler.maxNumSeqs=4: shceduler: unknown field; did you mean scheduler\? allowed: .*`},
+		{plainProfile, "model.dtype=float17", `--set model.dtype=float17: invalid value "float17"; did you mean "float16"\? allowed: .*float16`},
 		{plainProfile, "serve.port.x=1", `--set serve.port.x=1: `},
 		{plainProfile, "memory.utilization=90", `--set memory.utilization=90: invalid value 90`},
 		// Errors of the profile itself keep their positions, behind an override and without one.

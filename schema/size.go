@@ -106,14 +106,18 @@ func quantity(s string, longestSuffix int) (n int64, reason string) {
 	return value.Num().Int64(), ""
 }
 
-// String returns b in the largest unit of a power of 1024 that divides it: "20GiB", "1000B".
+// String returns b as the shortest text with a unit that divides it: "20GiB", "1GB", "1001B". Units
+// of powers of 1024 come first.
 func (b Bytes) String() string {
-	for _, u := range []string{"TiB", "GiB", "MiB", "KiB"} {
+	shortest := fmt.Sprintf("%dB", int64(b))
+	for _, u := range []string{"TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "KB"} {
 		if f := Bytes(units[u]); b != 0 && b%f == 0 {
-			return fmt.Sprintf("%d%s", b/f, u)
+			if text := fmt.Sprintf("%d%s", b/f, u); len(text) < len(shortest) {
+				shortest = text
+			}
 		}
 	}
-	return fmt.Sprintf("%dB", int64(b))
+	return shortest
 }
 
 // UnmarshalJSON accepts an int or a string for ParseBytes.

@@ -134,8 +134,8 @@ func TestMediaRefused(t *testing.T) {
 		body        string
 		param, text string
 	}{
-		{user(two+","+cat, ""), "image", "At most 2 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to increase this limit."},
-		{user(two+","+two+","+cat, ""), "image", "At most 2 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to increase this limit."},
+		{user(two+","+cat, ""), "image", "At most 2 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to increase this limit (multimodal.limits of the profile)."},
+		{user(two+","+two+","+cat, ""), "image", "At most 2 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to increase this limit (multimodal.limits of the profile)."},
 		{user(`{"type":"input_audio","input_audio":{"data":"x","format":"wav"}}`, ""), "audio", "At most 0 audio(s) may be provided in one prompt."},
 		{user(`{"type":"image_embeds","image_embeds":"x"}`, ""), "messages", `messages.0.content.0: the served model takes no part of type \"image_embeds\".`},
 		{user(`{"image_url":"ftp://x/a"}`, ""), "messages", "messages.0.content.0: The URL must be either a HTTP, data or file URL."},

@@ -120,7 +120,11 @@ func (s *Server) notReady() error {
 func (s *Server) fail(err error, c echo.Context) {
 	w := c.Response()
 	if h, ok := err.(*echo.HTTPError); ok && !w.Committed {
-		_ = sendJSON(c, h.Code, s.wording(c).status(h.Code, fmt.Sprint(h.Message)))
+		message := fmt.Sprint(h.Message)
+		if err == echo.ErrNotFound {
+			message = noRoute(c.Request().URL.Path)
+		}
+		_ = sendJSON(c, h.Code, s.wording(c).status(h.Code, message))
 		return
 	}
 	e := chat.AsError(err)

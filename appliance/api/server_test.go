@@ -240,6 +240,15 @@ func TestRoutes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+	paths := map[string]bool{}
+	for _, r := range s.echo.Routes() {
+		paths[r.Path] = true
+	}
+	for from, to := range instead {
+		if paths[from] || !paths[to] {
+			t.Errorf("a 404 of %s names %s: the first is a route: %v; the second: %v", from, to, paths[from], paths[to])
+		}
+	}
 }
 
 func TestGuardMetrics(t *testing.T) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -37,6 +38,29 @@ var unsupported = []unsupportedRoute{
 const (
 	devOnly = "it is a route of development servers"
 )
+
+// instead has the routes to name in the 404 of a path: those of Ollama, llama.cpp, TGI and SGLang, and
+// a base URL with no "/v1" or with two.
+var instead = map[string]string{
+	"/api/chat": "/v1/chat/completions", "/api/generate": "/v1/completions", "/api/tags": "/v1/models",
+	"/api/embed": "/v1/embeddings", "/api/embeddings": "/v1/embeddings",
+	"/completion": "/v1/completions", "/embedding": "/v1/embeddings",
+	"/generate": "/v1/completions", "/generate_stream": "/v1/completions",
+	"/chat/completions": "/v1/chat/completions", "/v1/v1/chat/completions": "/v1/chat/completions",
+	"/completions": "/v1/completions", "/v1/v1/completions": "/v1/completions",
+	"/responses": "/v1/responses", "/v1/v1/responses": "/v1/responses",
+	"/messages": "/v1/messages", "/v1/v1/messages": "/v1/messages",
+	"/embeddings": "/v1/embeddings", "/v1/v1/embeddings": "/v1/embeddings",
+	"/models": "/v1/models", "/v1/v1/models": "/v1/models",
+}
+
+// noRoute returns the message of a 404, with the route that was probably meant.
+func noRoute(path string) string {
+	if to := instead[strings.TrimRight(path, "/")]; to != "" {
+		return "Not Found; this server has " + to
+	}
+	return http.StatusText(http.StatusNotFound)
+}
 
 func (s *Server) refuse(c echo.Context) error {
 	for _, r := range unsupported {

@@ -81,7 +81,7 @@ func (c *Conversation) media() []*Media {
 
 // refused returns the error of a model without vision.
 func (m *Media) refused() *Error {
-	return invalid("messages", "%s: the served model is not a multimodal model and takes no %s.", m.At, m.What)
+	return invalid("messages", "%s: the served model is not a multimodal model and takes no %s; for a model with a vision tower, set multimodal.limits in the profile.", m.At, m.What)
 }
 
 // checkMedia checks number, kind and URL of the media of a conversation. It loads nothing.
@@ -99,7 +99,7 @@ func checkMedia(c *Conversation, s *Settings) error {
 		if n := count[m.Kind]; n > min(most, supported) {
 			remedy := ""
 			if n <= supported {
-				remedy = " Set `--limit-mm-per-prompt` to increase this limit."
+				remedy = " Set `--limit-mm-per-prompt` to increase this limit (multimodal.limits of the profile)."
 			}
 			return invalid(m.Kind, "At most %d %s(s) may be provided in one prompt.%s", min(most, supported), m.Kind, remedy)
 		}

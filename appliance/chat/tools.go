@@ -34,11 +34,11 @@ func checkTools(a *RequestParams, s *Settings) error {
 	}
 	switch {
 	case a.ToolChoice == dialect.Auto && len(c.Tools) > 0 && (!s.AutoToolChoice || s.Tools == ""):
-		return invalid("tool_choice", `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
+		return invalid("tool_choice", `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set (parsers.autoToolChoice and parsers.toolCall of the profile)`)
 	case a.ToolChoice != dialect.Required && a.ToolChoice != dialect.Named:
 		return nil
 	case s.Tools == "":
-		return invalid("tool_choice", "tool_choice=%s requires --tool-call-parser to be set", choice)
+		return invalid("tool_choice", "tool_choice=%s requires --tool-call-parser to be set (parsers.toolCall of the profile)", choice)
 	}
 	return nil
 }

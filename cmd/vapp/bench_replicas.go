@@ -38,20 +38,22 @@ func newBenchReplicas() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replicas PROFILE|MODEL --target ttft:500,itl:50",
 		Short: "How many replicas a workload needs for a latency target, by simulation",
-		Long: `Simulates replicas of a profile behind a router: the engine's own scheduler makes the
-steps of each, on one clock, and every step takes the time of a cost model. Nothing is
-loaded. It prints the smallest number of replicas that meets the target, and what fewer
-of them do.
+		Long: `Simulates replicas of a profile behind a router: the engine's own scheduler makes
+the steps of each, on one clock, and every step takes the time of a cost model.
+Nothing is loaded. It prints the smallest number of replicas that meets the target,
+and what fewer of them do.
 
---cost-model is a file that vapp bench steps measured on such a machine. Without it step
-times are those of vapp plan --speed, and the report says "predicted".
+--cost-model is a file that vapp bench steps measured on such a machine. Without it
+step times are those of vapp plan --speed, and the report says "predicted".
 The flags of the workload are those of vapp bench serve; --target has limits in ms of
 ttft, itl and e2el.
 
 ` + argHelp,
 		Example: `  vapp bench steps profiles/smollm2.cue --output steps.json
-  vapp bench replicas profiles/smollm2.cue --cost-model steps.json --request-rate 8 --target ttft:500,itl:50
-  vapp bench replicas profiles/smollm2.cue --gpu cpu-16c-64g --request-rate 8 --target ttft:500`,
+  vapp bench replicas profiles/smollm2.cue --cost-model steps.json \
+    --request-rate 8 --target ttft:500,itl:50
+  vapp bench replicas profiles/smollm2.cue --gpu cpu-16c-64g \
+    --request-rate 8 --target ttft:500`,
 		Args: needArgs(1, 1, "one profile or model"),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args[0]) },
 	}

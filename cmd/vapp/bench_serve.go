@@ -43,7 +43,8 @@ there are any. OPENAI_API_KEY is sent as a bearer token.
 --dataset-name random-mm adds images of random pixels to random prompts (JPEG, in
 data: URLs); it needs --backend openai-chat. Input tokens are those of the text.`,
 		Example: `  vapp bench serve --num-prompts 100 --random-input-len 512 --max-concurrency 16
-  vapp bench serve --base-url http://127.0.0.1:8080 --tokenizer models/llama --request-rate 4 --goodput ttft:500,tpot:50`,
+  vapp bench serve --base-url http://127.0.0.1:8080 --tokenizer models/llama \
+    --request-rate 4 --goodput ttft:500,tpot:50`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.baseline != "" && len(args) == 1 {
 				return printComparison(c, o.baseline, args[0])

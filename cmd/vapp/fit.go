@@ -20,11 +20,11 @@ func newFit() *cobra.Command {
 		Use:   "fit PROFILE|MODEL",
 		Short: "Show on which devices a model or a profile fits, and its capacity there",
 		Long: `Fit plans a profile, or a model with default options, for every device of a list:
-all GPUs of the catalogue (vapp devices), or those of --over. Each row is a separate plan: weights, KV cache, the longest
-sequence that fits, and how many sequences of 4K tokens, 32K tokens and the
-model length fit at once. Memory limits a count and the model the longest
-sequence, unless a mark says otherwise. A length that no sequence may have, and
-a profile that does not fit, has "-".
+all GPUs of the catalogue (vapp devices), or those of --over. Each row is a
+separate plan: weights, KV cache, the longest sequence that fits, and how many
+sequences of 4K tokens, 32K tokens and the model length fit at once. Memory limits
+a count and the model the longest sequence, unless a mark says otherwise. A length
+that no sequence may have, and a profile that does not fit, has "-".
 
 ` + argHelp,
 		Args: needArgs(1, 1, "one profile or model"),

@@ -46,11 +46,14 @@ manifest, a Modelfile of Ollama, a list of arguments, or the file of vLLM's
   kubectl get deploy x -o yaml | vapp import -
   vapp import - -o x.cue < Dockerfile
 
-A summary follows on standard error: the fields, what was dropped, and whether
-the profile can be planned and run here. The profile is written to standard output, or to the file of -o. Flags of vapp
-come before the command, or after it where it is one quoted argument. Nothing is
-started and nothing is downloaded. A flag that the program does not have, and a value that only your shell can expand, are errors with their position. API keys are
-never copied: the profile names the environment variable for them.`,
+The profile is written to standard output, or to the file of -o. A summary follows
+on standard error: the fields, what was dropped, and whether the profile can be
+planned and run here. Nothing is started and nothing is downloaded.
+
+Flags of vapp come before the command, or after it where it is one quoted argument.
+A flag that the program does not have, and a value that only your shell can expand,
+are errors with their position. API keys are never copied: the profile names the
+environment variable for them.`,
 		Args: needArgs(1, -1, "a command line, or - for standard input"),
 	}
 	c.Flags().SetInterspersed(false)

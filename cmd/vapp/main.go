@@ -123,6 +123,7 @@ folder, org/name of the Hugging Face hub, or a name of "vapp models".`,
 	cobra.AddTemplateFunc("driverLine", driverLine) // called when printed, because it opens the driver
 	root.SetVersionTemplate("vapp {{.Version}}\n{{driverLine}}\n")
 	root.SetFlagErrorFunc(flagError)
+	wrapFlags(root)
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
 	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newManifest(), newUp(), newStatus(), newAudit(), newRun(), newChat(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox(), agentCommand())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -51,6 +52,11 @@ func TestCLIPage(t *testing.T) {
 	}
 	for _, c := range list {
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n```\n%s\n", c.CommandPath(), c.Short, strings.TrimSpace(c.UseLine()))
+		for line := range strings.Lines(c.Long + "\n" + c.Example) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 86 {
+				t.Errorf("%s: a line of its help has %d columns, at most 86: %s", c.CommandPath(), n, line)
+			}
+		}
 		if c.Long != "" {
 			fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(c.Long))
 		}

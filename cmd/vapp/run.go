@@ -72,7 +72,13 @@ the error, the other prompts are answered, and the exit code is 1. Ctrl-C prints
 the finished results and exits with code 130.
 
 ` + argHelp,
-		Args: needArgs(1, 1, "one profile or model"),
+		Args: func(c *cobra.Command, args []string) error {
+			err := needArgs(1, 1, "one profile or model")(c, args)
+			if wrong, ok := err.(*usageError); ok && len(args) > 1 {
+				wrong.err = fmt.Errorf("%w; give a prompt as --prompt TEXT", wrong.err)
+			}
+			return err
+		},
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&o.prompts, "prompt", nil, "a prompt; may be repeated; - reads one from standard input")
@@ -160,6 +166,13 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 		return err
 	}
 	defer p.Close()
+	most := 0
+	if m := p.Profile.Multimodal; m != nil {
+		most = m.Limits.Image
+	}
+	if len(o.images) > most { // before the model is loaded
+		return fmt.Errorf("--image: %s allows %d images in a request (multimodal.limits.image); given: %d", profile, most, len(o.images))
+	}
 	if target, machine := p.OffTarget(); target != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: this machine is not the profile's target: %s, not %s\n", profile, machine, target)
 	}

@@ -19,7 +19,8 @@ import (
 // severalHelp describes several arguments of up and plan.
 const severalHelp = `Several profiles or models, or a folder with several profiles, are one server: a
 request's model chooses among them, and their memory is planned together
-(docs/guide/several-models.md). Flags that replace values of the profile apply to each.`
+(docs/guide/several-models.md). Flags that replace values of the profile apply to
+each.`
 
 // expand replaces a folder with several profiles by its profiles.
 func expand(args []string) (out []string, err error) {

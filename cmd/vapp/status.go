@@ -96,6 +96,9 @@ func status(ctx context.Context, c *cobra.Command, client *console.Client, profi
 	case ctx.Err() != nil:
 		return context.Canceled
 	case serverstatus.Lost(err):
+		if c.Flags().NArg() == 0 {
+			err = fmt.Errorf("%w; vapp status URL asks another server", err)
+		}
 		fmt.Fprintln(c.ErrOrStderr(), "vapp:", err)
 		return exitError(serverstatus.Unreachable)
 	case err != nil:

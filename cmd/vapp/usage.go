@@ -2,12 +2,37 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"vapp.dev/foreign"
+	"vapp.dev/nearest"
 )
+
+// helpWidth is the width of flags in help that no terminal shows, in columns.
+const helpWidth = 100
+
+// wrapFlags makes the help of root and its commands break the lines of flags at the terminal's width.
+func wrapFlags(root *cobra.Command) {
+	cobra.AddTemplateFunc("flagLines", flagLines)
+	t := root.UsageTemplate()
+	for _, set := range []string{"LocalFlags", "InheritedFlags"} {
+		t = strings.Replace(t, "."+set+".FlagUsages", "(flagLines ."+set+" .OutOrStdout)", 1)
+	}
+	root.SetUsageTemplate(t)
+}
+
+// flagLines returns a line or more for each flag, for w.
+func flagLines(flags *pflag.FlagSet, w io.Writer) string {
+	width, _, ok := terminal(w)
+	if !ok {
+		width = helpWidth
+	}
+	return flags.FlagUsagesWrapped(width)
+}
 
 // needArgs checks the number of arguments as cobra's RangeArgs does, with a usageError; max < 0: no
 // upper bound.
@@ -53,6 +78,12 @@ func unknownCommand(c *cobra.Command, word string) error {
 		err = fmt.Errorf("%w; %s", err, remark)
 	} else if near := c.SuggestionsFor(word); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	} else if words, _ := foreign.Commands(); c == c.Root() {
+		if meant := nearest.Best(word, words); meant != "" {
+			if command, remark, _ := foreign.Command(meant); command != "" {
+				err = fmt.Errorf("%w; for %s use vapp %s: %s", err, meant, command, remark)
+			}
+		}
 	}
 	return &usageError{err, c.CommandPath()}
 }
@@ -77,9 +108,23 @@ func flagError(c *cobra.Command, err error) error {
 			if h.Field != "" && c.Flags().Lookup("set") != nil {
 				err = fmt.Errorf("%w, or give --set %s=VALUE", err, h.Field)
 			}
+		case len(own) > 1:
+			if near := nearest.Best(own, flagNames(c)); near != "" {
+				err = fmt.Errorf("%w; did you mean --%s?", err, near)
+			}
 		}
 	}
 	return &usageError{err, c.CommandPath()}
+}
+
+// flagNames returns the flags of c that its help shows.
+func flagNames(c *cobra.Command) (names []string) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
 }
 
 // least are the minimums of the counting flags of bench engine.
