@@ -320,7 +320,11 @@ func (a *Appliance) drain(hard context.Context, server handlers) error {
 	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
 	running := a.stats()
 	a.report("STOPPING=1", fmt.Sprintf("STATUS=draining: %d requests running, %d waiting, at most %s", running.Running, running.Waiting, limit))
-	a.log.Info("draining", "running", running.Running, "waiting", running.Waiting, "timeout", limit.String())
+	facts := []any{"running", running.Running, "waiting", running.Waiting, "timeout", limit.String()}
+	if running.Running+running.Waiting > 0 {
+		facts = append(facts, "second_signal", "aborts them")
+	}
+	a.log.Info("draining", facts...)
 	soft, stop := context.WithTimeout(hard, limit)
 	defer stop()
 	err := a.drainEngine(soft)

@@ -96,20 +96,20 @@ func Read(path string, want Key) (*speed.Rates, time.Time, error) {
 func parse(text []byte, want Key) (_ *speed.Rates, _ time.Time, why string) {
 	var d document
 	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, d.Measured, "it is torn: " + err.Error()
+		return nil, d.Measured, "it is damaged: " + err.Error()
 	}
 	if d.Format != format {
 		return nil, d.Measured, fmt.Sprintf("it has format %d, this vapp reads %d", d.Format, format)
 	}
 	if sumOf(d.Rates) != d.Sum {
-		return nil, d.Measured, "it is torn: its checksum is another"
+		return nil, d.Measured, "it is damaged: its checksum is another"
 	}
 	if other := want.differs(d.Key); other != "" {
 		return nil, d.Measured, other
 	}
 	r := &speed.Rates{}
 	if err := json.Unmarshal(d.Rates, r); err != nil {
-		return nil, d.Measured, "it is torn: " + err.Error()
+		return nil, d.Measured, "it is damaged: " + err.Error()
 	}
 	if err := r.Check(); err != nil {
 		return nil, d.Measured, err.Error()

@@ -75,8 +75,8 @@ func TestUnusable(t *testing.T) {
 		key  Key
 		want string
 	}{
-		"cut":       {whole[:len(whole)/2], k, "it is torn"},
-		"empty":     {nil, k, "it is torn"},
+		"cut":       {whole[:len(whole)/2], k, "it is damaged"},
+		"empty":     {nil, k, "it is damaged"},
 		"changed":   {bytes.Replace(whole, []byte(`"threads": 2`), []byte(`"threads": 3`), 1), k, "its checksum is another"},
 		"format":    {bytes.Replace(whole, []byte(`"format": 1`), []byte(`"format": 9`), 1), k, "it has format 9"},
 		"processor": {whole, other(func(f *backend.Facts) { f.Device = "Another" }), "it was measured on Some CPU with 2 cores, this is Another with 2"},

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -53,6 +55,32 @@ func TestDrawable(t *testing.T) {
 	}
 	if r, w, err := os.Pipe(); err != nil || drawable(w) {
 		t.Errorf("a bar in a pipe, %v", err)
+	} else {
+		r.Close()
+		w.Close()
+	}
+}
+
+// TestHelpWidth checks that the flags of help fit the terminal, and have a fixed width elsewhere.
+func TestHelpWidth(t *testing.T) {
+	widest := func(out *os.File) (columns int) {
+		defer func(was *os.File) { os.Stdout = was }(os.Stdout)
+		os.Stdout = out
+		up, _, err := newRoot().Find([]string{"up"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, flags, _ := strings.Cut(up.UsageString(), "\nFlags:\n")
+		for line := range strings.Lines(flags) {
+			columns = max(columns, utf8.RuneCountInString(strings.TrimRight(line, "\n")))
+		}
+		return columns
+	}
+	if _, f := pseudoTerminal(t, 80); widest(f) > 80 || widest(f) < 60 {
+		t.Errorf("%d columns on a terminal of 80", widest(f))
+	}
+	if r, w, err := os.Pipe(); err != nil || widest(w) > helpWidth || widest(w) <= 80 {
+		t.Errorf("%d columns in a pipe, %v", widest(w), err)
 	} else {
 		r.Close()
 		w.Close()

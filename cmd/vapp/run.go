@@ -171,7 +171,7 @@ func (o runOptions) run(c *cobra.Command, arg string, form batch.Form) error {
 		most = m.Limits.Image
 	}
 	if len(o.images) > most { // before the model is loaded
-		return fmt.Errorf("--image: %s allows %d images in a request (multimodal.limits.image); given: %d", profile, most, len(o.images))
+		return fmt.Errorf("--image: %s allows %d image(s) in a request (multimodal.limits.image); given: %d", profile, most, len(o.images))
 	}
 	if target, machine := p.OffTarget(); target != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: this machine is not the profile's target: %s, not %s\n", profile, machine, target)

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,14 +20,15 @@ func wrapFlags(root *cobra.Command) {
 	cobra.AddTemplateFunc("flagLines", flagLines)
 	t := root.UsageTemplate()
 	for _, set := range []string{"LocalFlags", "InheritedFlags"} {
-		t = strings.Replace(t, "."+set+".FlagUsages", "(flagLines ."+set+" .OutOrStdout)", 1)
+		t = strings.Replace(t, "."+set+".FlagUsages", "(flagLines ."+set+")", 1)
 	}
 	root.SetUsageTemplate(t)
 }
 
-// flagLines returns a line or more for each flag, for w.
-func flagLines(flags *pflag.FlagSet, w io.Writer) string {
-	width, _, ok := terminal(w)
+// flagLines returns a line or more for each flag, for the standard output: cobra renders help in
+// memory first, so a command's writer is no terminal here.
+func flagLines(flags *pflag.FlagSet) string {
+	width, _, ok := terminal(os.Stdout)
 	if !ok {
 		width = helpWidth
 	}

@@ -77,7 +77,7 @@ func (a *algorithms) read(path string) (why string) {
 func (a algorithms) parse(text []byte) (map[string]string, error) {
 	var file algorithms
 	if err := json.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("it is torn: %w", err)
+		return nil, fmt.Errorf("it is damaged: %w", err)
 	}
 	switch {
 	case file.Format != a.Format:
@@ -87,7 +87,7 @@ func (a algorithms) parse(text []byte) (map[string]string, error) {
 	case len(file.Chosen) > mostAlgorithms:
 		return nil, fmt.Errorf("it has %d algorithms; at most %d are read", len(file.Chosen), mostAlgorithms)
 	case file.Sum != file.sum():
-		return nil, fmt.Errorf("it is torn: its checksum is another")
+		return nil, fmt.Errorf("it is damaged: its checksum is another")
 	}
 	return file.Chosen, nil
 }

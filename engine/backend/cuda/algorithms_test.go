@@ -41,8 +41,8 @@ func TestAlgorithmsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, text := range map[string]string{
-		"it is torn: unexpected end":          string(whole[:len(whole)/2]),
-		"it is torn: its checksum is another": strings.Replace(string(whole), "00ff", "00fe", 1),
+		"it is damaged: unexpected end":          string(whole[:len(whole)/2]),
+		"it is damaged: its checksum is another": strings.Replace(string(whole), "00ff", "00fe", 1),
 		"it has format 2, this vapp reads 1":  strings.Replace(string(whole), `"format": 1`, `"format": 2`, 1),
 		`and cuBLASLt "13.0.3"`:               strings.Replace(string(whole), "13.0.2", "13.0.3", 1),
 		`it is of "NVIDIA H100, compute`:      strings.Replace(string(whole), "NVIDIA H200", "NVIDIA H100", 1),

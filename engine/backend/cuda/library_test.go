@@ -153,7 +153,7 @@ func TestLibraryAlgorithms(t *testing.T) {
 		t.Fatal(err)
 	}
 	third, notes, err := start("fails=2")
-	if err != nil || third <= second || len(notes) != 1 || !strings.HasPrefix(notes[0], "cuBLASLt's algorithms are timed again: "+path+": it is torn") {
+	if err != nil || third <= second || len(notes) != 1 || !strings.HasPrefix(notes[0], "cuBLASLt's algorithms are timed again: "+path+": it is damaged") {
 		t.Errorf("a torn file: %d products, %q, %v", third, notes, err)
 	}
 	_, text := file()
