@@ -411,6 +411,95 @@ func TestFused(t *testing.T) {
 	}
 }
 
+// TestPackedTwice: a norm before products of rows in 8 bits and in bf16 packs them both ways, if nothing else reads the rows: those in
+// bf16 are in their place, those in 8 bits stay in the workspace for a later product.
+func TestPackedTwice(t *testing.T) {
+	const in, out = 256, 128
+	type change struct {
+		second      kernels.Format
+		kept, first bool // an op behind reads the rows; the product in bf16 is the first
+		inPlace     bool // the norm's result has the place of its input
+		chained     bool // a sum before the norm
+		library     bool
+	}
+	for name, c := range map[string]struct {
+		change
+		want string // the kernels' names in a step of one row
+		also int32
+	}{
+		"twice":        {change{second: kernels.BF16}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_bf16_8 linear_f8_e4m3_x8_mid_16", 1},
+		"behind a sum": {change{second: kernels.BF16, chained: true}, "chain_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_bf16_8 linear_f8_e4m3_x8_mid_16", 1},
+		"by rows":      {change{second: kernels.BF16, library: true}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_plain_8 linear_bf16_plain_8 linear_f8_e4m3_x8_plain_8", 3},
+		"f16":          {change{second: kernels.F16}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_f16 linear_f16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
+		"minima":       {change{second: kernels.Q4_1}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_q4_1_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
+		"kept":         {change{second: kernels.BF16, kept: true}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 softcap", 0},
+		"in place":     {change{second: kernels.BF16, inPlace: true}, "norm linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
+		"bf16 first":   {change{second: kernels.BF16, first: true}, "norm_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_f8_e4m3_x8_mid_16", 0},
+	} {
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 64, Seqs: 1, Samples: 1}}
+		narrow := backend.WeightSpec{Name: "narrow", Rows: out, Cols: in, Source: kernels.F8E4M3, Use: backend.Multiply, RoundInputs: true, Scaling: backend.PerChannel}
+		p.Weights = []backend.WeightSpec{
+			{Name: "norm", Rows: 1, Cols: in, Source: kernels.F32, Use: backend.Vector}, narrow, {Name: "wide", Rows: out, Cols: in, Source: c.second, Use: backend.Multiply},
+		}
+		r := backend.Record(p)
+		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
+		x, residual, y := v(in), v(in), v(in)
+		results := []backend.Value{v(out), v(out), v(out)}
+		n := backend.Norm{X: x, Residual: backend.NoValue, W: 0, Y: y, Eps: 1e-6}
+		switch {
+		case c.inPlace:
+			n.Y = x
+		case c.chained:
+			r.Do(backend.Add{X: x, Into: residual, Scale: backend.NoWeight})
+			n.X = residual
+		}
+		r.Do(n)
+		order := []backend.WeightID{1, 2, 1}
+		if c.first {
+			order = []backend.WeightID{2, 1, 1}
+		}
+		for i, w := range order {
+			r.Do(backend.Linear{X: n.Y, W: w, Bias: backend.NoWeight, Y: results[i]})
+		}
+		if c.kept {
+			r.Do(backend.Softcap{X: y, Cap: 1})
+		}
+		r.Free(x, residual, y)
+		r.Free(results...)
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		l := on(t, "h100", backend.Graphs{})
+		l.blas, l.fp8 = c.library, true
+		list, err := l.lower(p, variant{rows: 1}, reals())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		var xs []cuda.Ptr
+		for _, n := range list {
+			names = append(names, n.kernel)
+			if strings.HasPrefix(n.kernel, "linear_") && !strings.Contains(n.kernel, "_pack_") {
+				xs = append(xs, argsOf[cuda.LinearArgs](n).X)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+			continue
+		}
+		if !strings.Contains(names[0], "_pack_") {
+			continue
+		}
+		a := argsOf[cuda.NormPackArgs](list[0]) // that of a chain begins with it
+		if a.PlainWords != c.also {
+			t.Errorf("%s: packed also as %d, want %d", name, a.PlainWords, c.also)
+		}
+		if c.also > 0 && (a.Plain != reals().arenas[backend.Scratch]+cuda.Ptr(p.Values[y].Offset) || !slices.Equal(xs, []cuda.Ptr{a.Pack.Y, a.Plain, a.Pack.Y})) {
+			t.Errorf("%s: packed at %#x and %#x, products read %#x", name, a.Pack.Y, a.Plain, xs)
+		}
+	}
+}
+
 // TestGated: a product gates its sums where a panel has gates and their ups, its result has no other reader, and the next
 // product reads 16 bits without sums of steps. The packed rows are where the GLU's result would be.
 func TestGated(t *testing.T) {
