@@ -92,6 +92,7 @@ type Appliance struct {
 	audit    audit
 	auditLog *auditlog.Log // nil: none
 	declared atomic.Pointer[declared]
+	kinds    recentKinds        // of drift, for the metrics
 	process  func() (use, bool) // what this process takes, for drift; tests replace it
 	using    sync.Mutex         // guards served.closed, and is held while a device is asked for its memory
 

@@ -175,13 +175,45 @@ func (a *Appliance) plannedValue(path string) string {
 	return ""
 }
 
+// recentKinds is which kinds of drift the newest report has.
+type recentKinds struct {
+	mu    sync.Mutex
+	at    time.Time
+	kinds map[string]bool // read only
+}
+
+// kindsAge is the greatest age of the kinds of drift in the metrics, unless /admin/drift was asked since: a report is
+// most of what the series of an idle server cost.
+const kindsAge = time.Second
+
+// keep stores the kinds of a report and returns them.
+func (k *recentKinds) keep(r drift.Report) map[string]bool {
+	kinds := make(map[string]bool, len(r.Findings))
+	for _, f := range r.Findings {
+		kinds[f.Kind] = f.Drift
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.at, k.kinds = r.At, kinds
+	return kinds
+}
+
+// recent returns the kinds that are kept; nil: they are too old, or the clock went back.
+func (k *recentKinds) recent(now time.Time) map[string]bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if age := now.Sub(k.at); age < 0 || age >= kindsAge {
+		return nil
+	}
+	return k.kinds
+}
+
 // driftKinds returns the kinds of drift for the metrics.
 func (a *Appliance) driftKinds() map[string]bool {
-	out := map[string]bool{}
-	for _, f := range a.drift(false).Findings {
-		out[f.Kind] = f.Drift
+	if kinds := a.kinds.recent(a.reloader.now()); kinds != nil {
+		return kinds
 	}
-	return out
+	return a.kinds.keep(a.drift(false))
 }
 
 // serveDrift handles GET /admin/drift.
@@ -189,6 +221,7 @@ func (a *Appliance) serveDrift(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	report := a.drift(true)
+	a.kinds.keep(report)
 	if !api.HasKey(r) {
 		report = publicDrift(report)
 	}

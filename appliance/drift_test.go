@@ -230,3 +230,22 @@ func TestKeyDrift(t *testing.T) {
 		t.Errorf("restored: %+v", f)
 	}
 }
+
+// TestRecentKinds checks that the metrics have the kinds of the newest report, and of another one when it is kindsAge old or
+// the clock went back.
+func TestRecentKinds(t *testing.T) {
+	var k recentKinds
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if k.recent(at) != nil {
+		t.Error("kinds without a report")
+	}
+	k.keep(drift.Report{At: at, Findings: []drift.Finding{{Kind: drift.Keys, Drift: true}, {Kind: drift.RSS}}})
+	for _, c := range []struct {
+		after time.Duration
+		kept  bool
+	}{{0, true}, {kindsAge - 1, true}, {kindsAge, false}, {-1, false}} {
+		if kinds := k.recent(at.Add(c.after)); (kinds != nil) != c.kept || c.kept && (len(kinds) != 2 || !kinds[drift.Keys] || kinds[drift.RSS]) {
+			t.Errorf("after %v: %v", c.after, kinds)
+		}
+	}
+}

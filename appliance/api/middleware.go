@@ -57,8 +57,8 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.cfg.Observe != nil {
 			s.cfg.Observe(o)
 		}
-		if l.AccessLog {
-			s.cfg.Log.LogAttrs(r.Context(), accessLevel(o.Handler, o.Status), "request", accessAttrs(c, o)...)
+		if level := accessLevel(o.Handler, o.Status); l.AccessLog && s.cfg.Log.Enabled(r.Context(), level) {
+			s.cfg.Log.LogAttrs(r.Context(), level, "request", accessAttrs(c, o)...)
 		}
 		return nil
 	}

@@ -52,7 +52,7 @@ func (s *driftSeries) Collect(out chan<- prometheus.Metric) {
 }
 
 // WatchDrift sets the source of the kinds of drift and of the number of lost audit entries. Both are called
-// at each scrape and must be cheap; kinds must always return the same keys.
+// at each scrape and must be cheap; kinds must always return the same keys, and its map must not change.
 func (m *Metrics) WatchDrift(kinds func() map[string]bool, lost func() int64) {
 	m.vapp.drift.source.Store(&driftSource{kinds, lost})
 }
