@@ -121,10 +121,11 @@ ci: openmpi test headers test-cuda cross clients browser race fuzz ## what conti
 	@scripts/kernels.sh errors
 	@scripts/kernels.sh spills 90a # all architectures, and twice: make soak
 
+# Without cgo the tests use the packages that scripts/kubernetes.sh compiled.
 kubernetes: build model openmpi emulated-driver ## the chart, vapp manifest and rolling changes on a real control plane, as root; builds it from its modules the first time (ten minutes)
 	@scripts/kubernetes.sh
 	$(CUDA_GO) build -tags cuda -o bin/vapp-cuda ./cmd/vapp
-	cd tests/kubernetes && go test -count=1 -timeout 30m -v ./chart ./cluster
+	cd tests/kubernetes && CGO_ENABLED=0 go test -count=1 -timeout 60m -v ./chart ./cluster
 
 soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
@@ -210,9 +211,9 @@ routers: build model ## vapp behind the endpoint picker and vllm-router; KUBERNE
 man: native ## write the man pages of all commands to OUT (.cache/man)
 	go run ./cmd/vapp man $(or $(OUT),.cache/man)
 
-docs: ## write the generated pages: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md, cuda-drivers.md, gpu-speed.md, numerics.md and models.md
+docs: ## write the generated pages and deploy/kustomize: docs/reference, planning-figures.md, api-coverage.md, capacity.md, kernels.md, cuda-drivers.md, gpu-speed.md, numerics.md and models.md
 	go test ./schema -count=1 -run TestReferencePage -update
-	go test ./cmd/vapp -count=1 -run TestCLIPage -update
+	go test ./cmd/vapp -count=1 -run 'TestCLIPage|TestKustomize' -update
 	go test ./appliance/metrics -count=1 -run TestReferencePage -update
 	go test ./kernels/cuda -count=1 -run 'TestKernelsPage|TestDriversPage' -update
 	go test ./appliance/plan -count=1 -run TestGPUSpeedPage -update

@@ -286,7 +286,7 @@ func TestPlanIsTheAllocator(t *testing.T) {
 }
 
 func TestDrainLetsStreamsEnd(t *testing.T) {
-	s := start(t, "")
+	s := start(t, `serve: drainTimeout: "1h"`) // no machine is too slow
 	wait := s.streams(t, 16)
 	s.drain()
 	s.eventually(t, "drain", func() bool { return s.phase.get() == Draining })

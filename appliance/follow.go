@@ -109,8 +109,9 @@ func orAbandon(ctx context.Context, do func() error) (abandoned bool, err error)
 	}
 }
 
-// endRank is the time that a rank's device has to stop. Rank 0 may have waited for its own (endLoad) before.
-const endRank = 3 * time.Second
+// endRank is the time that a rank's device has to stop when the group has failed. With silence, by which a rank is found to be lost,
+// a process is gone within 10 s also where its memory or a driver keeps it busy.
+const endRank = 2 * time.Second
 
 // follow plans, connects and loads this rank and runs steps.
 func (f *otherRank) follow(ctx context.Context, m *meeting, to *ranks.Follower, d ranks.Decided) error {

@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,8 +20,8 @@ var (
 
 // watchLoad calls load in a separate goroutine, since a hanging driver call cannot be
 // interrupted. It logs a warning after each minute without progress. If the load does not
-// stop within endLoad after ctx is cancelled, watchLoad abandons the goroutine and what it
-// uses; the process must then exit.
+// stop within endLoad after ctx is cancelled, or not within endRank after a group of ranks
+// has failed, watchLoad abandons the goroutine and what it uses; the process must then exit.
 func (a *Appliance) watchLoad(ctx context.Context, load func(progress func(engine.Progress)) error) (abandoned bool, err error) {
 	reports, ended := make(chan engine.Progress), make(chan error, 1)
 	begun := time.Now()
@@ -39,7 +40,8 @@ func (a *Appliance) watchLoad(ctx context.Context, load func(progress func(engin
 	for {
 		select {
 		case err := <-ended:
-			return false, err
+			var hangs *hangingError
+			return errors.As(err, &hangs), err
 		case at = <-reports:
 			quiet.Reset(quietLoad)
 		case <-quiet.C:

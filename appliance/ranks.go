@@ -295,8 +295,18 @@ func (p *Prepared) openRanks(ctx context.Context, config engine.Config, m *meeti
 	load, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	l.OnFail(func(err error) { stop(err) }) // a rank that is gone ends the load of the others
-	return engine.Open(load, config)
+	var eng *engine.Engine
+	abandoned, err := orAbandon(load, func() (err error) { eng, err = engine.Open(load, config); return err })
+	if abandoned {
+		return nil, &hangingError{err}
+	}
+	return eng, err
 }
+
+// hangingError is why a load was abandoned whose device hangs: the process must exit.
+type hangingError struct{ error }
+
+func (e *hangingError) Unwrap() error { return e.error }
 
 // bind binds this process to the NUMA nodes of its rank, if it has nodes of its own.
 func (p *Prepared) bind(r *plan.RankPlan) error {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/backend/mpi"
+	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/models"
 	"vapp.dev/engine/ranks"
 	"vapp.dev/kernels"
@@ -45,21 +45,12 @@ func TestImagesRanksMPI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	mpirun, err := exec.LookPath("mpirun")
-	if err != nil {
-		t.Skip("not run: there is no mpirun (Debian, Ubuntu: apt-get install openmpi-bin)")
-	}
 	folder := t.TempDir()
 	var plain [][][]int32
 	for i, c := range rankedImages {
 		plain = append(plain, c.few(t, imagesOnProcess(t, i, c.folder(t, folder)).open(t)))
 	}
-	args := []string{"--oversubscribe", "--bind-to", "none", "-n", "2", os.Args[0], "-test.run=^TestImagesRanksMPI$", "-test.timeout=5m"}
-	if os.Geteuid() == 0 {
-		args = append([]string{"--allow-run-as-root"}, args...)
-	}
-	c := exec.Command(mpirun, args...)
-	c.Env = append(os.Environ(), mpiFolder+"="+folder, "TMPDIR="+t.TempDir())
+	c := enginetest.MPIRun(t, 2, 5*time.Minute, []string{mpiFolder + "=" + folder}, "-test.run=^TestImagesRanksMPI$")
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

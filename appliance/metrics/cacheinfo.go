@@ -22,7 +22,7 @@ type CacheConfig struct {
 
 // cacheInfo is a gauge of 1 whose labels are the settings of the newest engine.
 type cacheInfo struct {
-	now atomic.Pointer[prometheus.Gauge]
+	now atomic.Pointer[fixed]
 }
 
 func newCacheInfo(c Config) *cacheInfo {
@@ -32,15 +32,14 @@ func newCacheInfo(c Config) *cacheInfo {
 }
 
 func (i *cacheInfo) set(c Config) {
-	g := cacheGauge(c)
-	i.now.Store(&g)
+	i.now.Store(&fixed{cacheGauge(c)})
 }
 
 // Describe implements prometheus.Collector. It sends nothing, since the labels change.
 func (i *cacheInfo) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (i *cacheInfo) Collect(out chan<- prometheus.Metric) { (*i.now.Load()).Collect(out) }
+func (i *cacheInfo) Collect(out chan<- prometheus.Metric) { out <- i.now.Load() }
 
 // cacheGauge returns a gauge of 1 whose labels are the settings in Python's spelling, as
 // in vLLM. Labels for settings that vapp does not have are None.

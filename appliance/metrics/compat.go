@@ -29,6 +29,10 @@ func (a *aliasCollector) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
 
 // Collect implements prometheus.Collector.
 func (a *aliasCollector) Collect(out chan<- prometheus.Metric) {
+	if m, single := a.of.(prometheus.Metric); single {
+		out <- renamed{m, a.desc}
+		return
+	}
 	one := make(chan prometheus.Metric, 1)
 	a.of.Collect(one)
 	out <- renamed{<-one, a.desc}
@@ -43,10 +47,18 @@ type renamed struct {
 // Desc implements prometheus.Metric.
 func (r renamed) Desc() *prometheus.Desc { return r.desc }
 
+// version implements versioned.
+func (r renamed) version() uint64 {
+	if v, is := r.Metric.(versioned); is {
+		return v.version()
+	}
+	return unversioned
+}
+
 // usageOnly collects only the usage of the gauges.
 type usageOnly struct{ *gauges }
 
 // Collect implements prometheus.Collector.
 func (u usageOnly) Collect(out chan<- prometheus.Metric) {
-	out <- prometheus.MustNewConstMetric(u.usage, prometheus.GaugeValue, u.stats().KVUsed)
+	out <- u.of(u.usage, prometheus.GaugeValue, u.stats().KVUsed)
 }

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,9 +40,10 @@ func (s *driftSeries) Collect(out chan<- prometheus.Metric) {
 	if from == nil {
 		return
 	}
-	for kind, drift := range from.kinds() {
+	kinds := from.kinds()
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) { // in the same order each time
 		n := 0.0
-		if drift {
+		if kinds[kind] {
 			n = 1
 		}
 		out <- s.of(s.drift, prometheus.GaugeValue, n, kind)

@@ -13,141 +13,326 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// encoder writes what the registry has as text. Names and labels of a metric are rendered once and
-// kept, since they do not change: gateways scrape every 50 ms. Its output is that of promhttp, with the
-// bounds of appendBound; a test compares them.
+// encoder writes what the registry has as text. Gateways scrape every 50 ms, so it does again only what has changed
+// since the scrape before: names and labels are rendered once, a collector whose version is the same is not asked, and
+// families without a change are not written anew. Its output is that of promhttp, with the bounds of appendBound; a
+// test compares them.
 type encoder struct {
 	registry *registry
 	first    string        // label model_name of the registry's series
 	newest   func() string // the one to write
+	metrics  chan prometheus.Metric
 
 	mu       sync.Mutex
-	model    string // that is rendered
+	model    string    // that is rendered
+	sources  []*source // in the registry's order
+	alone    []*source // those of whose changes the registry does not know
+	version  uint64    // of the registry when all sources were asked
 	ofDesc   map[*prometheus.Desc]*family
 	families []*family // sorted by name
-	series   map[prometheus.Metric]*oneSeries
+	moved    bool      // series came or went since the families' lists were made
+	changes  uint64    // of the lines of any series
+	replies  [2]*reply // the newest of each format
 	scrape   uint64
-	key      []byte // reused
+	next     []*oneSeries // reused, as are the following two
+	key      []byte
+	data     *dto.Metric
+}
+
+// The indices of the formats.
+const (
+	textFormat = iota
+	openFormat
+)
+
+// source is a collector and what it collected last.
+type source struct {
+	prometheus.Collector
+	single    prometheus.Metric // the collector, if it is a metric too
+	versioned versioned         // the collector; nil: it has no version
+	asked     bool
+	version   uint64 // when it was asked
+	series    []*oneSeries
 }
 
 // family is the metrics of one name.
 type family struct {
-	name       string
-	text, open []byte                // HELP and TYPE, in the text format and in OpenMetrics
-	now        []*oneSeries          // of the current scrape
-	known      map[string]*oneSeries // by their labels' values
+	name  string
+	head  [2][]byte             // HELP and TYPE
+	now   []*oneSeries          // sorted by the values of their labels
+	known map[string]*oneSeries // by these values
+	stale [2]bool               // lines is older than a change
+	lines [2][]byte             // the head, and the lines of all series
 }
 
 // oneSeries is a metric with its lines up to the values.
 type oneSeries struct {
-	family     *family
-	key        string   // of family.known
-	labels     []string // values
-	text, open [][]byte // what comes before the values, for each line
-	data       dto.Metric
-	scrape     uint64 // the last one that had it
-	versioned  bool
-	version    uint64 // of data
-	kept       [2]kept
+	metric  prometheus.Metric
+	family  *family
+	key     string      // of family.known
+	labels  []string    // values
+	begin   [2][][]byte // what comes before the values, for each line
+	data    *dto.Metric
+	version uint64 // of a versioned metric's data
+	scrape  uint64 // the last one that asked for it
+	changes uint64 // of data, from 1
+	kept    [2]kept
 }
 
-// kept is the lines of a versioned metric, in one format.
+// kept is the lines of a series in one format.
 type kept struct {
-	version uint64
-	lines   []byte // nil: not written yet
+	changes uint64 // of the series when they were written; 0: they were not
+	lines   []byte
 }
+
+// reply is the text of a whole reply. It does not change while it is in use.
+type reply struct {
+	text    []byte
+	changes uint64 // of the encoder when it was written
+	users   int
+}
+
+// channelSize is more than the series of one collector here can be: those of HTTP have the most, a few
+// hundred, since routes, methods and classes of status are bounded.
+const channelSize = 4096
 
 func newEncoder(m *Metrics) *encoder {
-	return &encoder{registry: m.registry, first: m.cfg.Model, model: m.cfg.Model, newest: func() string { return *m.model.Load() }, ofDesc: map[*prometheus.Desc]*family{}, series: map[prometheus.Metric]*oneSeries{}}
+	e := &encoder{registry: m.registry, first: m.cfg.Model, newest: func() string { return *m.model.Load() }, data: &dto.Metric{}}
+	e.metrics = make(chan prometheus.Metric, channelSize)
+	e.reset(m.cfg.Model)
+	return e
+}
+
+// reset forgets all series. Those of the next scrape have that model_name.
+func (e *encoder) reset(model string) {
+	e.model, e.sources, e.alone, e.version = model, nil, nil, unversioned
+	e.families, e.ofDesc, e.moved = nil, map[*prometheus.Desc]*family{}, true
 }
 
 // errForeign is a metric that only promhttp can write.
 var errForeign = errors.New("a metric of another form")
 
-// encode appends all metrics to out, in OpenMetrics or in the text format. After an error the caller
-// lets promhttp answer.
-func (e *encoder) encode(out []byte, open bool) ([]byte, error) {
+// encode returns all metrics in a format, for the caller until release. After an error the caller lets promhttp answer.
+func (e *encoder) encode(format int) (*reply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if name := e.newest(); name != e.model {
+		e.reset(name)
+	}
+	if err := e.collect(); err != nil {
+		e.reset(e.model)
+		return nil, err
+	}
+	if e.moved {
+		e.sort()
+	}
+	b := e.replies[format]
+	if b == nil || b.changes != e.changes {
+		if b == nil || b.users > 0 {
+			b = &reply{}
+			e.replies[format] = b
+		}
+		e.write(b, format)
+		b.changes = e.changes
+	}
+	b.users++
+	return b, nil
+}
+
+// release ends the use of a reply.
+func (e *encoder) release(b *reply) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b.users--
+}
+
+// collect asks the collectors that may have changed.
+func (e *encoder) collect() error {
 	e.scrape++
-	if name := e.newest(); name != e.model { // all lines are rendered anew
-		e.model = name
-		clear(e.series)
-		for _, f := range e.families {
-			clear(f.known)
+	version := e.registry.version() // before they are asked
+	list := e.alone
+	if version != e.version {
+		e.extend()
+		list = e.sources
+	}
+	for _, s := range list {
+		if s.versioned != nil {
+			now := s.versioned.version() // before the collector is asked
+			if s.asked && s.version == now {
+				continue
+			}
+			s.asked, s.version = true, now
+		}
+		if err := e.ask(s); err != nil {
+			return err
 		}
 	}
-	for _, f := range e.families {
-		f.now = f.now[:0]
+	e.version = version
+	return nil
+}
+
+// extend adds the collectors that were registered since.
+func (e *encoder) extend() {
+	for _, c := range e.registry.all()[len(e.sources):] {
+		s := &source{Collector: c}
+		s.single, _ = c.(prometheus.Metric)
+		s.versioned, _ = c.(versioned)
+		e.sources = append(e.sources, s)
+		if t, is := c.(versionedTogether); !is || !t.countedIn(&e.registry.changes) {
+			e.alone = append(e.alone, s)
+		}
 	}
-	var failed error
-	seen := 0
-	e.registry.collect(func(m prometheus.Metric) {
-		seen++
-		failed = cmp.Or(failed, e.add(m))
-	})
-	if seen != len(e.series) { // a metric that is made anew for each scrape
-		for m, s := range e.series {
-			if s.scrape != e.scrape {
-				e.forget(m, s)
-			}
+}
+
+// ask reads the metrics of a collector. It starts no goroutine, whose wake-ups would be most of the time of a scrape
+// of an idle server.
+func (e *encoder) ask(s *source) (failed error) {
+	e.next = e.next[:0]
+	if s.single != nil {
+		failed = e.read(s, s.single)
+	} else {
+		s.Collect(e.metrics)
+		for range len(e.metrics) {
+			failed = cmp.Or(failed, e.read(s, <-e.metrics))
 		}
 	}
 	if failed != nil {
-		return out, failed
+		return failed
 	}
+	for _, was := range s.series {
+		if was.scrape != e.scrape {
+			e.moved = true
+			if was.family.known[was.key] == was {
+				delete(was.family.known, was.key)
+			}
+		}
+	}
+	s.series = append(s.series[:0], e.next...)
+	return nil
+}
+
+// read reads a metric, and appends its series to e.next.
+func (e *encoder) read(from *source, m prometheus.Metric) error {
+	var s *oneSeries
+	if i := len(e.next); i < len(from.series) && from.series[i].metric == m {
+		s = from.series[i]
+	}
+	version := uint64(unversioned)
+	if v, is := m.(versioned); is {
+		version = v.version() // before the metric is read
+	}
+	switch {
+	case s != nil && s.version == version && version != unversioned:
+	case s != nil:
+		if err := m.Write(s.data); err != nil {
+			return err
+		}
+		e.changed(s)
+	default:
+		var err error
+		if s, err = e.found(m); err != nil {
+			return err
+		}
+	}
+	s.version, s.scrape = version, e.scrape
+	e.next = append(e.next, s)
+	return nil
+}
+
+// found reads a metric that was not at this place in the scrape before, and returns its series: a metric that is made
+// anew for each change has the series of the one before.
+func (e *encoder) found(m prometheus.Metric) (*oneSeries, error) {
+	e.data.Reset()
+	if err := m.Write(e.data); err != nil {
+		return nil, err
+	}
+	if e.model != e.first {
+		renameModel(e.data, e.model)
+	}
+	f, err := e.familyOf(m.Desc(), e.data)
+	if err != nil {
+		return nil, err
+	}
+	e.key = e.key[:0]
+	for _, l := range e.data.Label {
+		e.key = append(strconv.AppendInt(e.key, int64(len(l.GetValue())), 10), ' ')
+		e.key = append(e.key, l.GetValue()...)
+	}
+	s := f.known[string(e.key)]
+	if s != nil && s.scrape != e.scrape && lines(s.data) == lines(e.data) {
+		s.metric, s.data, e.data = m, e.data, s.data
+		e.changed(s)
+		return s, nil
+	}
+	s = &oneSeries{metric: m, family: f, key: string(e.key), data: e.data}
+	e.data, e.moved = &dto.Metric{}, true
+	for _, l := range s.data.Label {
+		s.labels = append(s.labels, l.GetValue())
+	}
+	s.begin = [2][][]byte{s.rendered(false), s.rendered(true)}
+	f.known[s.key] = s
+	e.changed(s)
+	return s, nil
+}
+
+// changed counts a change of a series' data.
+func (e *encoder) changed(s *oneSeries) {
+	s.changes++
+	e.changes++
+	s.family.stale = [2]bool{true, true}
+}
+
+// sort makes the lists of the families' series.
+func (e *encoder) sort() {
+	for _, f := range e.families {
+		f.now, f.stale = f.now[:0], [2]bool{true, true}
+	}
+	for _, from := range e.sources {
+		for _, s := range from.series {
+			s.family.now = append(s.family.now, s)
+		}
+	}
+	for _, f := range e.families {
+		slices.SortFunc(f.now, func(a, b *oneSeries) int { return slices.Compare(a.labels, b.labels) })
+	}
+	e.moved = false
+	e.changes++
+	for i, b := range e.replies {
+		if b != nil && b.users == 0 {
+			b.text = b.text[:0]
+		} else {
+			e.replies[i] = nil
+		}
+	}
+}
+
+// write makes b, which is empty or the newest reply in this format, a reply of the present lines. Families of the same
+// length as before are replaced in place.
+func (e *encoder) write(b *reply, format int) {
+	at, inPlace := 0, len(b.text) > 0
 	for _, f := range e.families {
 		if len(f.now) == 0 {
 			continue
 		}
-		if len(f.now) > 1 {
-			slices.SortFunc(f.now, func(a, b *oneSeries) int { return slices.Compare(a.labels, b.labels) })
+		length, stale := len(f.lines[format]), f.stale[format]
+		if stale {
+			f.stale[format] = false
+			f.lines[format] = append(f.lines[format][:0], f.head[format]...)
+			for _, s := range f.now {
+				f.lines[format] = s.lines(f.lines[format], format)
+			}
 		}
-		if open {
-			out = append(out, f.open...)
-		} else {
-			out = append(out, f.text...)
+		lines := f.lines[format]
+		if inPlace = inPlace && len(lines) == length; !inPlace {
+			b.text = append(b.text[:at], lines...)
+		} else if stale {
+			copy(b.text[at:], lines)
 		}
-		for _, s := range f.now {
-			out = s.lines(out, open)
-		}
+		at += len(lines)
 	}
-	if open {
-		out = append(out, "# EOF\n"...)
+	if !inPlace && format == openFormat {
+		b.text = append(b.text[:at], "# EOF\n"...)
 	}
-	return out, nil
-}
-
-// add reads a metric.
-func (e *encoder) add(m prometheus.Metric) error {
-	s := e.series[m]
-	if s == nil {
-		s = &oneSeries{}
-		e.series[m] = s
-	}
-	s.scrape = e.scrape
-	if v, ok := m.(versioned); ok {
-		now := v.now() // before the metric is read
-		if s.family != nil && s.version == now {
-			s.family.now = append(s.family.now, s)
-			return nil
-		}
-		s.versioned, s.version = true, now
-	}
-	if err := m.Write(&s.data); err != nil {
-		return err
-	}
-	if s.family == nil {
-		if e.model != e.first {
-			renameModel(&s.data, e.model)
-		}
-		if err := e.render(s, m.Desc()); err != nil {
-			s.family = nil
-			return err
-		}
-	}
-	s.family.now = append(s.family.now, s)
-	return nil
 }
 
 // kindOf returns the type of a metric; false for one that is none of these four, or has a timestamp.
@@ -182,44 +367,6 @@ func lines(d *dto.Metric) int {
 	return 1
 }
 
-// render finds a metric's family and renders the names and labels of its lines.
-func (e *encoder) render(s *oneSeries, d *prometheus.Desc) error {
-	kind, ok := kindOf(&s.data)
-	if !ok {
-		return errForeign
-	}
-	f, err := e.familyOf(d, kind)
-	if err != nil {
-		return err
-	}
-	s.family = f
-	e.key = e.key[:0]
-	for _, l := range s.data.Label {
-		e.key = append(strconv.AppendInt(e.key, int64(len(l.GetValue())), 10), ' ')
-		e.key = append(e.key, l.GetValue()...)
-	}
-	// A metric that is made anew for each scrape has the lines of the one before.
-	if k := f.known[string(e.key)]; k != nil && lines(&k.data) == lines(&s.data) {
-		s.key, s.labels, s.text, s.open = k.key, k.labels, k.text, k.open
-	} else {
-		s.key, s.labels = string(e.key), nil
-		for _, l := range s.data.Label {
-			s.labels = append(s.labels, l.GetValue())
-		}
-		s.text, s.open = s.rendered(false), s.rendered(true)
-	}
-	f.known[s.key] = s
-	return nil
-}
-
-// forget removes a metric that is gone.
-func (e *encoder) forget(m prometheus.Metric, s *oneSeries) {
-	delete(e.series, m)
-	if f := s.family; f != nil && f.known[s.key] == s {
-		delete(f.known, s.key)
-	}
-}
-
 // rendered returns the beginnings of the lines in one of the formats.
 func (s *oneSeries) rendered(open bool) (out [][]byte) {
 	var labels []byte
@@ -236,7 +383,7 @@ func (s *oneSeries) rendered(open bool) (out [][]byte) {
 	bucket := func(bound float64) {
 		line("_bucket", append(appendBound([]byte(`le="`), appendFloat(nil, bound, open)), `",`...))
 	}
-	switch d := &s.data; {
+	switch d := s.data; {
 	case d.Summary != nil:
 		for _, q := range d.Summary.Quantile {
 			line("", append(appendFloat([]byte(`quantile="`), q.GetQuantile(), open), `",`...))
@@ -257,8 +404,12 @@ func (s *oneSeries) rendered(open bool) (out [][]byte) {
 	return out
 }
 
-// familyOf returns the family of a description.
-func (e *encoder) familyOf(d *prometheus.Desc, kind dto.MetricType) (*family, error) {
+// familyOf returns the family of a metric, which has that description.
+func (e *encoder) familyOf(d *prometheus.Desc, data *dto.Metric) (*family, error) {
+	kind, ok := kindOf(data)
+	if !ok {
+		return nil, errForeign
+	}
 	if f := e.ofDesc[d]; f != nil {
 		return f, nil
 	}
@@ -303,14 +454,15 @@ func newFamily(name, help, unit string, kind dto.MetricType) *family {
 		return append(out, "\n# TYPE "+name+" "+kind+"\n"...)
 	}
 	word := strings.ToLower(kind.String())
-	f.text = head(name, word, false)
+	f.head[textFormat] = head(name, word, false)
 	if base, total := strings.CutSuffix(name, "_total"); kind == dto.MetricType_COUNTER && total {
 		name = base
 	} else if kind == dto.MetricType_COUNTER {
 		word = "unknown"
 	}
-	if f.open = head(name, word, true); unit != "" {
-		f.open = append(appendEscaped(append(f.open, "# UNIT "+name+" "...), unit, true), '\n')
+	f.head[openFormat] = head(name, word, true)
+	if unit != "" {
+		f.head[openFormat] = append(appendEscaped(append(f.head[openFormat], "# UNIT "+name+" "...), unit, true), '\n')
 	}
 	return f
 }

@@ -30,8 +30,8 @@ func still(m *Metrics) *Metrics {
 // writes reports whether the encoder can write all of a server's metrics.
 func writes(m *Metrics) error {
 	e := newEncoder(m)
-	_, text := e.encode(nil, false)
-	_, open := e.encode(nil, true)
+	_, text := e.encode(textFormat)
+	_, open := e.encode(openFormat)
 	return errors.Join(text, open)
 }
 
@@ -174,13 +174,16 @@ func TestEncoderForgets(t *testing.T) {
 	m.WatchAdapters(func() AdapterUse { return AdapterUse{Slots: 1, Running: []string{name}} }, time.Now)
 	e := newEncoder(m)
 	sizes := func() (series, known int) {
-		if _, err := e.encode(nil, false); err != nil {
+		if _, err := e.encode(textFormat); err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range e.families {
 			known += len(f.known)
 		}
-		return len(e.series), known
+		for _, s := range e.sources {
+			series += len(s.series)
+		}
+		return series, known
 	}
 	series, known := sizes()
 	for i := range 50 {
@@ -198,18 +201,18 @@ func TestReplacedModel(t *testing.T) {
 	m := New(Config{Model: "first", MaxModelLen: 128})
 	m.Hooks(m.cfg).Step(engine.StepStats{PromptTokens: 3})
 	e := newEncoder(m)
-	if _, err := e.encode(nil, false); err != nil {
+	if _, err := e.encode(textFormat); err != nil {
 		t.Fatal(err)
 	}
 	m.Replace(Config{Model: "second", MaxModelLen: 256, Drafts: 2})
 	m.Hooks(Config{Model: "second", Drafts: 2}).Step(engine.StepStats{PromptTokens: 4, Drafts: 1, DraftTokens: 2})
-	b, err := e.encode(nil, false)
+	b, err := e.encode(textFormat)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
 	m.promHandler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for name, text := range map[string]string{"encoder": string(b), "promhttp": w.Body.String()} {
+	for name, text := range map[string]string{"encoder": string(b.text), "promhttp": w.Body.String()} {
 		for _, line := range []string{`vllm:prompt_tokens_total{engine="0",model_name="second"} 7`, `vllm:spec_decode_num_drafts_total{engine="0",model_name="second"} 1`} {
 			if !strings.Contains(text, line) {
 				t.Errorf("%s: no %s", name, line)
@@ -233,5 +236,123 @@ func TestWatchSums(t *testing.T) {
 	old()
 	if s := m.snapshot(); s.Running != 1 || s.Preemptions != 6 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestEncoderSees: each change shows in the next scrape, though nothing else is asked or written again.
+func TestEncoderSees(t *testing.T) {
+	c := testConfig()
+	c.Compat, c.Drafts, c.Cache.SwapBytes, c.Cache.SwapPages = true, 1, 1<<30, 64
+	var events KVEvents
+	var spans Traces
+	c.KVEvents, c.Traces = func() KVEvents { return events }, func() Traces { return spans }
+	m := still(New(c))
+	h, hooks := m.Handler(), m.Hooks(m.cfg)
+	var stats engine.Stats
+	m.Watch(func() engine.Stats { return stats })
+	lost, drift, waiting := int64(0), false, 0
+	m.WatchDrift(func() map[string]bool { return map[string]bool{"rss": drift, "keys": false} }, func() int64 { return lost })
+	m.WatchQueue(func() (int, map[string]int) { return waiting, map[string]int{"gone": waiting} })
+	alike(t, m, h, "at first")
+	var text string
+	for _, change := range []struct {
+		name string
+		make func()
+	}{
+		{"a step", func() { hooks.Step(engine.StepStats{PromptTokens: 3, Drafts: 1, DraftTokens: 1}) }},
+		{"longer numbers", func() { hooks.Step(engine.StepStats{PromptTokens: 1e6, FirstTokens: []time.Duration{time.Second / 3}}) }},
+		{"a request", func() {
+			hooks.Finished(engine.RequestStats{ID: "a", N: 1, Finish: engine.FinishLength, PromptTokens: 5})
+		}},
+		{"stats", func() {
+			stats = engine.Stats{Running: 2, Waiting: 1, Deferred: 1, KVUsed: 0.25, Swapped: 1, SwapUsed: 0.5}
+		}},
+		{"stats back", func() { stats = engine.Stats{} }},
+		{"sleep", func() { m.SetSleep(2) }},
+		{"a new item", func() { m.SetPlan("kv", 7) }},
+		{"the item's value", func() { m.SetPlan("kv", 8) }},
+		{"another new item", func() { m.SetActual("kv", 8) }},
+		{"no items", m.ResetLedger},
+		{"an item again", func() { m.SetPlan("kv", 9) }},
+		{"the process", func() { m.SetPlannedProcess(5) }},
+		{"a target", func() { m.SetITLTarget(time.Second) }},
+		{"a reload", func() { m.CountReload("live", "applied", time.Unix(9, 0)) }},
+		{"a failure", func() { m.CountReadFailure(PartKeys) }},
+		{"staleness", func() { m.SetStale(PartKeys, m.vapp.stale.now().Add(-time.Minute)) }},
+		{"drift", func() { drift = true }},
+		{"a lost entry", func() { lost++ }},
+		{"the queue", func() { waiting = 3 }},
+		{"a swap", func() { m.CountSwap("drain", true, time.Second, time.Second) }},
+		{"aborted", func() { m.CountAborted(2) }},
+		{"KV events", func() { events.Lost = 4 }},
+		{"spans", func() { spans.Queue = 4 }},
+		{"HTTP", func() { m.ObserveRequest(HTTPRequest{Method: "GET", Handler: "/v1/models", Status: 200}) }},
+		{"HTTP again", func() { m.ObserveRequest(HTTPRequest{Method: "GET", Handler: "/v1/models", Status: 200, In: 1}) }},
+		{"the cache", func() { n := c; n.Cache.Pages++; m.Replace(n) }},
+		{"the model", func() { n := c; n.Model = "other"; m.Replace(n) }},
+		{"a step of it", func() { hooks.Step(engine.StepStats{GenerationTokens: 3}) }},
+		{"stats of it", func() { stats.Running = 7 }},
+	} {
+		change.make()
+		alike(t, m, h, change.name)
+		now := body(t, m)
+		if now == text {
+			t.Errorf("%s: nothing changed", change.name)
+		}
+		text = now
+	}
+}
+
+// TestEncoderReplies: a reply does not change while it is in use, and one that is not in use is used again, as it is if
+// nothing has changed.
+func TestEncoderReplies(t *testing.T) {
+	m := still(New(testConfig()))
+	m.SetPlan("kv", 1)
+	e := newEncoder(m)
+	get := func() *reply {
+		t.Helper()
+		r, err := e.encode(textFormat)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := get()
+	text := string(first.text)
+	if get() != first {
+		t.Error("nothing changed, and the reply is another one")
+	}
+	e.release(first)
+	for _, change := range []struct {
+		item string
+		n    int64
+	}{{"kv", 2}, {"kv", 1e9}, {"new", 1}} { // in place, longer, a new series
+		m.SetPlan(change.item, change.n)
+		if r := get(); r == first || string(r.text) == text {
+			t.Errorf("%v: a reply in use was written", change)
+		} else {
+			e.release(r)
+		}
+		if string(first.text) != text {
+			t.Fatalf("%v: a reply changed while it was in use", change)
+		}
+	}
+	e.release(first)
+	held := get()
+	text = string(held.text)
+	m.SetPlan("newer", 1)
+	if e.release(get()); string(held.text) != text {
+		t.Fatal("a reply changed while it was in use, when a series came")
+	}
+	e.release(held)
+	second := get()
+	e.release(second)
+	asked := testing.AllocsPerRun(20, func() { e.release(get()) })
+	m.SetPlan("kv", 2e9)
+	if r := get(); r != second || !strings.Contains(string(r.text), "vapp_plan_bytes{item=\"kv\"} 2e+09\n") {
+		t.Error("the free reply is not used again")
+	}
+	if asked > 8 { // the maps and the arguments of those that are asked each time
+		t.Errorf("a scrape without a change makes %g allocations", asked)
 	}
 }

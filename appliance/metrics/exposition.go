@@ -17,35 +17,28 @@ import (
 // client accepts it, OpenMetrics. The rest, such as protobuf and the choice of names, is promhttp's.
 func (m *Metrics) Handler() http.Handler {
 	e, others := newEncoder(m), m.promHandler()
-	bodies, asked := make(chan []byte, keptBodies), &negotiation{}
+	asked := &negotiation{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		format, kind := asked.format(r.Header)
 		if r.URL.RawQuery != "" || kind != expfmt.TypeTextPlain && kind != expfmt.TypeOpenMetrics {
 			others.ServeHTTP(w, r)
 			return
 		}
-		var b []byte
-		select {
-		case b = <-bodies:
-		default:
+		in := textFormat
+		if kind == expfmt.TypeOpenMetrics {
+			in = openFormat
 		}
-		b, err := e.encode(b[:0], kind == expfmt.TypeOpenMetrics)
+		b, err := e.encode(in)
 		if err != nil {
 			others.ServeHTTP(w, r)
 			return
 		}
+		defer e.release(b)
 		w.Header().Set("Content-Type", string(format))
-		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-		_, _ = w.Write(b)
-		select {
-		case bodies <- b:
-		default:
-		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(b.text)))
+		_, _ = w.Write(b.text)
 	})
 }
-
-// keptBodies is how many buffers of earlier scrapes are kept.
-const keptBodies = 2
 
 // negotiation keeps the format of the last Accept header: a client sends the same one each time.
 type negotiation struct{ last atomic.Pointer[negotiated] }

@@ -29,6 +29,7 @@ func newKVEvents(figures func() KVEvents) prometheus.Collector {
 }
 
 type kvEvents struct {
+	values
 	figures                                                           func() KVEvents
 	batches, events, dropped, replays, refused, failures, subscribers *prometheus.Desc
 }
@@ -44,7 +45,7 @@ func (k *kvEvents) Describe(out chan<- *prometheus.Desc) {
 func (k *kvEvents) Collect(out chan<- prometheus.Metric) {
 	f := k.figures()
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+		out <- k.of(d, prometheus.CounterValue, float64(n), labels...)
 	}
 	count(k.batches, f.Batches)
 	count(k.events, f.Events)
@@ -53,5 +54,5 @@ func (k *kvEvents) Collect(out chan<- prometheus.Metric) {
 	count(k.replays, f.Replays)
 	count(k.refused, f.Refused)
 	count(k.failures, f.ConnectFailures)
-	out <- prometheus.MustNewConstMetric(k.subscribers, prometheus.GaugeValue, float64(f.Subscribers))
+	out <- k.of(k.subscribers, prometheus.GaugeValue, float64(f.Subscribers))
 }

@@ -8,27 +8,21 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// lines appends the lines of a metric. Those of a versioned one that has not changed are kept.
-func (s *oneSeries) lines(out []byte, open bool) []byte {
-	if !s.versioned {
-		return s.append(out, open)
+// lines appends the lines of a series. If its family has others, which may change without it, its own lines are kept.
+func (s *oneSeries) lines(out []byte, format int) []byte {
+	if len(s.family.now) == 1 {
+		return s.append(out, format)
 	}
-	k := &s.kept[0]
-	if open {
-		k = &s.kept[1]
-	}
-	if k.lines == nil || k.version != s.version {
-		k.version, k.lines = s.version, s.append(k.lines[:0], open)
+	k := &s.kept[format]
+	if k.changes != s.changes {
+		k.changes, k.lines = s.changes, s.append(k.lines[:0], format)
 	}
 	return append(out, k.lines...)
 }
 
-// append appends the lines of a metric.
-func (s *oneSeries) append(out []byte, open bool) []byte {
-	begin := s.text
-	if open {
-		begin = s.open
-	}
+// append appends the lines of a series, written anew.
+func (s *oneSeries) append(out []byte, format int) []byte {
+	begin, open := s.begin[format], format == openFormat
 	number := func(v float64) {
 		out = append(appendFloat(append(out, begin[0]...), v, open), '\n')
 		begin = begin[1:]
@@ -42,7 +36,7 @@ func (s *oneSeries) append(out []byte, open bool) []byte {
 		}
 		out = append(appendExemplar(strconv.AppendUint(out, n, 10), x), '\n')
 	}
-	switch d := &s.data; {
+	switch d := s.data; {
 	case d.Counter != nil:
 		number(d.Counter.GetValue())
 	case d.Gauge != nil:

@@ -16,9 +16,10 @@ type aged struct {
 	prometheus.Collector
 	now func() time.Time
 
-	mu   sync.Mutex
-	at   time.Time // of last; zero: never
-	last []prometheus.Metric
+	mu    sync.Mutex
+	at    time.Time // of last; zero: never
+	last  []prometheus.Metric
+	times uint64 // that the other one was asked
 }
 
 func newAged(c prometheus.Collector) *aged { return &aged{Collector: c, now: time.Now} }
@@ -27,18 +28,34 @@ func newAged(c prometheus.Collector) *aged { return &aged{Collector: c, now: tim
 func (a *aged) Collect(out chan<- prometheus.Metric) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now := a.now(); a.at.IsZero() || now.Sub(a.at) >= processAge || now.Before(a.at) {
-		a.at, a.last = now, a.last[:0]
-		all := make(chan prometheus.Metric)
-		go func() {
-			defer close(all)
-			a.Collector.Collect(all)
-		}()
-		for m := range all {
-			a.last = append(a.last, fixed{m})
-		}
-	}
+	a.refresh()
 	for _, m := range a.last {
 		out <- m
+	}
+}
+
+// version implements versioned.
+func (a *aged) version() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refresh()
+	return a.times
+}
+
+// refresh asks the other collector if its metrics are too old.
+func (a *aged) refresh() {
+	now := a.now()
+	if !a.at.IsZero() && now.Sub(a.at) < processAge && !now.Before(a.at) {
+		return
+	}
+	a.at, a.last = now, a.last[:0]
+	a.times++
+	all := make(chan prometheus.Metric)
+	go func() {
+		defer close(all)
+		a.Collector.Collect(all)
+	}()
+	for m := range all {
+		a.last = append(a.last, &fixed{m})
 	}
 }

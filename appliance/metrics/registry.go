@@ -9,11 +9,10 @@ import (
 // registry is Prometheus' registry, which also keeps the list of its collectors.
 type registry struct {
 	*prometheus.Registry
+	changes // of its collectors that are versionedTogether, and of their list
 
 	mu         sync.Mutex
 	collectors []prometheus.Collector
-
-	metrics chan prometheus.Metric // of collect
 }
 
 // Register implements prometheus.Registerer.
@@ -24,6 +23,7 @@ func (r *registry) Register(c prometheus.Collector) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.collectors = append(r.collectors, c)
+	r.count()
 	return nil
 }
 
@@ -36,27 +36,9 @@ func (r *registry) MustRegister(cs ...prometheus.Collector) {
 	}
 }
 
-// channelSize is more than the series of one collector here can be: those of HTTP have the most, a few
-// hundred, since routes, methods and classes of status are bounded.
-const channelSize = 4096
-
-// collect calls f with each metric. It starts no goroutine, whose wake-ups would be most of the time of
-// a scrape of an idle server. Only one goroutine may call it.
-func (r *registry) collect(f func(prometheus.Metric)) {
+// all returns the collectors.
+func (r *registry) all() []prometheus.Collector {
 	r.mu.Lock()
-	all := r.collectors[:len(r.collectors):len(r.collectors)]
-	r.mu.Unlock()
-	if r.metrics == nil {
-		r.metrics = make(chan prometheus.Metric, channelSize)
-	}
-	for _, c := range all {
-		if m, single := c.(prometheus.Metric); single {
-			f(m)
-			continue
-		}
-		c.Collect(r.metrics)
-		for range len(r.metrics) {
-			f(<-r.metrics)
-		}
-	}
+	defer r.mu.Unlock()
+	return r.collectors[:len(r.collectors):len(r.collectors)]
 }

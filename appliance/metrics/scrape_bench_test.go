@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package metrics
 
@@ -6,31 +6,55 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"syscall"
+	"runtime"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vapp.dev/engine"
 )
 
-// BenchmarkScrape measures GET /metrics of a loaded server, in both formats: the handler alone, and over a
-// local connection, with the kernel's part and that of the client, which is in the same process. The metric
-// %core is the share of one core that scrapes 50 ms apart take.
+// BenchmarkScrape measures GET /metrics of a loaded server, in both formats: the handler alone, when nothing but a time
+// has changed since the scrape before, when steps ran and requests ended meanwhile (busy), and when other programs have
+// the processor's caches (cold); and a local connection, with the kernel's part and that of the client, which is in
+// the same process. The metric %core is the share of one core that scrapes 50 ms apart take.
 func BenchmarkScrape(b *testing.B) {
-	handler := loadedServer().Handler()
+	m := loadedServer()
+	handler, hooks := m.Handler(), m.Hooks(m.cfg)
+	work := func() {
+		for range 3 {
+			hooks.Step(engine.StepStats{GenerationTokens: 8, BetweenTokens: make([]time.Duration, 8)})
+		}
+		hooks.Finished(engine.RequestStats{ID: "x", N: 1, Finish: engine.FinishStop, GenerationTokens: 9, PromptTokens: 3})
+		m.ObserveRequest(HTTPRequest{Method: "POST", Handler: "/v1/completions", Status: 200, In: 7, Out: 100, Duration: time.Second})
+	}
+	other := make([]byte, 64<<20)
+	evict := func() {
+		for i := 0; i < len(other); i += 64 {
+			other[i]++
+		}
+	}
 	for _, c := range []struct{ name, accept string }{
 		{"text", ""}, {"openmetrics", "application/openmetrics-text; version=1.0.0"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Header.Set("Accept", c.accept)
-		b.Run(c.name+"/handler", func(b *testing.B) {
-			perScrape(b, func() int64 {
-				w := &discard{header: http.Header{}}
-				handler.ServeHTTP(w, r)
-				return w.bytes
-			})
-		})
+		handle := func() int64 {
+			w := &discard{header: http.Header{}}
+			handler.ServeHTTP(w, r)
+			return w.bytes
+		}
+		for _, h := range []struct {
+			name   string
+			before func()
+		}{{"", func() {}}, {"/busy", work}, {"/cold", evict}, {"/busy/cold", func() { work(); evict() }}} {
+			b.Run(c.name+"/handler"+h.name, func(b *testing.B) { perScrape(b, unix.CLOCK_THREAD_CPUTIME_ID, h.before, handle) })
+		}
 		b.Run(c.name+"/connection", func(b *testing.B) {
 			s := httptest.NewServer(handler)
 			defer s.Close()
-			perScrape(b, func() int64 {
+			perScrape(b, unix.CLOCK_PROCESS_CPUTIME_ID, func() {}, func() int64 {
 				r, err := http.NewRequest(http.MethodGet, s.URL, http.NoBody)
 				if err != nil {
 					b.Fatal(err)
@@ -51,15 +75,21 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// perScrape runs scrape, which returns the bytes of the body, and reports %core and the bytes.
-func perScrape(b *testing.B, scrape func() int64) {
+// perScrape runs scrape, which returns the bytes of the body, each time after before, and reports the bytes and %core,
+// the processor time of scrape by a clock of unix.ClockGettime.
+func perScrape(b *testing.B, clock int32, before func(), scrape func() int64) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var bytes int64
-	before := cpuSeconds(b)
+	var took time.Duration
 	for b.Loop() {
+		before()
+		start := cpuTime(b, clock)
 		bytes = scrape()
+		took += cpuTime(b, clock) - start
 	}
 	const second = 20 // scrapes
-	b.ReportMetric(100*second*(cpuSeconds(b)-before)/float64(b.N), "%core")
+	b.ReportMetric(100*second*took.Seconds()/float64(b.N), "%core")
 	b.ReportMetric(float64(bytes), "bytes")
 }
 
@@ -78,11 +108,11 @@ func (d *discard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cpuSeconds returns the processor time of this process.
-func cpuSeconds(b *testing.B) float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+// cpuTime returns the processor time by a clock.
+func cpuTime(b *testing.B, clock int32) time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(clock, &t); err != nil {
 		b.Fatal(err)
 	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+	return time.Duration(t.Nano())
 }

@@ -114,15 +114,22 @@ func (f factory) counter(name, help string) prometheus.Counter {
 
 func (f factory) counters(name, help string, labels ...string) *vec[*counter] {
 	of := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels}, labels)
-	return register(f, newVec(of, func(values ...string) *counter { return &counter{Counter: of.WithLabelValues(values...)} }))
+	return register(f, newVec(of, func(all *changes, values ...string) *counter {
+		return &counter{of.WithLabelValues(values...), changes{of: all}}
+	}))
 }
 
-func (f factory) gauge(name, help string) prometheus.Gauge {
-	return register(f, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: f.labels}))
+func (f factory) gauge(name, help string) *gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: f.labels})
+	return register(f, &gauge{metric: g, value: g})
 }
 
-func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return register(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: f.labels}, labels))
+func (f factory) gauges(name, help string, labels ...string) *vec[*gauge] {
+	of := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: f.labels}, labels)
+	return register(f, newVec(of, func(all *changes, values ...string) *gauge {
+		g := of.WithLabelValues(values...)
+		return &gauge{g, g, changes{of: all}}
+	}))
 }
 
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
@@ -131,20 +138,25 @@ func (f factory) histogram(name, help string, buckets []float64) prometheus.Hist
 
 func (f factory) histograms(name, help string, buckets []float64, labels ...string) *vec[*histogram] {
 	of := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets}, labels)
-	return register(f, newVec(of, func(values ...string) *histogram {
-		return &histogram{Histogram: of.WithLabelValues(values...).(prometheus.Histogram)}
+	return register(f, newVec(of, func(all *changes, values ...string) *histogram {
+		return &histogram{of.WithLabelValues(values...).(prometheus.Histogram), changes{of: all}}
 	}))
 }
 
 func (f factory) summaries(name, help string, labels ...string) *vec[*summary] {
 	of := prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help, ConstLabels: f.labels}, labels)
-	return register(f, newVec(of, func(values ...string) *summary {
-		return &summary{Summary: of.WithLabelValues(values...).(prometheus.Summary)}
+	return register(f, newVec(of, func(all *changes, values ...string) *summary {
+		return &summary{of.WithLabelValues(values...).(prometheus.Summary), changes{of: all}}
 	}))
 }
 
 // register registers c and returns it.
 func register[C prometheus.Collector](f factory, c C) C {
+	if r, direct := f.Registerer.(*registry); direct {
+		if v, is := any(c).(versionedTogether); is {
+			v.countIn(&r.changes)
+		}
+	}
 	f.MustRegister(c)
 	return c
 }

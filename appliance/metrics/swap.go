@@ -9,6 +9,7 @@ import (
 // swapSeries are the series of swap space, present if the profile has any. vLLM removed
 // its names for them: Config.Compat adds these.
 type swapSeries struct {
+	values
 	stats           func() engine.Stats
 	swapped, usage  *prometheus.Desc
 	out, back       prometheus.Counter
@@ -64,9 +65,10 @@ func (s *swapSeries) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s *swapSeries) Collect(out chan<- prometheus.Metric) {
 	v := s.stats()
-	for d, x := range map[*prometheus.Desc]float64{s.swapped: float64(v.Swapped), s.usage: v.SwapUsed, s.reqsOld: float64(v.Swapped), s.useOld: v.SwapUsed} {
-		if d != nil {
-			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x)
-		}
+	out <- s.of(s.swapped, prometheus.GaugeValue, float64(v.Swapped))
+	out <- s.of(s.usage, prometheus.GaugeValue, v.SwapUsed)
+	if s.reqsOld != nil {
+		out <- s.of(s.reqsOld, prometheus.GaugeValue, float64(v.Swapped))
+		out <- s.of(s.useOld, prometheus.GaugeValue, v.SwapUsed)
 	}
 }

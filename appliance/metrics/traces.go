@@ -20,6 +20,7 @@ func newTraces(figures func() Traces) prometheus.Collector {
 }
 
 type traceSeries struct {
+	values
 	figures           func() Traces
 	exported, dropped *prometheus.Desc
 }
@@ -33,9 +34,9 @@ func (t *traceSeries) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (t *traceSeries) Collect(out chan<- prometheus.Metric) {
 	f := t.figures()
-	out <- prometheus.MustNewConstMetric(t.exported, prometheus.CounterValue, float64(f.Exported))
-	out <- prometheus.MustNewConstMetric(t.dropped, prometheus.CounterValue, float64(f.Queue), "queue")
-	out <- prometheus.MustNewConstMetric(t.dropped, prometheus.CounterValue, float64(f.Failed), "export")
+	out <- t.of(t.exported, prometheus.CounterValue, float64(f.Exported))
+	out <- t.of(t.dropped, prometheus.CounterValue, float64(f.Queue), "queue")
+	out <- t.of(t.dropped, prometheus.CounterValue, float64(f.Failed), "export")
 }
 
 // observer observes times with the trace of their request as the exemplar.

@@ -8,12 +8,12 @@ import (
 
 // vappSeries are the series that vLLM does not have.
 type vappSeries struct {
-	plan, actual *prometheus.GaugeVec
-	process      prometheus.Gauge
+	plan, actual *vec[*gauge]
+	process      *gauge
 	reloads      *vec[*counter]
-	lastReload   prometheus.Gauge
-	build        *prometheus.GaugeVec
-	itlTarget    prometheus.Gauge
+	lastReload   *gauge
+	build        *vec[*gauge]
+	itlTarget    *gauge
 	itlBeyond    prometheus.Counter
 	graphSteps   *vec[*counter]
 	stale        *staleness

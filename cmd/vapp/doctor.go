@@ -19,6 +19,7 @@ import (
 
 	"vapp.dev/appliance"
 	"vapp.dev/appliance/hub"
+	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/tools/doctor"
@@ -39,7 +40,8 @@ MODEL it also looks at the model, plan, disk and port.
 ` + argHelp + `
 
 Each row is ok, a note (worth knowing) or a problem, with what to do. It changes
-nothing, reads at most 64 MiB of the model, and takes at most ten seconds. The
+nothing, reads at most 64 MiB of the model, multiplies once with cuBLASLt on a GPU,
+and takes at most ten seconds. The
 exit code is 1 if there is a problem.
 
 --measure measures the CPU kernels of this machine instead, in about a minute, and
@@ -56,7 +58,7 @@ quiet machine.`,
 			}
 			m.Hub.Offline = m.Hub.Offline || offline
 			s := facts.Sources{
-				Machine: m, Native: native, GPU: gpuFacts, Sandbox: trySandbox, Root: os.DirFS("/"), Built: builtAt(),
+				Machine: m, Native: native, GPU: gpuFacts, Library: libraryFacts, Sandbox: trySandbox, Root: os.DirFS("/"), Built: builtAt(),
 				Hub: hub.NewClient(m.Hub, "vapp/"+buildVersion()),
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
@@ -191,12 +193,20 @@ func gpuFacts() facts.GPU {
 	if g.Loads = strings.Join(slices.Compact(loads), ", "); g.Loads != "" {
 		g.Err, g.Remedy = "", "" // of another device
 	}
-	if version, path, err := driver.FindBLAS(); err != nil {
-		g.NoBLAS = err.Error()
-	} else {
-		g.BLAS = driver.BLASVersion(version) + " of " + path
-	}
 	return g
+}
+
+// libraryFacts finds cuBLASLt and makes a small product with it, as the server's Probe does. It opens a device only where there
+// is a library.
+func libraryFacts() facts.Library {
+	list, err := driver.Devices()
+	if err != nil {
+		return facts.Library{} // the facts of the GPU say so
+	}
+	if !slices.ContainsFunc(list, func(i driver.Info) bool { _, err := i.Code(); return err == nil }) {
+		return facts.Library{} // no server runs here
+	}
+	return facts.Library(cuda.FindLibrary(list))
 }
 
 // trySandbox renders a template in a child process, as requests do.

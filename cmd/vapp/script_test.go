@@ -80,18 +80,21 @@ func seeing(ts *testscript.TestScript, neg bool, args []string) {
 	}.Write(ts.MkAbs(args[0])))
 }
 
-// emulated NAME sets a variable to the path of the emulated CUDA driver, or NCCL. The driver's
-// machine has no cuBLASLt, whatever this one has.
+// emulated NAME sets a variable to the path of the emulated CUDA driver, NCCL or cuBLASLt. The driver's
+// machine has no cuBLASLt, whatever this one has, until that is emulated too.
 func emulated(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "emulated NAME")
 	build := cudatest.BuildDriver
-	if args[0] == "VAPP_LIBNCCL" {
+	switch args[0] {
+	case "VAPP_LIBNCCL":
 		build = cudatest.BuildNCCL
+	case "VAPP_LIBCUBLASLT":
+		build = cudatest.BuildBLAS
 	}
 	path, err := build()
 	ts.Check(err)
-	ts.Setenv(args[0], path)
 	ts.Setenv("VAPP_LIBCUBLASLT", driver.NoLibrary)
+	ts.Setenv(args[0], path)
 }
 
 // poison DIR FROM TOKEN copies a model and sets the token's embedding to NaN.

@@ -4,15 +4,17 @@ package models_test
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/backend/mpi"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
@@ -27,7 +29,8 @@ const (
 
 // TestGoldenRanksMPI computes the recorded runs on tensor parallel ranks that are processes under mpirun, within the bounds of one
 // rank, and where summed values travel in bf16 (parallel.reduce) within those of bf16 activations. VAPP_GOLDEN=all: of all small
-// checkpoints.
+// checkpoints. Pipeline stages have the bits of the same ranks without stages. The default model, which has 9 heads on 3, runs on three
+// ranks and in two stages.
 func TestGoldenRanksMPI(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(mpiRanks)); err == nil {
 		goldensOfRank(t, n)
@@ -36,21 +39,12 @@ func TestGoldenRanksMPI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not run: -short leaves it out, make test runs it")
 	}
-	mpirun, err := exec.LookPath("mpirun")
-	if err != nil {
-		t.Skip("not run: there is no mpirun (Debian, Ubuntu: apt-get install openmpi-bin)")
-	}
 	for _, run := range []struct {
 		ranks int
 		wire  kernels.Format
-	}{{2, kernels.F32}, {4, kernels.F32}, {2, kernels.BF16}} {
+	}{{2, kernels.F32}, {3, kernels.F32}, {4, kernels.F32}, {2, kernels.BF16}} {
 		n := run.ranks
-		args := []string{"--oversubscribe", "--bind-to", "none", "-n", strconv.Itoa(n), os.Args[0], "-test.run=^TestGoldenRanksMPI$", "-test.v"}
-		if os.Geteuid() == 0 {
-			args = append([]string{"--allow-run-as-root"}, args...)
-		}
-		c := exec.Command(mpirun, args...)
-		c.Env = append(os.Environ(), mpiRanks+"="+strconv.Itoa(n), mpiWire+"="+run.wire.String(), "TMPDIR="+t.TempDir())
+		c := enginetest.MPIRun(t, n, 10*time.Minute, []string{mpiRanks + "=" + strconv.Itoa(n), mpiWire + "=" + run.wire.String()}, "-test.run=^TestGoldenRanksMPI$", "-test.v")
 		out, err := c.CombinedOutput()
 		ran := bytes.Count(out, []byte("    --- PASS: "))
 		if err != nil || ran == 0 || bytes.Contains(out, []byte("--- FAIL")) {
@@ -76,7 +70,12 @@ func goldensOfRank(t *testing.T, n int) {
 		t.Fatal(err)
 	}
 	names := []string{"tiny-qwen3", "tiny-olmo2", "tiny-gemma4-moe"} // four ranks share two key/value heads
+	if !halved {
+		gridsOfRank(t, w)
+	}
 	switch {
+	case n == 3:
+		names = nil
 	case n == 2 && os.Getenv("VAPP_GOLDEN") == "all":
 		names = slices.Sorted(maps.Keys(goldens))
 	case halved:
@@ -107,5 +106,44 @@ func goldensOfRank(t *testing.T, n int) {
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// gridsOfRank runs the default model and a grid with stages on the processes of w.
+func gridsOfRank(t *testing.T, w *mpi.World) {
+	small := goldenRun{Opener: ref.Opener{}, KV: kernels.F32, Block: 16, Chunks: []int{33, 1, 40}}
+	smol := small
+	smol.Opener, smol.Settings.Threads, smol.Rows = cpu.Opener{}, 1, 96
+	for _, c := range []struct {
+		name         string
+		run          goldenRun
+		tensor, pipe int
+		limit        bound
+	}{
+		{"smollm2-chat", smol, 3, 1, enginetest.BoundBF16},
+		{"smollm2-chat", smol, 1, 2, enginetest.BoundBF16},
+		{"tiny-qwen3", small, 2, 2, enginetest.BoundFloat},
+	} {
+		if c.tensor*c.pipe != w.Size() {
+			continue
+		}
+		t.Run(fmt.Sprintf("%s %d×%d", c.name, c.tensor, c.pipe), func(t *testing.T) {
+			group, err := w.Group(c.tensor, c.pipe)
+			must(t, err)
+			run := c.run
+			run.Groups = func(testing.TB, int, int) []backend.Group { return []backend.Group{group} }
+			run.Tensor, run.Pipe = c.tensor, c.pipe
+			got := runBound(t, run, c.name, c.limit)
+			if last := group.Pipe().Rank == c.pipe-1; last != (len(got) > 0) {
+				t.Fatalf("stage %d has logits of %d rows", group.Pipe().Rank, len(got))
+			}
+			run.Groups, run.Pipe, run.Chunks = nil, 0, []int{1 << 20}
+			if c.tensor == 1 {
+				run.Tensor = 0
+			}
+			if whole := runBound(t, run, c.name, c.limit); len(got) > 0 {
+				sameRows(t, "without stages, in one chunk", got, whole)
+			}
+		})
 	}
 }

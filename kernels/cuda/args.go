@@ -161,12 +161,13 @@ type StoreBeside struct {
 	Store         StoreArgs
 }
 
-// NormPackArgs: norm_pack_ with the format that X is rounded to, of which those of 16 bits store Beside.
+// NormPackArgs: norm_pack_ with the format that X is rounded to, of which those of 16 bits store Beside. Plain gets the rows
+// that are packed, [Rows, In] in float32; or with PlainWords, of 8-bit formats, packed in bf16 with PackArgs.Words of PlainWords - 1.
 type NormPackArgs struct {
 	Pack               PackArgs
 	Residual, W, Plain Ptr
 	Eps, Offset, Scale float32
-	_                  int32
+	PlainWords         int32
 	Beside             StoreBeside
 }
 

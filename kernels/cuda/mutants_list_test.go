@@ -18,6 +18,9 @@ const attentionCases = "TestAttention/^(decode|prompt|behind|inside|windows|chun
 // listCases selects those of attention by lists of pieces.
 const listCases = "TestAttentionLists/^(decode|mixed|most)$"
 
+// wideListCases selects those with heads whose rows and keys several warps share.
+const wideListCases = "TestAttentionLists/^(256|512)$"
+
 // wideCases selects those of attention by warpgroups.
 const wideCases = "TestAttentionWide/^(prompt|long|windows|sinks|512|mixed)$"
 
@@ -109,6 +112,8 @@ var mutants = []mutant{
 	{"pack.cu", "__syncthreads();  // the factors of all segments are there", "", "TestPackX"},
 	{"pack.cu", "inverse[col / h.segment]", "inverse[0]", "TestPackX"},
 	{"pack.cu", "if (in % 2 == 0 && col < in)", "if (col < in)", "TestPackX"},
+	{"pack.cu", "n.plain && n.plain_words == 0", "n.plain", "TestPackX"},
+	{"pack.cu", "b.words = a.plain_words - 1;", "b.words = a.plain_words;", "TestPackX"},
 	{"panels.cu", "for (int i = there + lane; i < n; i += 32)", "for (int i = n + lane; i < n; i += 32)", "TestPanels"},
 	{"panels.cu", "int skew = Skewed ?", "int skew = !Skewed ?", "TestPanels"},
 	{"panels.cu", "(into[i] & a.mask) >= a.least", "(into[i] & a.mask) > a.least", "TestPanelsNumberless"},
@@ -141,6 +146,12 @@ var mutants = []mutant{
 	{"attention.cuh", "* a.most + w.split;", "* a.most;", listCases},
 	{"attention.cuh", "lane + 32 < w.splits ? stats[lane + 32] : none", "none", listCases},
 	{"attention.cuh", "to[d / 4 * step + d % 4 * next]", "to[d * next]", listCases},
+	{"attention.cuh", "bool listed = a.list", "bool listed = S::kLists && a.list", wideListCases},
+	{"attention.cu", "__syncthreads();  // the scores of the group's other warps are there", "", wideListCases},
+	{"attention.cu", "if (S::kOverKeys) __syncthreads();", "", wideListCases},
+	{"attention.cu", "exchange[(i * S::kTiles + j) * 32]", "exchange[j * 32]", wideListCases},
+	{"attention.cu", "d = part * mine; d < (part + 1) * mine", "d = 0; d < mine", wideListCases},
+	{"attention.cu", "kKeyElements + Shape::part() * V", "kKeyElements", wideListCases},
 	{"attention.cuh", "token, col + 2)]", "token, col)]", listCases},
 	{"attention.cuh", "a.packed != nullptr && w.splits == 1", "a.packed != nullptr", attentionCases},
 	{"attention.cu", "a.gate ? v * sigmoid(__ldg(a.gate + at * d + i)) : v", "v", attentionCases},
@@ -274,8 +285,8 @@ func TestMutantsApply(t *testing.T) {
 // killed counts a file's mutants that made a test fail in TestMutants.
 var killed = map[string]int{
 	"adapt.cu":            4,
-	"attention.cu":        8,
-	"attention.cuh":       28,
+	"attention.cu":        13,
+	"attention.cuh":       29,
 	"attention_latent.cu": 9,
 	"delta.cu":            22,
 	"device.cuh":          1,
@@ -288,7 +299,7 @@ var killed = map[string]int{
 	"linear_tile.cuh":     13,
 	"linear_wide.cuh":     18,
 	"norm.cu":             1,
-	"pack.cu":             16,
+	"pack.cu":             18,
 	"packed.cuh":          2,
 	"panels.cu":           8,
 	"rope.cu":             4,

@@ -31,9 +31,9 @@ struct NormPackArgs {
   PackArgs pack;
   float *residual;  // [rows, in] or null: x is added to it, and the sum is normalized
   const float *w;   // [in] or null: ones
-  float *plain;     // [rows, in] or null: gets what is packed, not rounded
+  float *plain;     // null; or gets what is packed, not rounded: [rows, in]
   float eps, offset, scale;
-  int pad;
+  int plain_words;     // of 8-bit formats: 0: plain gets them as they are; else packed in bf16, in the order PackArgs.words + 1
   StoreBeside beside;  // of 16-bit formats
 };
 
@@ -155,7 +155,7 @@ struct NormSource {
     }
     v.x *= n.scale;
     v.y *= n.scale;
-    if (n.plain) {
+    if (n.plain && n.plain_words == 0) {
       n.plain[row + col] = v.x;
       if (both) n.plain[row + col + 1] = v.y;
     }
@@ -456,7 +456,14 @@ DEVICE void norm_pack16(const NormPackArgs &a, const ChainPackArgs *c) {
 template <class Codes>
 DEVICE void norm_pack8(const NormPackArgs &a, const ChainPackArgs *c) {
   Place p = row_of_block();
-  row8<Codes>(a.pack, p, norm_source(a, c, p));
+  NormSource from = norm_source(a, c, p);
+  row8<Codes>(a.pack, p, from);
+  if (a.plain_words == 0) return;
+  PackArgs b{};
+  b.y = a.plain;
+  b.in = a.pack.in;
+  b.words = a.plain_words - 1;
+  each_step(ceil_div(b.in, 32), [&](int s) { pack16<false>(b, p, eight(from, s), s); });
 }
 
 template <class Codes, class Source>

@@ -171,6 +171,8 @@ func testPackGLU(r *rig, to cuda.Rounding, rows, in int) {
 	}
 }
 
+var bf16 = cuda.Rounding{Format: kernels.BF16}
+
 func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 	x, w := r.floats(rows*in, 2), r.floats(in, 1)
 	for _, residual := range [][]float32{nil, r.floats(rows*in, 2)} {
@@ -192,6 +194,26 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 			r.checkPacked("norm", to, a.Pack, plain)
 			if residual != nil {
 				r.near("residual", down[float32](r, a.Residual, rows*in), sum, 0)
+			}
+			if !to.Narrow() {
+				return plain
+			}
+			twice := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: a.W, Eps: 1e-6, Offset: 1, Scale: 1}
+			words := []int32{0, 1}
+			if in%cuda.StepCols == 0 {
+				words = append(words, 2)
+			}
+			for _, w := range words {
+				wide := cuda.PackArgs{X: up(r, plain), Rows: a.Pack.Rows, In: a.Pack.In, Words: w}
+				bytes, sums := bf16.Bytes(rows, in)
+				wide.Y, wide.Sums = alloc[byte](r, int(bytes)), alloc[byte](r, int(sums))
+				launch(r, bf16.Kernel(cuda.FromRows), grid(bf16, cuda.FromRows, rows, in), &wide)
+				twice.PlainWords, twice.Plain, twice.Residual = 1+w, up(r, slices.Repeat([]byte{0xff}, int(bytes))), up(r, residual)
+				launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &twice)
+				r.checkPacked("norm, packed twice", to, twice.Pack, plain)
+				if !slices.Equal(down[byte](r, twice.Plain, int(bytes)), down[byte](r, wide.Y, int(bytes))) {
+					r.Errorf("words %d: the rows in bf16 differ from those of a launch of their own", w)
+				}
 			}
 			return plain
 		}

@@ -24,13 +24,18 @@ type nodes struct {
 	env       []string
 }
 
+// nodesMade is how many pairs of nodes this process has made. The system takes some time to remove the links of a namespace, so each pair
+// has names and addresses of its own.
+var nodesMade int
+
 // newNodes makes two nodes whose memory is limited. They need root and the program ip.
 func newNodes(t *testing.T, memory int64) *nodes {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("not run: network namespaces need root")
 	}
-	p := os.Getpid() % 250
+	p := (os.Getpid() + 83*nodesMade) % 250
+	nodesMade++
 	n := &nodes{name: fmt.Sprintf("vapp%d-", p), client: fmt.Sprintf("10.79.%d.1", p)}
 	n.env = []string{"VAPP_NODES=" + n.name, "VAPP_RANKS_KEY=of the two nodes"}
 	ip := func(args string) {

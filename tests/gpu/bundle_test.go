@@ -99,8 +99,9 @@ func badLibraries(t *testing.T, dir string) {
 		{whole, "version=110405", "cuBLASLt is 11.4.5 and 12.0.0 is needed: install NVIDIA's cuBLAS", agenda.Failed},
 		{whole, "version=140000", "cuBLASLt is 14.0.0 and 13 is the newest major version that this vapp calls: install NVIDIA's cuBLAS", agenda.Failed},
 		{whole, "create=1", "device 0, emulated GPU: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED: set cuda.linear to \"own\"", agenda.Failed},
-		{half, "", "no cuBLASLt (" + half + " is not whole: it has ", agenda.Absent},
-		{alone, "", "no cuBLASLt (libsibling.so: cannot open shared object file", agenda.Absent},
+		{half, "", "cuBLASLt cannot be used (" + half + " is not whole: it has ", agenda.Failed},
+		{alone, "", "cuBLASLt cannot be used (" + alone + ": libsibling.so: cannot open shared object file: No such file or directory): install NVIDIA's cuBLAS", agenda.Failed},
+		{"none", "", "no cuBLASLt (VAPP_LIBCUBLASLT is none): install NVIDIA's cuBLAS", agenda.Absent},
 	} {
 		t.Setenv("VAPP_LIBCUBLASLT", c.library)
 		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)
@@ -108,9 +109,15 @@ func badLibraries(t *testing.T, dir string) {
 		if c.status.Bad() {
 			code = 1
 		}
-		pages, all := smallCheck(t, dir, "", code, "--part", "small,small-cublaslt")
-		if len(all) != 2 || all[0].Status != agenda.OK || all[1].Status != c.status || !strings.Contains(all[1].Why, c.want) || strings.Contains(all[1].Why, "\n") {
+		pages, all := smallCheck(t, dir, "", code, "--keep-going", "--part", "suite-cublaslt,small,small-cublaslt")
+		if len(all) != 3 || all[1].Status != agenda.OK {
 			t.Errorf("%s %s: %+v", c.library, c.settings, all)
+			continue
+		}
+		for _, r := range []agenda.Result{all[0], all[2]} {
+			if r.Status != c.status || !strings.Contains(r.Why, c.want) || strings.Contains(r.Why, "\n") {
+				t.Errorf("%s %s: %s: %s, %q\n%s", c.library, c.settings, r.Name, r.Status, r.Why, r.Output)
+			}
 		}
 		if !strings.Contains(pages, "| small | 3 | 24 | ") {
 			t.Errorf("%s %s: the report has not what was measured", c.library, c.settings)

@@ -194,7 +194,8 @@ func sanitizer(tool, pattern string, most time.Duration) agenda.Part {
 	return p
 }
 
-// library marks a part that uses cuBLASLt, which a machine need not have.
+// library marks a part that uses cuBLASLt, which a machine need not have. One that is there and cannot be used has another line,
+// and the part fails.
 func library(p agenda.Part) agenda.Part {
 	p.Without = "no cuBLASLt ("
 	return p

@@ -42,7 +42,7 @@ func Judge(f facts.Facts) []Finding {
 		name  string
 		judge func(facts.Facts) []Finding
 	}{
-		{"processor", processor}, {"cores", cores}, {"memory", memory}, {"swap", swap}, {"huge pages", huge}, {"gpu", gpu},
+		{"processor", processor}, {"cores", cores}, {"memory", memory}, {"swap", swap}, {"huge pages", huge}, {"gpu", gpu}, {"cuBLASLt", library},
 		{"limits", limits}, {"template sandbox", sandbox}, {"hub", reach}, {"hub cache", cache}, {"clock", clock},
 		{"port", port}, {"profile", profile}, {"model", model}, {"plan", planned}, {"disk", disk}, {"packed cache", packed},
 	} {
@@ -52,7 +52,11 @@ func Judge(f facts.Facts) []Finding {
 		}
 	}
 	for _, name := range f.Unfinished {
-		out = append(out, Finding{Problem, name, "not read in time", unfinished[name]})
+		state := Problem
+		if name == "cuBLASLt" && !f.Profile.BLAS {
+			state = Note // a server waits longer, and does without
+		}
+		out = append(out, Finding{state, name, "not read in time", unfinished[name]})
 	}
 	order := []State{OK, Note, Problem}
 	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)) })
@@ -62,6 +66,7 @@ func Judge(f facts.Facts) []Finding {
 // unfinished has what to do where a part did not end in time.
 var unfinished = map[string]string{
 	"gpu":                  "the driver does not answer: look whether nvidia-smi does, and for Xid in the kernel's log (dmesg)",
+	"cuBLASLt":             "loading it and a first product take too long here: look whether its file is on a slow disk and whether others use the device",
 	"profile":              "reading the profile or its model takes too long: is it on a network disk that does not answer?",
 	"hub":                  "the name service may not answer: set HF_HUB_OFFLINE=1 where there is no network",
 	"template sandbox":     "this machine is overloaded, or starts processes very slowly",
@@ -235,16 +240,27 @@ func gpu(f facts.Facts) []Finding {
 		return is(Note, "serve on the CPU, or on a GPU of compute capability 8.0 or newer", "%s: no kernels for it, planned only", found)
 	}
 	found += ", which loads " + g.Loads
-	if g.BLAS != "" {
-		found += "; cuBLASLt " + g.BLAS
-	}
-	if g.NoBLAS != "" && f.Profile.BLAS {
-		return is(Problem, "install cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", "%s; %s", found, g.NoBLAS)
-	}
-	if g.NoBLAS != "" {
-		return is(Note, "nothing: vapp's own kernels multiply. Products of many rows may be faster with cuBLAS of CUDA 12 or 13", "%s; %s", found, g.NoBLAS)
-	}
 	return is(OK, "", "%s", found)
+}
+
+// library judges cuBLASLt: what was found has multiplied as a server's does before it plans.
+func library(f facts.Facts) []Finding {
+	l := f.Library
+	const own = "nothing: vapp's own kernels multiply"
+	none := cmp.Or(l.Unusable, l.Absent)
+	switch {
+	case none != "" && f.Profile.BLAS:
+		return is(Problem, "install cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", "%s", none)
+	case l.Unusable != "":
+		return is(Note, own+" until that is mended", "%s", none)
+	case l.Absent != "":
+		return is(Note, own+". Products of many rows may be faster with cuBLAS of CUDA 12 or 13", "%s", none)
+	case l.Untried != "":
+		return is(Note, "end what uses the device (nvidia-smi lists it): a server needs it too", "%s of %s was not tried: %s", l.Version, l.Path, l.Untried)
+	case l.Version != "":
+		return is(OK, "", "%s of %s multiplies on %s", l.Version, l.Path, l.Device)
+	}
+	return nil
 }
 
 func limits(f facts.Facts) []Finding {

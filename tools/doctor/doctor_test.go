@@ -25,6 +25,7 @@ func healthy() facts.Facts {
 		Memory:  facts.Memory{Total: 64 * gib, Free: 60 * gib, Limit: "system"},
 		Huge:    facts.Huge{Mode: "madvise", Bytes: 2 << 20},
 		GPU:     facts.GPU{Built: true, Present: true, Devices: []string{"NVIDIA H100"}, Driver: "13.0", Loads: "machine code of sm_90a"},
+		Library: facts.Library{Version: "13.0.2", Path: "libcublasLt.so.13", Device: "device 0, NVIDIA H100"},
 		Limits:  facts.Limits{Files: 1 << 20, Memlock: -1, Address: -1, Data: -1},
 		Hub:     facts.Hub{Endpoint: "https://hub", Token: true, Took: 20 * time.Millisecond, Cache: "/cache", Free: 100 * gib, Writable: true},
 		Clock:   facts.Clock{Now: now, Built: now.AddDate(0, -1, 0), Hub: now, Model: now.AddDate(0, -2, 0)},
@@ -70,8 +71,19 @@ var worse = []struct {
 		f.GPU = facts.GPU{Built: true, Present: true, Devices: []string{"Tesla V100"}, Driver: "12.4"}
 	}},
 	{"GPU in use", "gpu", Problem, func(f *facts.Facts) { f.GPU.Busy = "device 0, NVIDIA H100: busy" }},
-	{"no cuBLASLt", "gpu", Note, func(f *facts.Facts) { f.GPU.NoBLAS = "no cuBLASLt" }},
-	{"no cuBLASLt for the profile", "gpu", Problem, func(f *facts.Facts) { f.GPU.NoBLAS, f.Profile.BLAS = "no cuBLASLt", true }},
+	{"no cuBLASLt", "cuBLASLt", Note, func(f *facts.Facts) { f.Library = facts.Library{Absent: "no cuBLASLt"} }},
+	{"no cuBLASLt for the profile", "cuBLASLt", Problem, func(f *facts.Facts) { f.Library, f.Profile.BLAS = facts.Library{Absent: "no cuBLASLt"}, true }},
+	{"cuBLASLt that multiplies wrongly", "cuBLASLt", Note, func(f *facts.Facts) {
+		f.Library.Version, f.Library.Unusable = "", "device 0, NVIDIA H100: cuBLASLt 13.0.2 multiplies wrongly"
+	}},
+	{"half a cuBLASLt for the profile", "cuBLASLt", Problem, func(f *facts.Facts) {
+		f.Library, f.Profile.BLAS = facts.Library{Unusable: "cuBLASLt cannot be used (libcublasLt.so.13 is not whole)"}, true
+	}},
+	{"full GPU", "cuBLASLt", Note, func(f *facts.Facts) { f.Library.Untried = "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" }},
+	{"slow cuBLASLt", "cuBLASLt", Note, func(f *facts.Facts) { f.Unfinished, f.Library = []string{"cuBLASLt"}, facts.Library{} }},
+	{"slow cuBLASLt for the profile", "cuBLASLt", Problem, func(f *facts.Facts) {
+		f.Unfinished, f.Library, f.Profile.BLAS = []string{"cuBLASLt"}, facts.Library{}, true
+	}},
 	{"address space", "limits", Problem, func(f *facts.Facts) {
 		f.Limits.Address, f.Limits.Err = gib, "memory: limited to 1 GiB of address space"
 	}},

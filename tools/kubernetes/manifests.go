@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // object is a part of a manifest. yaml.v3 sorts its keys.
@@ -72,17 +73,28 @@ func (v *Values) budget() object {
 	}})
 }
 
-// network lets pods of the namespace reach the API, ranks each other, and the server DNS and, if it
-// pulls its model, HTTPS.
+// network lets pods of the namespace reach the API and what else the profile listens at, ranks each other, and the server DNS, what the
+// profile calls and, if it pulls its model, HTTPS.
 func (v *Values) network() object {
 	own := []object{{"podSelector": object{"matchLabels": v.selector()}}}
-	in := []object{{"ports": []object{{"port": "http", "protocol": "TCP"}}, "from": []object{{"podSelector": object{}}}}}
+	open := []object{{"port": "http", "protocol": "TCP"}}
+	var calls []int
+	if v.Network != nil {
+		for _, p := range v.Network.Listens {
+			open = append(open, object{"port": p, "protocol": "TCP"})
+		}
+		calls = v.Network.Calls
+	}
+	in := []object{{"ports": open, "from": []object{{"podSelector": object{}}}}}
 	out := []object{{"ports": []object{{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}}}}
 	if v.Ranks != nil {
 		in, out = append(in, object{"from": own}), append(out, object{"to": own})
 	}
-	if v.Model.Pull {
-		out = append(out, object{"ports": []object{{"port": 443, "protocol": "TCP"}}})
+	if v.Model.Pull && !slices.Contains(calls, 443) {
+		calls = append(slices.Clone(calls), 443)
+	}
+	for _, p := range calls {
+		out = append(out, object{"ports": []object{{"port": p, "protocol": "TCP"}}})
 	}
 	return v.of("networking.k8s.io/v1", "NetworkPolicy", v.name, object{"spec": object{
 		"podSelector": object{"matchLabels": v.selector()}, "policyTypes": []string{"Ingress", "Egress"}, "ingress": in, "egress": out,

@@ -7,11 +7,17 @@
 package kubernetes
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"net"
+	"net/url"
 	"path"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"vapp.dev/appliance/plan"
@@ -46,6 +52,9 @@ type Pod struct {
 	// has a smaller KV cache.
 	Share bool
 	Lock  string // SHA-256 of the lock file; "": there is none
+	// Listens are the ports beside Port that the profile opens to clients. Calls are the ports that it
+	// calls on other hosts, beside DNS and 443 for the Hub. Both are sorted.
+	Listens, Calls []int
 }
 
 // Paths in the container, as the image has them.
@@ -118,6 +127,7 @@ func Of(profile *schema.Profile, p *plan.Plan, hub bool, lock []byte) (Pod, erro
 		pod.Memory += sharedOfRanks
 	}
 	pod.Memory = (pod.Memory + pageBytes - 1) / pageBytes * pageBytes
+	pod.Listens, pod.Calls = ports(profile)
 	return pod, nil
 }
 
@@ -143,6 +153,14 @@ func check(profile *schema.Profile, p *plan.Plan, hub bool) error {
 			return profile.Reject(at, "%s is beside the profile, and the ConfigMap has the profile alone; allowed in a cluster: the absolute path of a Secret's volume", k.File)
 		}
 	}
+	for _, f := range paths(profile) {
+		if strings.HasPrefix(f.path, "~") || within(inContainer(f.path), profileFolder) {
+			return profile.Reject(f.field, "%s is beside the profile, and the ConfigMap has the profile alone; allowed in a cluster: the absolute path of a volume", f.path)
+		}
+	}
+	if k := profile.Parallel.Key; k != nil && k.Secret() != "" {
+		return profile.Reject("parallel.key", "a key in clear text would stand in a ConfigMap; leave it out: the ranks have that of the Secret")
+	}
 	if t := profile.Parsers.ChatTemplate; t != "" && !strings.Contains(t, "{{") && !strings.Contains(t, "{%") && !path.IsAbs(t) {
 		return profile.Reject("parsers.chatTemplate", "%s is beside the profile, and the ConfigMap has the profile alone; write the template's text into it", t)
 	}
@@ -160,13 +178,85 @@ func check(profile *schema.Profile, p *plan.Plan, hub bool) error {
 	return nil
 }
 
-// modelFolder returns the folder of the container that must have the model's file or folder.
-func modelFolder(source string) string {
-	if !path.IsAbs(source) {
-		source = path.Join(profileFolder, source)
+// named is a field that names a file or folder.
+type named struct{ field, path string }
+
+// paths returns the files and folders that the profile names, beside its model, its keys and its template.
+func paths(profile *schema.Profile) (out []named) {
+	add := func(field, p string) {
+		if p != "" {
+			out = append(out, named{field, p})
+		}
 	}
-	return path.Dir(source)
+	if l := profile.LoRA; l != nil {
+		for _, name := range slices.Sorted(maps.Keys(l.Adapters)) {
+			add("lora.adapters."+name, l.Adapters[name])
+		}
+	}
+	if m := profile.Multimodal; m != nil {
+		add("multimodal.allowedPath", m.AllowedPath)
+	}
+	if a := profile.Log.Audit; a != nil {
+		add("log.audit.file", a.File)
+	}
+	if r := profile.Serve.Responses; r != nil {
+		add("serve.responses.store", r.Store)
+	}
+	if k := profile.Parallel.Key; k != nil {
+		add("parallel.key", k.File)
+	}
+	if c := profile.CPU.PackedCache; c != "off" && c != "auto" {
+		add("cpu.packedCache", c)
+	}
+	return out
 }
+
+// ports returns the ports at which the profile listens beside its API, and those that it calls beside the Hub's. What variables of
+// OpenTelemetry name is not among them.
+func ports(profile *schema.Profile) (listens, calls []int) {
+	add := func(list *[]int, port string) {
+		if n, err := strconv.Atoi(port); err == nil && n > 0 && !slices.Contains(*list, n) {
+			*list = append(*list, n)
+		}
+	}
+	if e := profile.Serve.KVEvents; e != nil {
+		if at, ok := strings.CutPrefix(e.Endpoint, "tcp://"); ok {
+			host, port, _ := net.SplitHostPort(at) // the schema has checked it
+			to := &calls
+			if host == "*" || host == "0.0.0.0" || strings.Contains(host, "::") {
+				to = &listens
+			}
+			add(to, port)
+		}
+		if at, ok := strings.CutPrefix(e.ReplayEndpoint, "tcp://"); ok {
+			_, port, _ := net.SplitHostPort(at)
+			add(&listens, port)
+		}
+	}
+	if t := profile.Serve.Traces; t != nil && t.Endpoint != "" {
+		if u, err := url.Parse(t.Endpoint); err == nil {
+			add(&calls, cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+		}
+	}
+	if m := profile.Multimodal; m != nil && len(m.AllowedDomains) > 0 {
+		add(&calls, "80")
+		add(&calls, "443")
+	}
+	slices.Sort(listens)
+	slices.Sort(calls)
+	return listens, calls
+}
+
+// inContainer returns the path in the container that a path of the profile leads to.
+func inContainer(p string) string {
+	if !path.IsAbs(p) {
+		p = path.Join(profileFolder, p)
+	}
+	return path.Clean(p)
+}
+
+// modelFolder returns the folder of the container that must have the model's file or folder.
+func modelFolder(source string) string { return path.Dir(inContainer(source)) }
 
 func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
 

@@ -28,6 +28,7 @@ type Values struct {
 	Plan     planned      `yaml:"plan"`
 	Pod      podValues    `yaml:"pod"`
 	Ranks    *ranks       `yaml:"ranks,omitempty"`
+	Network  *network     `yaml:"networkPolicy,omitempty"`
 
 	name  string
 	share bool // Pod.Share
@@ -69,6 +70,12 @@ type podValues struct {
 type ranks struct {
 	Size      int    `yaml:"size"`
 	KeySecret string `yaml:"keySecret"`
+}
+
+// network are the ports that a profile needs in the NetworkPolicy beside the API's and the Hub's.
+type network struct {
+	Listens []int `yaml:"ports,omitempty"`
+	Calls   []int `yaml:"egressPorts,omitempty"`
 }
 
 // resources are those of a container, as text so that no tool rounds them.
@@ -144,6 +151,9 @@ func (p Pod) Values(o Options, source string) (*Values, error) {
 	}
 	if p.Ranks > 1 {
 		v.Ranks = &ranks{p.Ranks, o.Keys}
+	}
+	if len(p.Listens)+len(p.Calls) > 0 {
+		v.Network = &network{p.Listens, p.Calls}
 	}
 	return v, nil
 }

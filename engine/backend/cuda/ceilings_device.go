@@ -49,9 +49,10 @@ func (Opener) Ceilings(f backend.Facts, bytes int64, side int) (c Ceilings, err 
 func libraryMissing(err error) string {
 	var none *driver.NoBLAS
 	var old *driver.BLASTooOld
+	var newer *driver.BLASTooNew
 	var failed *driver.BLASError
 	var algorithm *driver.NoAlgorithm
-	if errors.As(err, &none) || errors.As(err, &old) || errors.As(err, &failed) || errors.As(err, &algorithm) {
+	if errors.As(err, &none) || errors.As(err, &old) || errors.As(err, &newer) || errors.As(err, &failed) || errors.As(err, &algorithm) {
 		return err.Error()
 	}
 	return ""

@@ -26,9 +26,10 @@ func TestCeilings(t *testing.T) {
 	for _, c := range []struct{ library, settings, why string }{
 		{cudatest.BLAS(t), "", ""},
 		{cudatest.BLAS(t), "version=110405", "cuBLASLt is 11.4.5 and 12.0.0 is needed"},
+		{cudatest.BLAS(t), "version=140000", "cuBLASLt is 14.0.0 and 13 is the newest major version"},
 		{cudatest.BLAS(t), "create=1", "CUBLAS_STATUS_NOT_INITIALIZED"},
-		{torn, "", "no cuBLASLt ("},
-		{torn + ".none", "", "no cuBLASLt ("},
+		{torn, "", "cuBLASLt cannot be used ("},
+		{torn + ".none", "", "cuBLASLt cannot be used ("},
 	} {
 		t.Setenv("VAPP_LIBCUBLASLT", c.library)
 		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)

@@ -36,6 +36,11 @@ func (c *lowering) packedAt(x backend.Value, p product) (at, sums cuda.Ptr) {
 	return c.workspace(p.x), c.workspace(p.sums)
 }
 
+// packedTwice reports whether X of a product is packed in place of the value, besides the rows that another product takes.
+func (c *lowering) packedTwice(x backend.Value, p product) bool {
+	return c.now <= c.twice.op && c.twice == packedX{c.twice.op, x, p.to, orderOf(p), true}
+}
+
 // orderOf returns the layout of packed X: PackArgs.Words.
 func orderOf(p product) int32 {
 	if p.Plain {
@@ -69,6 +74,35 @@ func (c *lowering) consumer(at int, y backend.Value) (p product, last, ok bool) 
 	}
 	freed := c.info(y).Freed
 	return p, freed > 0 && freed <= end, ok
+}
+
+// second returns what y is packed as for products behind op at that do not take it as p does, and the last of the products
+// of y. There is one if it is bf16, p's rows are 8-bit numbers, and nothing else reads y, whose place it takes. The products
+// leave the rows that are packed for p as they are.
+func (c *lowering) second(at int, y backend.Value, p product) (q product, end int, ok bool) {
+	for end = at; ; end++ {
+		o, is := c.opAt(end + 1).(backend.Linear)
+		if !is || o.X != y {
+			break
+		}
+		m, err := c.l.matrix(c.p.Weights[o.W])
+		if err != nil || m.multiplies() != "" {
+			return q, end, false // lowering that op returns the error
+		}
+		r := c.product(m, c.rows(c.info(y).Rows), counters)
+		switch {
+		case !r.packed || r.partial < p.partial:
+			return q, end, false
+		case r.to == p.to && orderOf(r) == orderOf(p):
+		case r.to.Format != kernels.BF16 || r.minima || ok && orderOf(r) != orderOf(q):
+			return q, end, false
+		default:
+			q, ok = r, true
+		}
+	}
+	v := c.info(y)
+	bytes, _ := q.to.Bytes(c.rows(v.Rows), v.Cols)
+	return q, end, ok && p.to.Narrow() && v.Freed > 0 && v.Freed <= end+1 && bytes <= v.Bytes
 }
 
 // packInto returns the arguments with which a kernel packs x, of n columns, for product p.
@@ -347,6 +381,10 @@ func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 	a := cuda.NormPackArgs{Pack: c.packInto(p, c.value(o.X), y.Cols), Residual: c.value(o.Residual), W: c.weight(o.W), Eps: o.Eps, Offset: o.Offset, Scale: scaleOf(o)}
 	if !last {
 		a.Plain = c.value(o.Y)
+		if q, end, ok := c.second(c.now, o.Y, p); ok {
+			a.PlainWords = 1 + orderOf(q)
+			c.twice = packedX{end, o.Y, q.to, orderOf(q), true}
+		}
 	}
 	c.keepPacked(o.Y, p)
 	rows, at := each(y.Rows, 1, 1), unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows)

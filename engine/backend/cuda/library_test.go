@@ -37,7 +37,7 @@ func TestNoLibrary(t *testing.T) {
 		as                any
 		want              string
 	}{
-		{filepath.Join(t.TempDir(), "libcublasLt.so.13"), "", new(*driver.NoBLAS), "no cuBLASLt ("},
+		{filepath.Join(t.TempDir(), "libcublasLt.so.13"), "", new(*driver.NoBLAS), "cuBLASLt cannot be used ("},
 		{cudatest.Driver(t), "", new(*driver.NoBLAS), " has no cublasLtGetVersion): install"},
 		{whole, "version=110405", new(*driver.BLASTooOld), "cuBLASLt is 11.4.5 and 12.0.0 is needed: install"},
 		{whole, "version=140102", new(*driver.BLASTooNew), "cuBLASLt is 14.1.2 and 13 is the newest major version that this vapp calls: install"},

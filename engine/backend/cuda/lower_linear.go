@@ -32,13 +32,18 @@ func (c *lowering) linear(o backend.Linear) error {
 		g := grid{each(x.Rows, 1, p.Rows), fixed(ceil(m.Rows, 8)), fixed(1)}
 		return add(c, p.Kernel, g, p.Threads, 0, a, bind(unsafe.Offsetof(a.Rows), x.Rows, 1))
 	}
-	if !c.packedFor(o.X, p) {
-		if err := c.pack(p, c.value(o.X), 0, m.Cols, each(x.Rows, 1, 1)); err != nil {
-			return err
+	if c.packedTwice(o.X, p) {
+		a.X = c.value(o.X)
+		c.left.op++ // a later product may take what was packed first
+	} else {
+		if !c.packedFor(o.X, p) {
+			if err := c.pack(p, c.value(o.X), 0, m.Cols, each(x.Rows, 1, 1)); err != nil {
+				return err
+			}
 		}
+		c.keepPacked(o.X, p)
+		a.X, a.Sums = c.packedAt(o.X, p)
 	}
-	c.keepPacked(o.X, p)
-	a.X, a.Sums = c.packedAt(o.X, p)
 	if g, q, ok := c.gatedLater(o, m, p); ok {
 		m.gated(&a, g.Activation, q, c.value(g.Y))
 		c.left = packedX{c.now + 2, g.Y, q.to, orderOf(q), true}

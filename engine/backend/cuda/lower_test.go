@@ -18,31 +18,38 @@ import (
 // tokens.
 func layer(t *testing.T, f, kv kernels.Format, tokens int) *backend.Program {
 	t.Helper()
+	return layerOf(t, f, kv, tokens, 64)
+}
+
+// layerOf is layer with four heads of dim dimensions.
+func layerOf(t *testing.T, f, kv kernels.Format, tokens, dim int) *backend.Program {
+	t.Helper()
+	cols := 4 * dim
 	spec := func(name string, use backend.Use, f kernels.Format, experts, rows, cols int) backend.WeightSpec {
 		return backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: f, Use: use, Experts: experts, Parts: []backend.Part{{Tensor: name, Rows: rows, Format: f}}}
 	}
-	class := backend.KVClass{Name: "full", Format: kv, BlockSize: 16, Layers: 1, KVHeads: 2, HeadDim: 64, MaxPages: 512, PagesPerSlab: 1, Plane: true}
+	class := backend.KVClass{Name: "full", Format: kv, BlockSize: 16, Layers: 1, KVHeads: 2, HeadDim: dim, MaxPages: 512, PagesPerSlab: 1, Plane: true}
 	class.SlabBytes = class.PageBytes()
 	p := &backend.Program{Name: "p", Vocab: 1000, Classes: []backend.KVClass{class}, Bucket: backend.Bucket{Tokens: tokens, Seqs: min(tokens, 64), Samples: min(tokens, 64)}}
 	p.Weights = []backend.WeightSpec{
-		spec("table", backend.Lookup|backend.Multiply, f, 0, 1000, 256),
-		spec("qkv", backend.Multiply, f, 0, 8*64, 256),
-		spec("up", backend.Multiply, f, 8, 2*256, 256), spec("down", backend.Multiply, f, 8, 256, 256),
-		spec("router", backend.Multiply, kernels.F32, 0, 8, 256),
-		spec("norm", backend.Vector, kernels.F32, 0, 1, 256), spec("freq", backend.Vector, kernels.F32, 0, 1, 32),
+		spec("table", backend.Lookup|backend.Multiply, f, 0, 1000, cols),
+		spec("qkv", backend.Multiply, f, 0, 2*cols, cols),
+		spec("up", backend.Multiply, f, 8, 2*256, cols), spec("down", backend.Multiply, f, 8, cols, 256),
+		spec("router", backend.Multiply, kernels.F32, 0, 8, cols),
+		spec("norm", backend.Vector, kernels.F32, 0, 1, cols), spec("freq", backend.Vector, kernels.F32, 0, 1, dim/2),
 	}
 	r := backend.Record(p)
 	v := func(f kernels.Format, rows backend.Rows, cols int) backend.Value { return r.New("v", f, rows, cols) }
 	f32, none := kernels.F32, backend.NoWeight
-	ids, x, qkv, angles := v(kernels.I32, backend.PerToken, 1), v(f32, backend.PerToken, 256), v(f32, backend.PerToken, 512), v(f32, backend.PerToken, 64)
-	q, k, val := v(f32, backend.PerToken, 256), v(kv, backend.PerToken, 128), v(kv, backend.PerToken, 128)
+	ids, x, qkv, angles := v(kernels.I32, backend.PerToken, 1), v(f32, backend.PerToken, cols), v(f32, backend.PerToken, 2*cols), v(f32, backend.PerToken, dim)
+	q, k, val := v(f32, backend.PerToken, cols), v(kv, backend.PerToken, 2*dim), v(kv, backend.PerToken, 2*dim)
 	logits, picks, shares := v(f32, backend.PerToken, 8), v(kernels.I32, backend.PerToken, 2), v(f32, backend.PerToken, 2)
-	last, z := v(f32, backend.PerSample, 256), v(f32, backend.PerSample, 1000)
+	last, z := v(f32, backend.PerSample, cols), v(f32, backend.PerSample, 1000)
 	for _, op := range []backend.Op{
 		backend.Tokens{Out: ids}, backend.StoreTokens{Ids: ids}, backend.Embed{Ids: ids, Table: 0, Y: x, Scale: 1},
 		backend.Norm{X: x, Residual: backend.NoValue, W: 5, Y: x}, backend.Linear{X: x, W: 1, Bias: none, Y: qkv},
-		backend.Angles{InvFreq: 6, Scale: 1, Y: angles}, backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: val, Heads: 4, KVHeads: 2, HeadDim: 64, Rotary: 64},
-		backend.Attention{Q: q, K: k, V: val, Y: q, Heads: 4, KVHeads: 2, HeadDim: 64, Scale: 1}, backend.StoreKV{K: k, V: val},
+		backend.Angles{InvFreq: 6, Scale: 1, Y: angles}, backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: val, Heads: 4, KVHeads: 2, HeadDim: dim, Rotary: dim},
+		backend.Attention{Q: q, K: k, V: val, Y: q, Heads: 4, KVHeads: 2, HeadDim: dim, Scale: 1}, backend.StoreKV{K: k, V: val},
 		backend.Linear{X: x, W: 4, Bias: none, Y: logits}, backend.Route{Logits: logits, Ids: picks, Weights: shares, Top: 2, Scale: none},
 		backend.Experts{X: x, Ids: picks, Weights: shares, Y: x, GateUp: 2, Down: 3, GateUpBias: none, DownBias: none, Top: 2, Width: 256},
 		backend.Add{X: q, Into: x, Scale: none}, backend.Gather{X: x, Y: last}, backend.Linear{X: last, W: 0, Bias: none, Y: z}, backend.Sample{Logits: z},
@@ -411,6 +418,95 @@ func TestFused(t *testing.T) {
 	}
 }
 
+// TestPackedTwice: a norm before products of rows in 8 bits and in bf16 packs them both ways, if nothing else reads the rows: those in
+// bf16 are in their place, those in 8 bits stay in the workspace for a later product.
+func TestPackedTwice(t *testing.T) {
+	const in, out = 256, 128
+	type change struct {
+		second      kernels.Format
+		kept, first bool // an op behind reads the rows; the product in bf16 is the first
+		inPlace     bool // the norm's result has the place of its input
+		chained     bool // a sum before the norm
+		library     bool
+	}
+	for name, c := range map[string]struct {
+		change
+		want string // the kernels' names in a step of one row
+		also int32
+	}{
+		"twice":        {change{second: kernels.BF16}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_bf16_8 linear_f8_e4m3_x8_mid_16", 1},
+		"behind a sum": {change{second: kernels.BF16, chained: true}, "chain_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_bf16_8 linear_f8_e4m3_x8_mid_16", 1},
+		"by rows":      {change{second: kernels.BF16, library: true}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_plain_8 linear_bf16_plain_8 linear_f8_e4m3_x8_plain_8", 3},
+		"f16":          {change{second: kernels.F16}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_f16 linear_f16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
+		"minima":       {change{second: kernels.Q4_1}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_q4_1_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
+		"kept":         {change{second: kernels.BF16, kept: true}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 softcap", 0},
+		"in place":     {change{second: kernels.BF16, inPlace: true}, "norm linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
+		"bf16 first":   {change{second: kernels.BF16, first: true}, "norm_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_f8_e4m3_x8_mid_16", 0},
+	} {
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 64, Seqs: 1, Samples: 1}}
+		narrow := backend.WeightSpec{Name: "narrow", Rows: out, Cols: in, Source: kernels.F8E4M3, Use: backend.Multiply, RoundInputs: true, Scaling: backend.PerChannel}
+		p.Weights = []backend.WeightSpec{
+			{Name: "norm", Rows: 1, Cols: in, Source: kernels.F32, Use: backend.Vector}, narrow, {Name: "wide", Rows: out, Cols: in, Source: c.second, Use: backend.Multiply},
+		}
+		r := backend.Record(p)
+		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
+		x, residual, y := v(in), v(in), v(in)
+		results := []backend.Value{v(out), v(out), v(out)}
+		n := backend.Norm{X: x, Residual: backend.NoValue, W: 0, Y: y, Eps: 1e-6}
+		switch {
+		case c.inPlace:
+			n.Y = x
+		case c.chained:
+			r.Do(backend.Add{X: x, Into: residual, Scale: backend.NoWeight})
+			n.X = residual
+		}
+		r.Do(n)
+		order := []backend.WeightID{1, 2, 1}
+		if c.first {
+			order = []backend.WeightID{2, 1, 1}
+		}
+		for i, w := range order {
+			r.Do(backend.Linear{X: n.Y, W: w, Bias: backend.NoWeight, Y: results[i]})
+		}
+		if c.kept {
+			r.Do(backend.Softcap{X: y, Cap: 1})
+		}
+		r.Free(x, residual, y)
+		r.Free(results...)
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		l := on(t, "h100", backend.Graphs{})
+		l.blas, l.fp8 = c.library, true
+		list, err := l.lower(p, variant{rows: 1}, reals())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		var xs []cuda.Ptr
+		for _, n := range list {
+			names = append(names, n.kernel)
+			if strings.HasPrefix(n.kernel, "linear_") && !strings.Contains(n.kernel, "_pack_") {
+				xs = append(xs, argsOf[cuda.LinearArgs](n).X)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+			continue
+		}
+		if !strings.Contains(names[0], "_pack_") {
+			continue
+		}
+		a := argsOf[cuda.NormPackArgs](list[0]) // that of a chain begins with it
+		if a.PlainWords != c.also {
+			t.Errorf("%s: packed also as %d, want %d", name, a.PlainWords, c.also)
+		}
+		if c.also > 0 && (a.Plain != reals().arenas[backend.Scratch]+cuda.Ptr(p.Values[y].Offset) || !slices.Equal(xs, []cuda.Ptr{a.Pack.Y, a.Plain, a.Pack.Y})) {
+			t.Errorf("%s: packed at %#x and %#x, products read %#x", name, a.Pack.Y, a.Plain, xs)
+		}
+	}
+}
+
 // TestGated: a product gates its sums where a panel has gates and their ups, its result has no other reader, and the next
 // product reads 16 bits without sums of steps. The packed rows are where the GLU's result would be.
 func TestGated(t *testing.T) {
@@ -595,6 +691,7 @@ func TestAttentionPacks(t *testing.T) {
 		dim                        int
 		gated, fp8, reused, noNorm bool // reused: the product's result has the memory of keys and values
 		kept, over                 bool // an op behind reads the norm's rows; they have the memory of keys and values
+		f32                        bool // keys and values, whose launches have no lists
 	}
 	for _, c := range []struct {
 		change
@@ -610,11 +707,16 @@ func TestAttentionPacks(t *testing.T) {
 		{change{dim: 64, gated: true}, 1, "attention_bf16_64_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 64, fp8: true}, 1, "attention_bf16_64_few store_pack_f8_e4m3+ linear_f8_e4m3_x8_mid_16 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 72}, 1, "attention_bf16_128_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 256}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 256, gated: true, reused: true}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 256}, 512, "attention_bf16_256_wide linear_bf16_wide norm_pack_bf16+ linear_bf16_wide"},
+		{change{dim: 256}, 1, "attention_bf16_256_few linear_bf16_8 norm_pack_bf16+ linear_bf16_8"},
+		{change{dim: 512, gated: true}, 1, "attention_bf16_512_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 64, f32: true}, 1, "attention_f32 attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 64, f32: true, gated: true, reused: true}, 1, "attention_f32 attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 256}, 512, "attention_bf16_256_few attention_bf16_256_wide linear_bf16_wide norm_pack_bf16+ linear_bf16_wide"},
 	} {
 		class := backend.KVClass{Name: "full", Format: kernels.BF16, BlockSize: 16, Layers: 1, KVHeads: kv, HeadDim: c.dim, MaxPages: 256, PagesPerSlab: 1}
+		if c.f32 {
+			class.Format = kernels.F32
+		}
 		class.SlabBytes = class.PageBytes()
 		p := &backend.Program{Name: "p", Classes: []backend.KVClass{class}, Bucket: backend.Bucket{Tokens: 512, Seqs: 8, Samples: 8}}
 		p.Weights = []backend.WeightSpec{
@@ -690,7 +792,7 @@ func TestAttentionPacks(t *testing.T) {
 			}
 			if b.Across > 0 {
 				name += "+"
-				if m := n.bound(backend.Bucket{Tokens: c.rows, Seqs: 8, Samples: 8}); b.Store.K == 0 || n.shared != cuda.StoreShared(c.dim, 2) || m.blocks[0]+m.blocks[1] < int(b.Across)+kv+1 {
+				if m := n.bound(backend.Bucket{Tokens: c.rows, Seqs: 8, Samples: 8}); b.Store.K == 0 || n.shared != cuda.StoreShared(c.dim, int(class.Format.Bytes(1))) || m.blocks[0]+m.blocks[1] < int(b.Across)+kv+1 {
 					t.Errorf("%+v: %s stores with %d bytes of shared memory, %v blocks, from %d on", c, name, n.shared, m.blocks, b.Across)
 				}
 			}

@@ -115,6 +115,7 @@ type lowering struct {
 	out  []launch
 
 	chain   chain         // the last that began
+	twice   packedX       // the rows of left packed in a second way, for products up to its op
 	joined  int           // ops before it are done by the launch that joined attention
 	ordered int           // the Experts whose rows are sorted already
 	normed  *backend.Norm // of the next Experts, left to its packing

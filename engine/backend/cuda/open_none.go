@@ -13,6 +13,11 @@ func (Opener) Probe() (backend.Facts, error) {
 	return backend.Facts{}, backend.Unsupported(name, "this machine's GPU", driver.ErrNotBuilt.Error()+"; plans are made for GPUs by name, with --gpu")
 }
 
+// FindLibrary finds nothing: cuBLASLt is not called.
+func FindLibrary([]driver.Info) Library {
+	return Library{Absent: driver.ErrNotBuilt.Error()}
+}
+
 // Ceilings fails with backend.ErrUnsupported.
 func (Opener) Ceilings(backend.Facts, int64, int) (Ceilings, error) {
 	return Ceilings{}, backend.Unsupported(name, "measuring", driver.ErrNotBuilt.Error())

@@ -23,64 +23,82 @@ func (Opener) Probe() (backend.Facts, error) {
 	if err != nil {
 		return backend.Facts{}, err
 	}
-	first := all[max(0, slices.IndexFunc(all, hasKernels))]
-	f := factsOf(first)
-	f.CUBLASLt, f.NoCUBLASLt = findLibrary(first.Ordinal)
+	first := all[chosen(all)]
+	f, found := factsOf(first), findLibrary(first)
+	f.CUBLASLt, f.NoCUBLASLt = found.Version, found.Unusable
 	return f, nil
 }
 
-// findLibrary returns the version of the machine's cuBLASLt, and why one that was found cannot be used on
-// a device.
-func findLibrary(ordinal int) (version, unusable string) {
-	v, path, err := driver.FindBLAS()
-	if err == nil {
-		err = tryLibrary(ordinal, v, path)
-	}
-	var none *driver.NoBLAS
-	switch {
-	case err == nil:
-		return driver.BLASVersion(v), ""
-	case errors.As(err, &none) && none.Absent:
-		return "", ""
-	}
-	return "", err.Error()
+// FindLibrary finds the machine's cuBLASLt and makes a product with it, on the device that Probe chooses of these.
+func FindLibrary(all []driver.Info) Library {
+	return findLibrary(all[chosen(all)])
 }
 
-// tried are the libraries that have multiplied in this process, which stay loaded, by tryKey.
-var tried sync.Map
+// chosen returns the index of the first device that has kernels, or else 0.
+func chosen(all []driver.Info) int { return max(0, slices.IndexFunc(all, hasKernels)) }
+
+func findLibrary(on driver.Info) Library {
+	v, path, err := driver.FindBLAS()
+	var none *driver.NoBLAS
+	if errors.As(err, &none) && none.Absent {
+		return Library{Absent: err.Error()}
+	}
+	l := Library{Path: path, Device: fmt.Sprintf("device %d, %s", on.Ordinal, on.Name)}
+	if err == nil {
+		var untried error
+		if untried, err = tryLibrary(on.Ordinal, v, path); untried != nil {
+			l.Untried = untried.Error()
+		}
+	}
+	if err != nil {
+		l.Unusable = err.Error()
+		return l
+	}
+	l.Version = driver.BLASVersion(v)
+	return l
+}
+
+// tried are the libraries that have multiplied in this process, which stay loaded, by tryKey. trying is held while one
+// multiplies, so that two do not share the device's free memory.
+var (
+	tried  sync.Map
+	trying sync.Mutex
+)
 
 type tryKey struct {
 	ordinal, version int
 	path             string
 }
 
-// tryLibrary makes a handle of the machine's cuBLASLt on a device and a product with it. The error says
-// why the library cannot be used. It is nil where the device cannot be opened, is full or does not answer,
+// tryLibrary makes a handle of the machine's cuBLASLt on a device and a product with it. err says why the library
+// cannot be used. It is nil where the device cannot be opened, is full or does not answer, which is untried then,
 // because a start without the library would end as well, with an error of its own.
-func tryLibrary(ordinal, version int, path string) error {
+func tryLibrary(ordinal, version int, path string) (untried, err error) {
+	trying.Lock()
+	defer trying.Unlock()
 	key := tryKey{ordinal, version, path}
 	if _, ok := tried.Load(key); ok {
-		return nil
+		return nil, nil
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, err := driver.Open(ordinal)
 	if err != nil {
-		return nil
+		return err, nil
 	}
 	err = multiplyOnce(ctx)
 	var hung *driver.HungError
 	if errors.As(err, &hung) {
-		return nil // closing would wait for the device
+		return err, nil // closing would wait for the device
 	}
 	closed := ctx.Close()
 	if ofLibrary(err) {
-		return err
+		return nil, err
 	}
-	if err == nil && closed == nil {
+	if err = errors.Join(err, closed); err == nil {
 		tried.Store(key, true)
 	}
-	return nil
+	return err, nil
 }
 
 // ofLibrary reports whether an error of a product says something about the library, not about the device

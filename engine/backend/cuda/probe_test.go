@@ -65,7 +65,7 @@ func TestProbeLibrary(t *testing.T) {
 		{cudatest.BLAS(t), "fails=2", "13.0.0", ""},
 		{cudatest.BLAS(t), "fails=3", "", "device 0, emulated GPU: cublasLtMatmul: CUBLAS_STATUS_NOT_SUPPORTED: "},
 		{cudatest.BLAS(t), "wrong=1", "", "device 0, emulated GPU: cuBLASLt 13.0.0 multiplies wrongly: algorithm 0 has 577 for 576: "},
-		{"libm.so.6", "", "", "no cuBLASLt (libm.so.6 has no cublasLtGetVersion)"},
+		{"libm.so.6", "", "", "cuBLASLt cannot be used (libm.so.6 has no cublasLtGetVersion)"},
 		{driver.NoLibrary, "", "", ""},
 	} {
 		t.Setenv("VAPP_LIBCUBLASLT", c.library)
@@ -97,6 +97,46 @@ func TestProbeLibrary(t *testing.T) {
 	}{{"fault=cuDevicePrimaryCtxRetain:1:2", false}, {"fault=cuMemAlloc:4:2", false}, {"", true}, {"", false}} {
 		if n := products(c.settings); (n > 0) != c.want {
 			t.Errorf("%q: %d products", c.settings, n)
+		}
+	}
+}
+
+// TestFindLibrary: the library that was found is named with the device on which it multiplied, or with what the device lacks.
+func TestFindLibrary(t *testing.T) {
+	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
+	defer emulate(t, "reset")
+	defer cuda.ForgetLibraries()
+	blas, none := cudatest.BLAS(t), driver.NoLibrary
+	const device = "device 0, emulated GPU"
+	for _, c := range []struct {
+		library, emulated, settings string
+		want                        cuda.Library // of texts their beginnings
+	}{
+		{blas, "", "", cuda.Library{Version: "13.0.0", Path: blas, Device: device}},
+		{blas, "devices=2,old=1", "", cuda.Library{Version: "13.0.0", Path: blas, Device: "device 1, "}},
+		{blas, "fault=cuDevicePrimaryCtxRetain:1:2", "", cuda.Library{Version: "13.0.0", Path: blas, Device: device, Untried: device + ": 0.50 GiB are needed and "}},
+		{blas, "fault=cuMemAlloc:4:2", "", cuda.Library{Version: "13.0.0", Path: blas, Device: device, Untried: device + ": cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"}},
+		{blas, "", "wrong=1", cuda.Library{Path: blas, Device: device, Unusable: device + ": cuBLASLt 13.0.0 multiplies wrongly: "}},
+		{"libm.so.6", "", "", cuda.Library{Device: device, Unusable: "cuBLASLt cannot be used (libm.so.6 has no "}},
+		{none, "", "", cuda.Library{Absent: "no cuBLASLt (VAPP_LIBCUBLASLT is none): "}},
+	} {
+		t.Setenv("VAPP_LIBCUBLASLT", c.library)
+		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)
+		emulate(t, "reset,"+c.emulated)
+		cuda.ForgetLibraries()
+		all, err := driver.Devices()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := cuda.FindLibrary(all)
+		for _, text := range [][2]string{{got.Version, c.want.Version}, {got.Path, c.want.Path}, {got.Device, c.want.Device}, {got.Untried, c.want.Untried}, {got.Unusable, c.want.Unusable}, {got.Absent, c.want.Absent}} {
+			if !strings.HasPrefix(text[0], text[1]) || (text[0] == "") != (text[1] == "") || strings.Contains(text[0], "\n") {
+				t.Errorf("%s %s %s: %+v, want %+v", c.library, c.emulated, c.settings, got, c.want)
+				break
+			}
+		}
+		if n := driver.Counted("taken"); n != 0 {
+			t.Errorf("%s %s %s: %d bytes are taken", c.library, c.emulated, c.settings, n)
 		}
 	}
 }

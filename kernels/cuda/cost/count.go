@@ -240,6 +240,14 @@ func present(p cuda.Ptr) float64 {
 	return 1
 }
 
+// plainOf returns what a norm writes of its rows besides packing them: of a number of 4 bytes.
+func plainOf(a cuda.NormPackArgs) float64 {
+	if a.PlainWords != 0 {
+		return 0.5
+	}
+	return present(a.Plain)
+}
+
 // pack counts rounding rows for a product, gating or normalising them first.
 func (c *Counter) pack(l Launch, w *Work) error {
 	var p cuda.PackArgs
@@ -252,12 +260,12 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	case strings.HasPrefix(l.Kernel, "norm_"):
 		flops = 5
 		err = with(l, func(a cuda.NormPackArgs) {
-			p, reads, kept = a.Pack, 1+present(a.Residual), present(a.Residual)+present(a.Plain)
+			p, reads, kept = a.Pack, 1+present(a.Residual), present(a.Residual)+plainOf(a)
 			w.KV = besideBytes(a.Beside)
 		})
 	case strings.HasPrefix(l.Kernel, "chain_"):
 		err = with(l, func(a cuda.ChainPackArgs) {
-			p, reads, kept, flops = a.Norm.Pack, 2, 1+present(a.Norm.Plain), 6
+			p, reads, kept, flops = a.Norm.Pack, 2, 1+plainOf(a.Norm), 6
 			w.KV = besideBytes(a.Norm.Beside)
 			if a.Kinds&cuda.ChainJoined != 0 { // X and Other are read twice, then X is written
 				reads, kept, flops = reads+4, kept+1, flops+9

@@ -225,15 +225,23 @@ func NCCL(t testing.TB) string {
 
 // BuildNCCL is NCCL without a test. The library is also linked as .cache/emulation/libnccl.so.
 func BuildNCCL() (string, error) {
-	root, err := tree()
-	if err != nil {
-		return "", err
-	}
-	path, err := nccl.build(filepath.Join(root, "kernels", "cuda"))
+	path, err := inTree(nccl)
 	if err != nil {
 		return "", err
 	}
 	return path, link(path, "libnccl.so")
+}
+
+// BuildBLAS is BLAS without a test.
+func BuildBLAS() (string, error) { return inTree(blas) }
+
+// inTree compiles a library from this tree if necessary.
+func inTree(g target) (string, error) {
+	root, err := tree()
+	if err != nil {
+		return "", err
+	}
+	return g.build(filepath.Join(root, "kernels", "cuda"))
 }
 
 // built compiles a library if necessary.

@@ -11,6 +11,16 @@ import (
 // below the module's root calls it.
 func Vapp(t testing.TB, args ...string) string {
 	t.Helper()
+	out, refusal := run(t, args...)
+	if refusal != "" {
+		t.Fatalf("vapp %v: %s", args, refusal)
+	}
+	return out
+}
+
+// run returns the binary's stdout and, if it fails, how and its stderr.
+func run(t testing.TB, args ...string) (out, refusal string) {
+	t.Helper()
 	binary := os.Getenv("VAPP")
 	if binary == "" {
 		binary = "../../../bin/vapp"
@@ -18,9 +28,9 @@ func Vapp(t testing.TB, args ...string) string {
 	c := exec.Command(binary, args...)
 	var problem strings.Builder
 	c.Stderr = &problem
-	out, err := c.Output()
+	text, err := c.Output()
 	if err != nil {
-		t.Fatalf("vapp %v: %v\n%s", args, err, problem.String())
+		refusal = err.Error() + "\n" + problem.String()
 	}
-	return string(out)
+	return string(text), refusal
 }

@@ -15,6 +15,7 @@ type Facts struct {
 	Memory    Memory
 	Huge      Huge
 	GPU       GPU
+	Library   Library
 	Limits    Limits
 	Hub       Hub
 	Clock     Clock
@@ -71,8 +72,16 @@ type GPU struct {
 	Err     string // why there is no device; with remedy
 	Remedy  string // where the driver is too old; Err has none then
 	Busy    string // a device's compute mode that excludes processes
-	BLAS    string // version and file of cuBLASLt; "": there is none, or it was not looked for
-	NoBLAS  string // why cuBLASLt cannot be used; "": it can, or was not looked for
+}
+
+// Library has facts of cuBLASLt. All are "" where no device could multiply with it.
+type Library struct {
+	Version  string // "13.0.2"
+	Path     string // its file; a bare name is one that the loader finds
+	Device   string // on which it multiplied two small matrices, unless Untried says why not
+	Untried  string
+	Unusable string // why the library that is there cannot be used, with a remedy
+	Absent   string // there is none; with a remedy
 }
 
 // Limits are limits of the process; 0: unknown, negative: none.

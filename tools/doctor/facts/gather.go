@@ -36,6 +36,8 @@ type Sources struct {
 	Native bool // the binary has the C kernels
 	// GPU reads the facts of NVIDIA's devices.
 	GPU func() GPU
+	// Library finds cuBLASLt and multiplies once with it, on the device that a server uses.
+	Library func() Library
 	// Sandbox renders a template in a child process.
 	Sandbox func(context.Context) error
 	Hub     *hub.Client
@@ -65,7 +67,7 @@ func Gather(ctx context.Context, s Sources) (Facts, error) {
 	}
 	f := Facts{OS: runtime.GOOS, Arch: runtime.GOARCH, Profile: Profile{Path: s.Profile}}
 	f.Clock.Now, f.Clock.Built = time.Now(), s.Built
-	parts := []part{{"gpu", s.gpu}, {"hub", s.hub}, {"template sandbox", s.sandbox}, {"profile", s.profile}, {"processor and memory", s.host}}
+	parts := []part{{"gpu", s.gpu}, {"cuBLASLt", s.library}, {"hub", s.hub}, {"template sandbox", s.sandbox}, {"profile", s.profile}, {"processor and memory", s.host}}
 	limited, stop := context.WithTimeout(ctx, s.limits.all)
 	defer stop()
 	type result struct {
@@ -96,6 +98,11 @@ func (s Sources) gpu(context.Context) func(*Facts) {
 		f.GPU = g
 		f.GPU.Present = g.Present || present
 	}
+}
+
+func (s Sources) library(context.Context) func(*Facts) {
+	l := s.Library()
+	return func(f *Facts) { f.Library = l }
 }
 
 func (s Sources) sandbox(ctx context.Context) func(*Facts) {

@@ -23,7 +23,7 @@ func sources(t *testing.T, endpoint string) Sources {
 	settings := hub.Settings{Cache: filepath.Join(t.TempDir(), "not", "yet"), Endpoint: endpoint, Token: "secret", Stall: time.Minute}
 	return Sources{
 		Machine: appliance.Machine{Hub: settings}, Hub: hub.NewClient(settings, "test"), Root: fstest.MapFS{},
-		GPU: func() GPU { return GPU{Built: true} }, Sandbox: func(context.Context) error { return errors.New("first\nsecond") },
+		GPU: func() GPU { return GPU{Built: true} }, Library: func() Library { return Library{Version: "13.0.2"} }, Sandbox: func(context.Context) error { return errors.New("first\nsecond") },
 	}
 }
 
@@ -40,7 +40,7 @@ func TestGather(t *testing.T) {
 	if h := f.Hub; h.Err != "" || !h.Token || h.Free <= 0 || !h.Writable || f.Clock.Hub.IsZero() {
 		t.Errorf("hub %+v, its clock %v", h, f.Clock.Hub)
 	}
-	if f.Sandbox.Err != "first; second" || !f.GPU.Built || f.Processor.Online < 1 {
+	if f.Sandbox.Err != "first; second" || !f.GPU.Built || f.Library.Version != "13.0.2" || f.Processor.Online < 1 {
 		t.Errorf("%+v", f)
 	}
 	if !strings.Contains(f.Profile.Err, "none.cue: no such file") || f.Profile.Where != "" {
@@ -94,8 +94,9 @@ func TestGatherHangs(t *testing.T) {
 	}
 	from.limits.all = time.Millisecond
 	from.GPU = func() GPU { <-hang; return GPU{} }
+	from.Library = func() Library { <-hang; return Library{} }
 	from.Sandbox = func(context.Context) error { <-hang; return nil }
-	if f, err = Gather(t.Context(), from); err != nil || !slices.Contains(f.Unfinished, "gpu") || !slices.Contains(f.Unfinished, "template sandbox") {
+	if f, err = Gather(t.Context(), from); err != nil || !slices.Contains(f.Unfinished, "cuBLASLt") || !slices.Contains(f.Unfinished, "gpu") || !slices.Contains(f.Unfinished, "template sandbox") {
 		t.Errorf("unfinished %v, %v", f.Unfinished, err)
 	}
 }

@@ -24,7 +24,12 @@ func blasPaths(getenv func(string) string, root string) []string {
 	default:
 		return []string{named}
 	}
-	out := slices.Clone(blasNames)
+	return slices.Concat(blasNames, installed(getenv, root, blasNames))
+}
+
+// installed returns the files with the names of a library in the places of blasPaths: names[0] is that of CUDA 13,
+// names[1] that of CUDA 12.
+func installed(getenv func(string) string, root string, names []string) (out []string) {
 	for _, place := range []struct{ base, under string }{
 		{getenv("VIRTUAL_ENV"), "lib/python3*/site-packages"},
 		{getenv("CONDA_PREFIX"), "lib/python3*/site-packages"},
@@ -34,16 +39,31 @@ func blasPaths(getenv func(string) string, root string) []string {
 	} {
 		// The wheels of CUDA 13 share a folder, those of CUDA 12 have one each.
 		for i, folder := range []string{"nvidia/cu13/lib", "nvidia/cublas/lib"} {
-			out = append(out, matching(place.base, place.under, folder, blasNames[i])...)
+			out = append(out, matching(place.base, place.under, folder, names[i])...)
 		}
 	}
 	for i, toolkit := range []string{"cuda-13*", "cuda-12*"} {
-		name := blasNames[i]
+		name := names[i]
 		out = append(out, matching(getenv("CUDA_HOME"), "lib64", name)...)
 		out = append(out, matching(filepath.Join(root, "usr/local/cuda"), "lib64", name)...)
 		out = append(out, matching(filepath.Join(root, "usr/local"), toolkit, "lib64", name)...)
 	}
 	return unique(out)
+}
+
+// withoutLt returns, where cuBLAS is installed and cuBLASLt beside it is missing, which file is there and which is not; ""
+// where there is none, and where VAPP_LIBCUBLASLT says what to open.
+func withoutLt(getenv func(string) string, root string) string {
+	if getenv("VAPP_LIBCUBLASLT") != "" {
+		return ""
+	}
+	for _, path := range installed(getenv, root, []string{"libcublas.so.13", "libcublas.so.12"}) {
+		missing := strings.Replace(filepath.Base(path), "cublas", "cublasLt", 1)
+		if _, err := os.Lstat(filepath.Join(filepath.Dir(path), missing)); os.IsNotExist(err) {
+			return path + " is there and " + missing + " beside it is missing"
+		}
+	}
+	return ""
 }
 
 // matching returns the files that match a pattern below base, the last in order first: the newest

@@ -71,3 +71,34 @@ func TestBLASPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestWithoutLt: half a wheel, with cuBLAS and without the cuBLASLt beside it, is named; a whole one and a place without both are not.
+func TestWithoutLt(t *testing.T) {
+	const lib = "nvidia/cu13/lib"
+	for _, c := range []struct {
+		files, named, want string
+	}{
+		{"libcublas.so.13", "", "/libcublas.so.13 is there and libcublasLt.so.13 beside it is missing"},
+		{"libcublas.so.13 libcublasLt.so.13", "", ""},
+		{"libcudnn.so.9", "", ""},
+		{"libcublas.so.13", NoLibrary, ""},
+	} {
+		home := t.TempDir()
+		dir := filepath.Join(home, ".local/lib/python3.12/site-packages", lib)
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range strings.Fields(c.files) {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := withoutLt(func(name string) string { return map[string]string{"HOME": home, "VAPP_LIBCUBLASLT": c.named}[name] }, t.TempDir())
+		if c.want != "" {
+			c.want = dir + c.want
+		}
+		if got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.files, c.named, got, c.want)
+		}
+	}
+}

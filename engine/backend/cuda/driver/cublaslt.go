@@ -28,7 +28,7 @@ type BLAS struct {
 
 // BLAS opens cuBLASLt for a context that is current. Errors: *NoBLAS, *BLASTooOld, *BLASTooNew, *BLASError.
 func (c *Context) BLAS() (*BLAS, error) {
-	library, _, err := loadBLAS(candidates())
+	library, _, err := openBLAS()
 	if err != nil {
 		return nil, err
 	}

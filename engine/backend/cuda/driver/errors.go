@@ -106,13 +106,17 @@ const BLASNewest = 13
 // 128.
 const BLASNeedScales = 120900
 
-// NoBLAS means that cuBLASLt is required and is missing, or lacks a function.
+// NoBLAS means that cuBLASLt is required and is missing, or that the one which is there or is named cannot be
+// loaded, or lacks a function.
 type NoBLAS struct {
-	Why    string
-	Absent bool // none was found; else there is one that cannot be used
+	Why    string // names the file, unless Absent
+	Absent bool   // none was found; else one was, or is named in VAPP_LIBCUBLASLT, and cannot be used
 }
 
 func (e *NoBLAS) Error() string {
+	if !e.Absent {
+		return fmt.Sprintf("cuBLASLt cannot be used (%s): install NVIDIA's cuBLAS of CUDA 12 or 13 again, or name another libcublasLt.so in VAPP_LIBCUBLASLT, or set cuda.linear to \"own\"", e.Why)
+	}
 	return fmt.Sprintf("no cuBLASLt (%s): install NVIDIA's cuBLAS of CUDA 12 or 13 (the package libcublas, or the wheel nvidia-cublas), or name its libcublasLt.so.13 or .12 in VAPP_LIBCUBLASLT, or set cuda.linear to \"own\"", e.Why)
 }
 

@@ -9,6 +9,8 @@ package driver
 import "C"
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"unsafe"
 )
@@ -16,13 +18,25 @@ import (
 // FindBLAS returns the version of the cuBLASLt that Context.BLAS opens, 130101 for 13.1.1, and its
 // file; a bare name is one that the loader finds. It needs no device. Errors: *NoBLAS, *BLASTooOld, *BLASTooNew.
 func FindBLAS() (version int, path string, err error) {
-	b, path, err := loadBLAS(candidates())
+	b, path, err := openBLAS()
 	if err != nil {
 		return 0, "", err
 	}
 	version = int(C.vapp_blas_version(b))
 	C.free(unsafe.Pointer(b)) // the library stays loaded, as it does behind Context.BLAS
 	return version, path, nil
+}
+
+// openBLAS opens the cuBLASLt of this machine.
+func openBLAS() (*C.vapp_blas, string, error) {
+	b, path, err := loadBLAS(candidates())
+	var none *NoBLAS
+	if errors.As(err, &none) && none.Absent {
+		if lone := withoutLt(os.Getenv, "/"); lone != "" {
+			return nil, "", &NoBLAS{Why: lone}
+		}
+	}
+	return b, path, err
 }
 
 // loadBLAS opens the first of the files that is a cuBLASLt of a supported version. If there is none,
@@ -66,7 +80,11 @@ func loadBLASFile(file string) (*C.vapp_blas, error) {
 	var b *C.vapp_blas
 	var why [512]C.char
 	if C.vapp_blas_load(&b, name, &why[0], C.size_t(len(why))) != 0 {
-		return nil, &NoBLAS{Why: C.GoString(&why[0])}
+		said := C.GoString(&why[0])
+		if !strings.HasPrefix(said, file) { // about a library that it needs
+			said = file + ": " + said
+		}
+		return nil, &NoBLAS{Why: said}
 	}
 	switch have := int(C.vapp_blas_version(b)); {
 	case have < BLASNeed:

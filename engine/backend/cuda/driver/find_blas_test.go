@@ -38,11 +38,11 @@ func TestFindBLAS(t *testing.T) {
 		absent     bool
 	}{
 		{files: []string{torn, half, "libm.so.6", whole}, used: whole},
-		{files: []string{half}, want: "no cuBLASLt (" + half + " is not whole: it has "},
-		{files: []string{"libcublasLt.so.0", torn, "libm.so.6"}, want: "no cuBLASLt (" + torn + ": "},
-		{files: []string{"libm.so.6", torn}, want: "no cuBLASLt (libm.so.6 has no cublasLtGetVersion): install"},
-		{files: []string{gone}, want: "no cuBLASLt (" + gone + ": cannot open shared object file"},
-		{files: []string{"libcublasLt.so.0"}, want: "no cuBLASLt (the loader does not find libcublasLt.so.0)"},
+		{files: []string{half}, want: "cuBLASLt cannot be used (" + half + " is not whole: it has "},
+		{files: []string{"libcublasLt.so.0", torn, "libm.so.6"}, want: "cuBLASLt cannot be used (" + torn + ": "},
+		{files: []string{"libm.so.6", torn}, want: "cuBLASLt cannot be used (libm.so.6 has no cublasLtGetVersion): install"},
+		{files: []string{gone}, want: "cuBLASLt cannot be used (" + gone + ": cannot open shared object file"},
+		{files: []string{"libcublasLt.so.0"}, want: "cuBLASLt cannot be used (the loader does not find libcublasLt.so.0)"},
 		{files: []string{"libcublasLt.so.0", "libcublasLt.so.1"}, want: "no cuBLASLt (" + notInstalled + "): ", absent: true},
 		{files: nil, want: "no cuBLASLt (VAPP_LIBCUBLASLT is none): ", absent: true},
 		{files: []string{whole, gone}, settings: "version=140000", want: "cuBLASLt is 14.0.0 and 13 is the newest major version"},
