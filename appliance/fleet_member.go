@@ -60,15 +60,6 @@ func (a *Appliance) joinFleet(p *Prepared) {
 	}
 }
 
-// structuralMode returns reload.structural. The memory that a server of a fleet could take beside its own is that of the
-// others: such a server never has two engines at once.
-func (a *Appliance) structuralMode(p *schema.Profile) string {
-	if a.cfg.member != nil && p.Reload.Structural == schema.Swap {
-		return schema.DrainFirst
-	}
-	return p.Reload.Structural
-}
-
 // makeWay unloads idle models of a fleet until the engine of next fits beside the others. Until keepWay, or until the
 // engine serves, none is loaded that does not fit beside it.
 func (a *Appliance) makeWay(next *Prepared) error {

@@ -116,7 +116,7 @@ var errRestart = errors.New("these fields belong to the process, not to the engi
 func (a *Appliance) transition(old *served, next *Prepared) (plan.Transition, error) {
 	running := a.live.Load().profile
 	in := plan.ChangeInputs{
-		Old: old.prepared.Plan, New: next.Plan, Mode: a.structuralMode(running),
+		Old: old.prepared.Plan, New: next.Plan, Mode: running.Reload.Structural, Several: a.cfg.member != nil,
 		DrainTimeout: running.Serve.DrainTimeout, Loaded: schema.Duration(a.loadTook.Load()), Running: true,
 	}
 	if i, ok := old.engine.WeightsInfo(); ok {

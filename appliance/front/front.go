@@ -104,7 +104,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case api.IsResponse(path):
 		try(w, r, allowed)
 	case ofOne(path):
-		f.refuse(w, r, chat.Errorf(chat.Invalid, profileParam, "Several profiles run here: add ?profile=NAME to the URL, with one of %s.", profiles(allowed)))
+		f.refuse(w, r, chat.Errorf(chat.Invalid, profileParam, "Several profiles run here: add ?profile=NAME to the URL (vapp status: --profile NAME), with one of %s.", profiles(allowed)))
 	default:
 		f.any(allowed).Handler.ServeHTTP(w, r)
 	}

@@ -116,7 +116,7 @@ func TestRoutes(t *testing.T) {
 		{open, "GET /v1/responses/r2", "", "", 200, "/v1/responses/r2 of b"},
 		{open, "POST /v1/responses/r1/cancel", "", "", 200, "/v1/responses/r1/cancel of a"},
 		{open, "DELETE /v1/responses/r3", "", "", 404, "of b"},
-		{open, "GET /admin/drift", "", "", 400, "add ?profile=NAME to the URL, with one of pa, pb."},
+		{open, "GET /admin/drift", "", "", 400, "add ?profile=NAME to the URL (vapp status: --profile NAME), with one of pa, pb."},
 		{open, "GET /admin/drift?profile=pb", "", "", 200, "b 0"},
 		{open, "GET /health", "", "", 200, ""},
 		{open, "GET /readyz", "", "", 200, `{"phase":"ready"}`},

@@ -26,6 +26,7 @@ type ChangeInputs struct {
 	OldFiles, NewFiles [32]byte
 	// Mode is reload.structural. "drain" never has two engines at once. "report" gives what "swap" would do.
 	Mode         string
+	Several      bool            // the server has other models, which may take all other memory: never two engines at once
 	DrainTimeout schema.Duration // serve.drainTimeout
 	Loaded       schema.Duration // what loading Old's weights took; 0: unknown
 
@@ -178,6 +179,8 @@ func (in ChangeInputs) obstacle(t *Transition, oneAtATime bool) string {
 	switch r := t.tight(); {
 	case in.Mode == schema.DrainFirst:
 		return "reload.structural is \"drain\""
+	case in.Several:
+		return "the memory beside it is that of the server's other models"
 	case t.KeepsWeights && oneAtATime:
 		return "their LoRA slots serve one engine at a time"
 	case r.Limit == 0:
