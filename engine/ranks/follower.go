@@ -50,8 +50,11 @@ func Join(ctx context.Context, address string, o Options, self Member) (*Followe
 	}
 	if err != nil {
 		_ = c.Close()
-		if cause := context.Cause(wait); cause != nil && !errors.Is(cause, errLate) {
+		switch cause := context.Cause(wait); {
+		case cause != nil && !errors.Is(cause, errLate):
 			err = cause
+		case cause != nil && (errors.Is(err, net.ErrClosed) || errors.Is(err, errLate)):
+			err = fmt.Errorf("it has not begun after %v (parallel.wait): another rank is missing, or something else listens there (--leader)", o.Wait)
 		}
 		if !strings.HasPrefix(err.Error(), self.String()) { // rank 0's errors of the rendezvous begin so
 			err = fmt.Errorf("%s at rank 0 (%s): %w", self, address, err)

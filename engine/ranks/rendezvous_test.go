@@ -191,6 +191,10 @@ func TestLate(t *testing.T) {
 	if _, err := Listen(taken.Addr().String(), o, three); err == nil || !strings.Contains(err.Error(), "is another rank 0 running here?") {
 		t.Error(err)
 	}
+	if _, _, err := Join(context.Background(), taken.Addr().String(), o, member(1)); err == nil ||
+		!strings.Contains(err.Error(), "rank 1 (b, process 7) at rank 0 ("+taken.Addr().String()+"): it has not begun after 300ms (parallel.wait)") {
+		t.Error(err) // what listens there is silent
+	}
 	taken.Close()
 	if _, _, err := Join(context.Background(), taken.Addr().String(), o, member(1)); err == nil || !strings.Contains(err.Error(), "rank 1 (b, process 7): rank 0 does not answer at "+taken.Addr().String()+" after 300ms") {
 		t.Error(err)

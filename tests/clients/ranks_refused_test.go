@@ -84,6 +84,7 @@ func TestRanksRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
+			r.edit(t, strconv.Quote(wait.String()), strconv.Quote("20s")) // rank 1 must not give up before rank 0 has tried to listen
 			return mpirun(2, "env", "VAPP_RANKS_KEY=a", vapp(t), "up", r.profile(), "--leader", l.Addr().String())
 		}, `rank 0 \(` + host + `, process \d+\): it cannot listen on 127.*address already in use; is another rank 0 running here\? --leader names another port`},
 		{"a rank that does not come", func(t *testing.T, r *ranked) []string {

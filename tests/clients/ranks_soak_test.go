@@ -33,7 +33,7 @@ func TestSoakRanksSignals(t *testing.T) {
 }
 
 // TestSoakRanksTwice starts a second rank 0 at the address of the first, with a rank 1 that finds the first one: both are refused, and
-// the first server goes on.
+// the first server goes on. mpirun ends one of them when the other has been refused, so one of the two reasons is in the log.
 func TestSoakRanksTwice(t *testing.T) {
 	at := freeAddress(t)
 	var servers [2]*ranked
@@ -48,7 +48,8 @@ func TestSoakRanksTwice(t *testing.T) {
 	begun := time.Now()
 	took := servers[1].gone(t, begun)
 	log := servers[1].log()
-	if servers[1].code() == "0" || took > goneIn || !strings.Contains(log, "is another rank 0 running here?") {
+	refused := strings.Contains(log, "is another rank 0 running here?") || strings.Contains(log, "has all its ranks; rank 1 came late or twice")
+	if servers[1].code() == "0" || !refused { // gone has a limit of its own, which includes the start here
 		t.Errorf("the second server ended after %v with exit code %s:\n%s", took, servers[1].code(), log)
 	}
 	t.Logf("after %v:\n%s", took, log)
