@@ -164,8 +164,14 @@ func check(profile *schema.Profile, p *plan.Plan, hub bool) error {
 	if t := profile.Parsers.ChatTemplate; t != "" && !strings.Contains(t, "{{") && !strings.Contains(t, "{%") && !path.IsAbs(t) {
 		return profile.Reject("parsers.chatTemplate", "%s is beside the profile, and the ConfigMap has the profile alone; write the template's text into it", t)
 	}
-	if files := profile.Files(); len(files) > 1+len(profile.Policies()) {
-		return profile.Reject("", "the profile imports %s, and the ConfigMap has the profile alone; write the fields into it", files[len(files)-1])
+	own := len(profile.Policies())
+	if !profile.InMemory() {
+		own++
+	}
+	for _, f := range profile.Files()[own:] {
+		if path.Base(path.Dir(f)) != "cue.mod" { // the module's name: nothing of it is in the profile
+			return profile.Reject("", "the profile imports %s, and the ConfigMap has the profile alone; write the fields into it", f)
+		}
 	}
 	source := profile.Model.Source
 	switch {

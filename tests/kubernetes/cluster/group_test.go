@@ -57,7 +57,7 @@ func (s *server) group() {
 		}
 		began = time.Now()
 		killPod(t, victim)
-		eventually(t, time.Minute, func() string {
+		eventually(t, 3*time.Minute, func() string {
 			for _, p := range s.pods() {
 				if p.UID == victim.UID {
 					return "the " + role + " is still the old pod"

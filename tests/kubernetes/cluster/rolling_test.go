@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestServe(t *testing.T) {
 	began = time.Now()
 	s.upgrade()
 	for _, p := range old {
-		eventually(t, time.Minute, func() string {
+		eventually(t, 3*time.Minute, func() string {
 			text, err := get(t.Context(), "http://"+p.Status.PodIP+":8000/v1/models")
 			if err != nil || !strings.Contains(text, `"edited"`) {
 				return p.Name + " does not have the edited field: " + text
@@ -47,7 +48,7 @@ func TestServe(t *testing.T) {
 
 	s.profile = profile("scheduler: maxNumSeqs: 12", `serve: servedModelName: ["smollm2", "edited"]`)
 	l := startLoad(t.Context(), url, 32, 24, want)
-	eventually(t, time.Minute, func() string {
+	eventually(t, 3*time.Minute, func() string {
 		if l.done.Load() < 32 {
 			return "the clients get no replies"
 		}
@@ -56,7 +57,7 @@ func TestServe(t *testing.T) {
 	began = time.Now()
 	s.upgrade()
 	took := time.Since(began)
-	eventually(t, time.Minute, func() string { // the old ones have ended
+	eventually(t, 3*time.Minute, func() string { // the old ones have ended
 		list, err := cluster.Client.CoreV1().Pods(s.namespace).List(t.Context(), meta.ListOptions{})
 		if err != nil || len(list.Items) > 2 {
 			return "old pods are still there"
@@ -101,7 +102,7 @@ func (s *server) drain(url, want string) {
 		return ""
 	})
 	s.rollout(3 * time.Minute)
-	eventually(t, time.Minute, func() string {
+	eventually(t, 3*time.Minute, func() string {
 		list, err := cluster.Client.CoreV1().Pods(s.namespace).List(t.Context(), meta.ListOptions{})
 		if err != nil || len(list.Items) > 2 {
 			return "evicted pods are still there"
@@ -152,17 +153,20 @@ func (s *server) broken(url string) {
 	if !said {
 		t.Errorf("no pod's log names the field:\n%s", s.explain())
 	}
-	serving := 0
-	for _, p := range s.pods() {
-		for _, g := range good {
-			if p.Name == g.Name && p.Status.ContainerStatuses[0].Ready {
-				serving++
+	eventually(t, 2*time.Minute, func() string { // a probe may have been late
+		serving := 0
+		for _, p := range s.pods() {
+			for _, g := range good {
+				if p.Name == g.Name && p.Status.ContainerStatuses[0].Ready && p.Status.ContainerStatuses[0].RestartCount == g.Status.ContainerStatuses[0].RestartCount {
+					serving++
+				}
 			}
 		}
-	}
-	if serving != 2 {
-		t.Errorf("%d of the two old pods serve", serving)
-	}
+		if serving != 2 {
+			return fmt.Sprintf("%d of the two old pods serve\n%s", serving, s.explain())
+		}
+		return ""
+	})
 	if _, err := stream(t.Context(), url, "Count.", 4); err != nil {
 		t.Error(err)
 	}

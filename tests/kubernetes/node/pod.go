@@ -232,6 +232,8 @@ func (p *pod) update(change func(*core.PodStatus)) {
 		p.status.DeepCopyInto(&now.Status)
 		if _, err = p.node.client.CoreV1().Pods(p.object.Namespace).UpdateStatus(context.Background(), now, meta.UpdateOptions{}); err == nil {
 			return
+		} else if apierrors.IsNotFound(err) {
+			return // deleted since
 		} else if !apierrors.IsConflict(err) {
 			fmt.Fprintf(os.Stderr, "node %s: status of pod %s: %v\n", p.node.options.Name, p.object.Name, err)
 			return
