@@ -43,10 +43,10 @@ func TestAlgorithmsFile(t *testing.T) {
 	for want, text := range map[string]string{
 		"it is damaged: unexpected end":          string(whole[:len(whole)/2]),
 		"it is damaged: its checksum is another": strings.Replace(string(whole), "00ff", "00fe", 1),
-		"it has format 2, this vapp reads 1":  strings.Replace(string(whole), `"format": 1`, `"format": 2`, 1),
-		`and cuBLASLt "13.0.3"`:               strings.Replace(string(whole), "13.0.2", "13.0.3", 1),
-		`it is of "NVIDIA H100, compute`:      strings.Replace(string(whole), "NVIDIA H200", "NVIDIA H100", 1),
-		"is no file of at most 2048 KiB":      string(whole) + strings.Repeat(" ", mostAlgorithmBytes),
+		"it has format 2, this vapp reads 1":     strings.Replace(string(whole), `"format": 1`, `"format": 2`, 1),
+		`and cuBLASLt "13.0.3"`:                  strings.Replace(string(whole), "13.0.2", "13.0.3", 1),
+		`it is of "NVIDIA H100, compute`:         strings.Replace(string(whole), "NVIDIA H200", "NVIDIA H100", 1),
+		"is no file of at most 2048 KiB":         string(whole) + strings.Repeat(" ", mostAlgorithmBytes),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
