@@ -247,6 +247,7 @@ type LinearArgs struct {
 	Act, Paired                              int32 // of Gated, as in GLUArgs; with Half, Paired is 0
 	Limit, Alpha, Shift                      float32
 	Words, F16, _                            int32 // of Gated: PackArgs.Words; 1: F16, 0: BF16
+	GatedScales, GatedArrived                Ptr   // with Linear.GatesNarrow: Gated is E4M3 with these scales, and its numbers pass through Y, [Rows, Out/2]
 }
 
 // HeadLinearArgs: head_linear_ with the format of W: see ChooseHeadLinear for the launch. Heads of X

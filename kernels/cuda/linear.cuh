@@ -33,6 +33,11 @@ struct LinearArgs {
   int act, paired;            // as in GLUArgs: paired without half, else half is out/2
   float limit, alpha, shift;  // as in GLUArgs
   int words, f16, pad;        // how gated is packed: PackArgs.words; fp16, else bf16
+  // Of the kernels of warpgroups with 8-bit x: null; or gated is E4M3 in groups of 128 columns with these scales, [tiles, groups, 8],
+  // and y is where its numbers pass, [rows, out/2]. arrived counts the blocks of a group that are done, [groups, blocks of
+  // rows]: zero before and after.
+  float *gated_scales;
+  unsigned *gated_arrived;
 };
 
 // feature_of returns the output feature of row r of the panels.
@@ -49,7 +54,9 @@ DEVICE void store_sums(const LinearArgs &a, int panel, int tile, const float *bi
 }
 
 // store_gated gates a piece: a lane has gates and ups of one feature, or those of a pair are in neighbours. Then lanes of
-// two neighbouring results exchange one each, and write a word. All lanes of a warp call it.
+// two neighbouring results exchange one each, and write a word. With Narrow they may be written to y instead, for round_gated.
+// All lanes of a warp call it.
+template <bool Narrow = false>
 DEVICE void store_gated(const LinearArgs &a, int panel, int tile, const float *bias, const float *d) {
   int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3, odd = g & 1, k = a.paired ? 4 * odd + g / 2 : g, to = a.paired ? 8 : 4;
   if (16 * panel >= a.out || 8 * tile >= a.rows) return;
@@ -71,6 +78,14 @@ DEVICE void store_gated(const LinearArgs &a, int panel, int tile, const float *b
     }
     y[i] = 8 * tile + 2 * q + i < a.rows ? gated_activation(glu, gate, up) : 0.0f;
   }
+  if constexpr (Narrow)
+    if (a.gated_scales != nullptr) {
+      int row = 8 * tile + 2 * q, half = a.out / 2;
+      float *to = a.y + (size_t(row) * half + 8 * panel + k);
+      if (row < a.rows) to[0] = y[0];
+      if (row + 1 < a.rows) to[half] = y[1];
+      return;
+    }
   bool upper = lane & to;
   float got = __shfl_xor_sync(kAllLanes, upper ? y[0] : y[1], to);
   ((uint32_t *)a.gated)[word_at(a.words, a.out / 2, 8 * tile + 2 * q + upper, 8 * panel + k / 2 * 2)] =

@@ -123,6 +123,15 @@ func group(name string, f kernels.Format, rows int) (l Linear, ok bool) {
 	}, true
 }
 
+// GatesNarrow reports whether the kernel can round what it gates to 8 bits (LinearArgs.GatedScales), for a product that takes
+// X as to. counters is how many of LinearArgs.GatedArrived that needs, of out features and up to rows rows.
+func (l Linear) GatesNarrow(to Rounding, out, rows int) (counters int, ok bool) {
+	if !l.Words || !strings.Contains(l.Kernel, "_x8_") || to != (Rounding{kernels.F8E4M3, 128}) || out%(2*to.Group) != 0 {
+		return 0, false
+	}
+	return (rows + l.Rows - 1) / l.Rows * (out / (2 * to.Group)), true
+}
+
 // PlainRows reports whether a matrix [out, in] of a format may be stored row by row, as
 // cuBLASLt takes it: 16-bit numbers or F8E4M3 in whole steps. Rows of the product must begin at
 // multiples of 16 bytes; for 8-bit numbers, features must be a multiple of 16.

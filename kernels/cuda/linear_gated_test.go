@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func TestLinearGated(t *testing.T) {
 	silu, clamped := cuda.GLUArgs{Alpha: 1}, cuda.GLUArgs{Limit: 1.5, Alpha: 1.702, Shift: 1, Paired: 1}
 	gelu := cuda.GLUArgs{Act: 1, Alpha: 1}
-	bf16, f16 := cuda.RoundsTo(kernels.BF16), cuda.RoundsTo(kernels.F16)
+	bf16, f16, narrow := cuda.RoundsTo(kernels.BF16), cuda.RoundsTo(kernels.F16), cuda.Rounding{Format: kernels.F8E4M3, Group: 128}
 	for _, c := range []struct {
 		w    kernels.Format
 		x    cuda.Rounding
@@ -37,6 +38,10 @@ func TestLinearGated(t *testing.T) {
 		{kernels.MXFP4, bf16, warpgroups(kernels.MXFP4, bf16), []int{9}, clamped, bf16, 1},
 		{kernels.Q8_0, bf16, warpgroups(kernels.Q8_0, bf16), []int{137}, silu, bf16, 1},
 		{kernels.F8E4M3, bf16, warpgroups(kernels.F8E4M3, bf16), []int{20}, clamped, f16, 1},
+		{kernels.F8E4M3, narrow, warpgroupsFor(kernels.F8E4M3, narrow), []int{13, 20, 50}, silu, narrow, 1},
+		{kernels.F8E4M3, narrow, warpgroupsFor(kernels.F8E4M3, narrow), []int{11}, clamped, narrow, 0},
+		{kernels.F8E4M3, narrow, warpgroupsFor(kernels.F8E4M3, narrow), []int{73}, gelu, narrow, 1},
+		{kernels.F8E4M3, narrow, warpgroupsFor(kernels.F8E4M3, narrow), []int{9}, silu, bf16, 1},
 		{kernels.BF16, bf16, byRow(kernels.BF16), []int{2, 11}, silu, bf16, 2},
 		{kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3, Group: 128}, byRow(kernels.F8E4M3), []int{8, 13}, gelu, bf16, 2},
 	} {
@@ -61,12 +66,23 @@ func warpgroups(f kernels.Format, x cuda.Rounding) func(rows int) cuda.Linear {
 	return func(int) cuda.Linear { return wide(f, x) }
 }
 
+func warpgroupsFor(f kernels.Format, x cuda.Rounding) func(rows int) cuda.Linear {
+	return func(rows int) cuda.Linear { return wideFor(f, x, rows) }
+}
+
 func byRow(f kernels.Format) func(rows int) cuda.Linear {
 	return func(rows int) cuda.Linear { return cuda.ChoosePlain(f, rows) }
 }
 
 func testGated(r *rig, w kernels.Format, x cuda.Rounding, l cuda.Linear, rows int, glu cuda.GLUArgs, to cuda.Rounding, word int32) {
 	in, out := 2*max(unit(w), 128), 192
+	if to.Narrow() {
+		out = 512
+	}
+	gatedCounters, narrow := l.GatesNarrow(to, out, rows)
+	if narrow != to.Narrow() {
+		r.Fatalf("%s gates in 8 bits: %v", l.Kernel, narrow)
+	}
 	scales := (*ref.Scales)(nil)
 	if w == kernels.F8E4M3 {
 		scales = &ref.Scales{Values: r.floats(ceil(out, 64)*ceil(in, 128), 1), Rows: 64, Cols: 128, Across: ceil(in, 128)}
@@ -95,8 +111,8 @@ func testGated(r *rig, w kernels.Format, x cuda.Rounding, l cuda.Linear, rows in
 	for _, splits := range []int{1, 3} {
 		a := m.args(scales)
 		a.X, a.Sums, a.XSteps, a.Bias, a.Rows, a.Splits, a.Half = p.Y, p.Sums, int32(x.ScaleSteps(in)), bias, int32(rows), int32(splits), int32(half)
-		bytes, counters := l.PartialBytes(out, rows, splits)
-		a.Partial, a.Arrived = alloc[byte](r, int(bytes)), up(r, make([]uint32, counters))
+		partial, counters := l.PartialBytes(out, rows, splits)
+		a.Partial, a.Arrived = alloc[byte](r, int(partial)), up(r, make([]uint32, counters))
 		g := cudatest.Grid{Blocks: l.Blocks(out, rows, splits), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		a.Y = alloc[float32](r, rows*out)
 		launch(r, l.Kernel, g, &a)
@@ -117,10 +133,11 @@ func testGated(r *rig, w kernels.Format, x cuda.Rounding, l cuda.Linear, rows in
 			}
 		}
 		pack := cuda.GLUPackArgs{Pack: cuda.PackArgs{X: y, Rows: int32(rows), In: int32(out / 2), Words: word}, Act: glu.Act, Paired: glu.Paired, Limit: glu.Limit, Alpha: glu.Alpha, Shift: glu.Shift}
+		pack.Pack.Group = int32(to.GroupSteps())
 		size, sums := to.Bytes(rows, out/2)
 		pack.Pack.Y, pack.Pack.Sums = alloc[byte](r, int(size)), alloc[byte](r, int(sums))
 		launch(r, to.Kernel(cuda.FromGLU), grid(to, cuda.FromGLU, rows, out/2), &pack)
-		want := down[byte](r, pack.Pack.Y, int(size))
+		want, wantScales := down[byte](r, pack.Pack.Y, int(size)), down[byte](r, pack.Pack.Sums, int(sums))
 		a.Y, a.Act, a.Paired, a.Limit, a.Alpha, a.Shift, a.Words = 0, glu.Act, glu.Paired, glu.Limit, glu.Alpha, glu.Shift, word
 		if to.Format == kernels.F16 {
 			a.F16 = 1
@@ -128,7 +145,13 @@ func testGated(r *rig, w kernels.Format, x cuda.Rounding, l cuda.Linear, rows in
 		for _, order := range cudatest.Schedules {
 			r.Schedule(order)
 			a.Gated = alloc[byte](r, int(size))
+			if narrow {
+				a.GatedScales, a.GatedArrived, a.Y = alloc[byte](r, int(sums)), up(r, make([]uint32, gatedCounters)), alloc[float32](r, rows*out/2)
+			}
 			launch(r, l.Kernel, g, &a)
+			if narrow && (!bytes.Equal(down[byte](r, a.GatedScales, int(sums)), wantScales) || slices.Max(down[uint32](r, a.GatedArrived, gatedCounters)) > 0) {
+				r.Fatalf("%s, %d splits, order %d: other scales, or counters that are not zero", l.Kernel, splits, order)
+			}
 			got := down[byte](r, a.Gated, int(size))
 			if word == 2 { // rows that pad a tile are of no use
 				got, want = got[:rows*out/2*2], want[:rows*out/2*2]

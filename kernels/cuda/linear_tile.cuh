@@ -27,9 +27,10 @@ struct Tile {
 
   // finish stores N pieces; with splits, the last block adds up those of all splits in
   // order. place(i) is piece i's panel and tile within the block, sums(i) is the thread's
-  // part of it. shared is memory of the block that nothing uses any more, 256·min(N, kGated) of 16 bytes.
-  template <int N, class Place, class Sums>
-  DEVICE_METHOD void finish(const LinearArgs &a, Place place, Sums sums, unsigned char *shared) const {
+  // part of it. shared is memory of the block that nothing uses any more, 256·min(N, kGated) of 16 bytes. finish returns
+  // whether this block has stored.
+  template <int N, bool Narrow = false, class Place, class Sums>
+  DEVICE_METHOD bool finish(const LinearArgs &a, Place place, Sums sums, unsigned char *shared) const {
     float4 *partial = (float4 *)a.partial;
     auto at = [&](int split, int2 p) { return (split * blocks + block) * (Panels * Tiles * 32) + (p.x * Tiles + p.y) * 32 + (threadIdx.x & 31); };
     if (a.splits > 1) {
@@ -38,7 +39,7 @@ struct Tile {
         const float *d = sums(i);
         if (tile0 + place(i).y < tiles) partial[at(blockIdx.z, place(i))] = make_float4(d[0], d[1], d[2], d[3]);
       }
-      if (!last_split(a, block)) return;
+      if (!last_split(a, block)) return false;
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -58,9 +59,9 @@ struct Tile {
       if (a.gated == nullptr)
         store_sums(a, panel0 + p.x, tile0 + p.y, bias, d);
       else if (N == 1)
-        store_gated(a, panel0 + p.x, tile0 + p.y, bias, d);
+        store_gated<Narrow>(a, panel0 + p.x, tile0 + p.y, bias, d);
     }
-    if (N == 1 || a.gated == nullptr) return;
+    if (N == 1 || a.gated == nullptr) return true;
     // The code of gating is long and registers have no index: a thread's pieces pass through its place in shared memory.
     float4 *own = (float4 *)shared + threadIdx.x;
 #pragma unroll
@@ -75,9 +76,10 @@ struct Tile {
         int2 p = place(first + i);
         float4 v = own[i * kPieceThreads];
         const float d[4] = {v.x, v.y, v.z, v.w};
-        if (tile0 + p.y < tiles) store_gated(a, panel0 + p.x, tile0 + p.y, bias, d);
+        if (tile0 + p.y < tiles) store_gated<Narrow>(a, panel0 + p.x, tile0 + p.y, bias, d);
       }
     }
+    return true;
   }
 };
 

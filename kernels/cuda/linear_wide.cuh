@@ -2,6 +2,7 @@
 // converted; the units read X from shared memory.
 #pragma once
 #include "linear_tile.cuh"
+#include "rounding.cuh"
 
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -168,6 +169,50 @@ struct RowStages {
   }
 };
 
+// round_gated rounds the gated numbers of 128 columns to E4M3 and packs them, as glu_pack does: the block that is the last of
+// theirs, for its 8·N rows. Sixteen lanes have a row.
+template <int Panels, int N>
+DEVICE void round_gated(const LinearArgs &a) {
+  constexpr int kBlocks = 128 / (8 * Panels);
+  static_assert(kBlocks * 8 * Panels == 128, "whole blocks have a group");
+  __shared__ unsigned count;
+  int group = blockIdx.y / kBlocks, groups = a.out / 256, lane = threadIdx.x & 31, q = lane & 3, step = 4 * group + lane % 16 / 4;
+  unsigned *arrived = a.gated_arrived + size_t(group) * gridDim.x + blockIdx.x;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) count = atomicAdd(arrived, 1u);
+  __syncthreads();
+  if (count + 1 < kBlocks) return;
+  if (threadIdx.x == 0) *arrived = 0;
+  __threadfence();
+#pragma unroll 1
+  for (int i = 2 * (threadIdx.x >> 5) + lane / 16; i < 8 * N; i += 2 * kWarps) {
+    int tile = N * blockIdx.x + i / 8, g = i % 8, row = 8 * tile + g;
+    if (8 * tile >= a.rows) return;  // a warp's two rows are of one tile
+    const float2 *from = (const float2 *)(a.y + size_t(row) * (a.out / 2) + 32 * step + 2 * q);
+    float2 v[4];
+    uint32_t most = 0, w[2];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      v[j] = row < a.rows ? from[4 * j] : make_float2(0, 0);
+      most = max(most, max(__float_as_uint(v[j].x) & 0x7fffffffu, __float_as_uint(v[j].y) & 0x7fffffffu));
+    }
+#pragma unroll
+    for (int o = 1; o < 16; o <<= 1) most = max(most, __shfl_xor_sync(kAllLanes, most, o));
+    Rounding<CodesE4M3> r(most);
+#pragma unroll
+    for (int j = 0; j < 2; j++) w[j] = codes_of<CodesE4M3>(v[2 * j], v[2 * j + 1], r.by);
+    uint32_t *y = (uint32_t *)a.gated + (size_t(tile) * 4 * groups + step) * 64;
+    if (a.words) {
+      y[4 * g + q] = w[0];
+      y[32 + 4 * g + q] = w[1];
+    } else {
+      ((uint2 *)y)[4 * g + q] = make_uint2(w[0], w[1]);
+    }
+    if (lane % 16 == 0) a.gated_scales[(size_t(tile) * groups + group) * 8 + g] = r.scale;
+  }
+}
+
 // multiply_block computes a block's sums over the steps of its split and stores them. x copies its
 // stages of X.
 template <class W, class X, int N, int Across, class Rows>
@@ -295,8 +340,10 @@ DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across
   for (int m = 0; m < M; m++) wgmma_sums(d[m]);
   if (a.gated != nullptr) __syncthreads();  // all warps are done with the stages
   static_assert(S::kStages * S::kStage >= (M * N < kGated ? M * N : kGated) * kPieceThreads * 16, "the stages hold the pieces that are gated");
-  block.template finish<M * N>(
+  bool stored = block.template finish<M * N, X::kScaled>(
       a, [&](int i) { return int2{mine + 4 * (i / N), i % N}; }, [&](int i) { return &d[i / N][4 * (i % N)]; }, memory);
+  if constexpr (X::kScaled)
+    if (a.gated_scales != nullptr && stored) round_gated<S::kPanels, N>(a);
 }
 
 // GroupPrefetch is what the blocks of linear_group load first: the first stages.

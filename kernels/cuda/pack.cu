@@ -1,6 +1,7 @@
 // Activations as fragments of the matrix units: plain, normalized or gated. The op before a
 // product also rounds its input.
 #include "glu.cuh"
+#include "rounding.cuh"
 #include "store.cuh"
 
 struct PackArgs {
@@ -281,16 +282,6 @@ DEVICE void each_step(int steps, F f) {
   for (int s = threadIdx.x >> 5 << 3; s < steps; s += blockDim.x >> 2) f(s + (int(threadIdx.x & 31) >> 2));
 }
 
-// The 8-bit formats that X is rounded to.
-struct CodesE4M3 {
-  METHOD float most() { return 448.0f; }
-  METHOD uint32_t code(float v) { return to_e4m3(v); }
-};
-struct CodesI8 {
-  METHOD float most() { return 127.0f; }
-  METHOD uint32_t code(float v) { return uint32_t(int(rintf(fminf(fmaxf(v, -128.0f), 127.0f)))) & 255u; }
-};
-
 // largest returns the largest |v| as bits: infinity is above all numbers, a NaN above infinity.
 DEVICE uint32_t largest(uint32_t most, const Eight &e) {
 #pragma unroll
@@ -305,30 +296,11 @@ DEVICE uint32_t over(int n, uint32_t most) {
   return most;
 }
 
-// Rounding is the factor for a group's numbers, and the scale that gives them back
-// (kernels/ref: RoundRow).
-template <class Codes>
-struct Rounding {
-  float by, scale;
-  DEVICE_METHOD explicit Rounding(uint32_t most) : by(0.0f), scale(0.0f) {
-    float m = __uint_as_float(most);
-    if (most >= 0x7f800000u) {
-      scale = __uint_as_float(0x7fffffffu);
-    } else if (m >= 7.888609e-31f) {  // 2⁻¹⁰⁰
-      by = Codes::most() / m;
-      scale = m / Codes::most();
-    }
-  }
-};
-
 template <class Codes>
 DEVICE void pack8(const PackArgs &a, Place p, const Eight &e, int step, float by) {
   uint32_t w[2];
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
-    float2 u = e.v[2 * i], v = e.v[2 * i + 1];
-    w[i] = by == 0.0f ? 0u : Codes::code(u.x * by) | Codes::code(u.y * by) << 8 | Codes::code(v.x * by) << 16 | Codes::code(v.y * by) << 24;
-  }
+  for (int i = 0; i < 2; i++) w[i] = codes_of<Codes>(e.v[2 * i], e.v[2 * i + 1], by);
   if (step < ceil_div(a.in, 32)) put(a.y, a.words, a.in, p, step, w);
 }
 

@@ -30,6 +30,9 @@ func (c *lowering) keepPacked(x backend.Value, p product) {
 
 // packedAt returns where the packed rows of x for product p are, and their sums.
 func (c *lowering) packedAt(x backend.Value, p product) (at, sums cuda.Ptr) {
+	if c.left.inPlace && p.to.Narrow() {
+		return c.narrowIn(x, p)
+	}
 	if c.left.inPlace {
 		return c.value(x), 0
 	}
@@ -498,6 +501,20 @@ func (m matrix) gated(a *cuda.LinearArgs, act backend.Activation, q product, at 
 	}
 }
 
+// gatesNarrow reports whether a product p with m gates its sums and rounds them to the 8 bits that product q takes: it has a gate
+// and its up in one thread or in neighbours, and there are counters for the blocks of every group.
+func gatesNarrow(m matrix, p, q product, act backend.Activation, rows int) bool {
+	n, ok := p.GatesNarrow(q.to, m.Rows, rows)
+	return ok && q.packed && !q.Plain && 4*n <= attentionCounters && act.Paired == (m.half == 0)
+}
+
+// narrowIn returns where rows of x are that are packed in 8 bits in its place, and their scales behind them.
+func (c *lowering) narrowIn(x backend.Value, p product) (at, scales cuda.Ptr) {
+	v := c.info(x)
+	n, _ := p.to.Bytes(c.rows(v.Rows), v.Cols)
+	return c.value(x), c.value(x) + cuda.Ptr(up(n, align))
+}
+
 // gatedLater returns the GLU that the product p of the current op can compute, and the product that it packs for: each is
 // the only reader of the op before it. The packed rows take the place of the GLU's result, where only X of the product may be,
 // which is packed elsewhere.
@@ -508,8 +525,14 @@ func (c *lowering) gatedLater(o backend.Linear, m matrix, p product) (g backend.
 	}
 	q, last, ok := c.consumer(c.now+1, g.Y)
 	y := c.info(g.Y)
-	x, _ := q.to.Bytes(c.rows(y.Rows), y.Cols)
-	return g, q, ok && last && gates(m, p, q, g.Activation) && x <= y.Bytes
+	x, scales := q.to.Bytes(c.rows(y.Rows), y.Cols)
+	switch {
+	case !ok || !last:
+		return g, q, false
+	case q.to.Narrow():
+		return g, q, up(x, align)+scales <= y.Bytes && gatesNarrow(m, p, q, g.Activation, c.rows(y.Rows))
+	}
+	return g, q, x <= y.Bytes && gates(m, p, q, g.Activation)
 }
 
 // glu appends a gated activation. Its result is only packed if the next op's product is its

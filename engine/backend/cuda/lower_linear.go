@@ -45,7 +45,10 @@ func (c *lowering) linear(o backend.Linear) error {
 		a.X, a.Sums = c.packedAt(o.X, p)
 	}
 	if g, q, ok := c.gatedLater(o, m, p); ok {
-		m.gated(&a, g.Activation, q, c.value(g.Y))
+		if m.gated(&a, g.Activation, q, c.value(g.Y)); q.to.Narrow() {
+			_, a.GatedScales = c.narrowIn(g.Y, q)
+			a.Y, a.GatedArrived = c.value(o.Y), c.workspace(productCounters) // attention uses those counters, in other launches
+		}
 		c.left = packedX{c.now + 2, g.Y, q.to, orderOf(q), true}
 	}
 	if !p.Library {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -582,6 +583,84 @@ func TestGated(t *testing.T) {
 			}
 			if k := list[2].kernel; up.Words != map[bool]int32{strings.HasSuffix(k, "_wide") || strings.Contains(k, "_mid_"): 1, c.library: 2}[true] {
 				t.Errorf("%s, %d rows: packed as %d for %s", name, rows, up.Words, k)
+			}
+		}
+	}
+}
+
+// TestGatedNarrow: a product of warpgroups with 8-bit rows gates its sums and rounds them in groups of 128, if the product behind takes
+// them so and alone. Its rows and their scales are where the GLU's result would be; on the way they take the place of its own.
+func TestGatedNarrow(t *testing.T) {
+	const in = 256
+	type change struct {
+		wide               int // columns of the GLU's result
+		up, down           backend.Scaling
+		apart, kept, wideX bool // gates and ups are apart in W; an op reads the sums; X of the first product has 16 bits
+		library            bool
+		device             string
+	}
+	block := backend.PerBlock
+	for name, c := range map[string]struct {
+		change
+		gates bool
+	}{
+		"blocks":        {change{wide: 384, up: block, down: block}, true},
+		"rows, blocks":  {change{wide: 384, up: backend.PerChannel, down: block}, true},
+		"blocks, rows":  {change{wide: 384, up: block, down: backend.PerChannel}, false},
+		"half a group":  {change{wide: 320, up: block, down: block}, false},
+		"apart":         {change{wide: 384, up: block, down: block, apart: true}, false},
+		"kept":          {change{wide: 384, up: block, down: block, kept: true}, false},
+		"16 bits":       {change{wide: 384, up: block, down: block, wideX: true}, false},
+		"library":       {change{wide: 384, up: block, down: block, library: true}, false},
+		"no warpgroups": {change{wide: 384, up: block, down: block, device: "l40s"}, false},
+	} {
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 2048, Seqs: 1, Samples: 1}}
+		spec := func(name string, rows, cols int, s backend.Scaling, narrow bool) backend.WeightSpec {
+			return backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: kernels.F8E4M3, Use: backend.Multiply, RoundInputs: narrow, Scaling: s}
+		}
+		p.Weights = []backend.WeightSpec{spec("up", 2*c.wide, in, c.up, !c.wideX), spec("down", in, c.wide, c.down, true)}
+		if p.Weights[0].GateUp = !c.apart; c.wideX {
+			p.Weights[0].Source, p.Weights[0].Scaling = kernels.BF16, 0
+		}
+		r := backend.Record(p)
+		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
+		x, gu, act := v(in), v(2*c.wide), v(c.wide)
+		r.Do(backend.Linear{X: x, W: 0, Bias: backend.NoWeight, Y: gu})
+		r.Do(backend.GLU{X: gu, Y: act})
+		if !c.kept {
+			r.Free(gu)
+		}
+		r.Do(backend.Linear{X: act, W: 1, Bias: backend.NoWeight, Y: x})
+		r.Free(act, x)
+		if c.kept {
+			r.Free(gu)
+		}
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		l := on(t, cmp.Or(c.device, "h100"), backend.Graphs{})
+		l.blas, l.fp8 = c.library, true
+		for _, rows := range []int{1, 64, 2048} {
+			list, err := l.lower(p, variant{rows: rows}, reals())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, n := range list {
+				names = append(names, n.kernel)
+			}
+			if got := !strings.Contains(strings.Join(names, " "), "glu"); got != c.gates {
+				t.Errorf("%s, %d rows: %v", name, rows, names)
+			}
+			if !c.gates {
+				continue
+			}
+			up, down, scratch := argsOf[cuda.LinearArgs](list[1]), argsOf[cuda.LinearArgs](list[2]), reals().arenas[backend.Scratch]
+			at := scratch + cuda.Ptr(p.Values[act].Offset)
+			packed, scales := cuda.Rounding{Format: kernels.F8E4M3, Group: 128}.Bytes(rows, c.wide)
+			if up.Gated != at || up.GatedScales != at+cuda.Ptr(packed) || packed+scales > p.Values[act].Bytes || up.Y != scratch+cuda.Ptr(p.Values[gu].Offset) || up.Words != 1 ||
+				up.GatedArrived != reals().arenas[backend.Workspace]+productCounters || down.X != up.Gated || down.Sums != up.GatedScales {
+				t.Errorf("%s, %d rows: %+v, then %+v", name, rows, up, down)
 			}
 		}
 	}

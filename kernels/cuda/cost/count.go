@@ -137,6 +137,9 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	if a.Gated != 0 { // half of them, in 16 bits
 		y = out
 	}
+	if a.GatedScales != 0 { // written, read and written in 8 bits
+		y = out / 2 * (4 + 4 + 1)
+	}
 	if a.Experts == 0 {
 		w.Weights, w.Values, w.Flops = each, rows*(x*in+y), 2*rows*in*out
 		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
