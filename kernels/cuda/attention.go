@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 
 	"vapp.dev/kernels"
@@ -65,10 +66,10 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 	return a, a.Shared <= shared
 }
 
-// ChooseAttentionWide returns the kernel for prompts on sm_90a: for keys and values in 16 bits, without dimensions that are rebuilt, and heads
-// of up to 512 dimensions, a multiple of 8. ok is false for others.
+// ChooseAttentionWide returns the kernel for prompts on sm_90a: for keys and values in 16 bits and in 8, which it widens to fp16, without dimensions that are rebuilt, and heads
+// of up to 512 dimensions, whole 16 bytes; E4M3 up to 256. ok is false for others.
 func ChooseAttentionWide(f kernels.Format, dim int) (a Attention, ok bool) {
-	if f != kernels.BF16 && f != kernels.F16 || dim <= 0 || dim > 512 || dim%8 != 0 {
+	if n, ok := Store(f); !ok || n == 0 || dim <= 0 || dim > 512 || dim*int(f.Bytes(1))%16 != 0 || f == kernels.F8E4M3 && dim > 256 {
 		return Attention{}, false
 	}
 	d, keys, stages := 512, 64, 1
@@ -86,6 +87,9 @@ func ChooseAttentionWide(f kernels.Format, dim int) (a Attention, ok bool) {
 	}
 	a = Attention{Kernel: fmt.Sprintf("attention_%s_%d_wide", StoredName(f), d), Rows: rows, Parts: 1, Threads: 384}
 	a.Shared = 2*(a.Rows*d+stages*2*keys*d) + 8*(4*stages+2) // queries, keys and values, barriers
+	if f.Bytes(1) == 1 {
+		a.Shared += 2 * keys * cmp.Or(d%512, 128) // on their way, in two slots
+	}
 	return a, true
 }
 

@@ -239,10 +239,10 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		got = run()
 	}
 	bound := 4e-3 // because weights are rounded to bf16
-	switch c.f {
-	case kernels.F16:
+	switch {
+	case c.f == kernels.F16, c.wide && c.most == 0 && c.f != kernels.BF16:
 		bound = 5e-4
-	case kernels.F32:
+	case c.f == kernels.F32:
 		bound = 3e-6
 	}
 	r.near(fmt.Sprintf("%+v", c), got, b.y, bound)
@@ -401,6 +401,14 @@ func TestAttentionWide(t *testing.T) {
 		"f16":       vary(prompt, func(c *attentionCase) { c.f = kernels.F16 }),
 		"f16 128":   vary(prompt, func(c *attentionCase) { c.f, c.dim = kernels.F16, 128 }),
 		"f16 256":   vary(prompt, func(c *attentionCase) { c.f, c.dim, c.heads = kernels.F16, 256, 2 }),
+		"e4m3":      vary(prompt, func(c *attentionCase) { c.f = kernels.F8E4M3 }),
+		"e4m3 long": {f: kernels.F8E4M3, dim: 64, heads: 1, kv: 1, history: []int{600}, count: []int{70}, many: true, wide: true},
+		"e4m3 128":  vary(prompt, func(c *attentionCase) { c.f, c.dim, c.sinks, c.softcap = kernels.F8E4M3, 128, true, 20 }),
+		"e4m3 256":  vary(prompt, func(c *attentionCase) { c.f, c.dim, c.heads, c.window = kernels.F8E4M3, 256, 2, 40 }),
+		"e4m3 list": vary(mixed, func(c *attentionCase) { c.f, c.dim = kernels.F8E4M3, 80 }),
+		"e4m3 nan":  vary(prompt, func(c *attentionCase) { c.f, c.nan, c.count = kernels.F8E4M3, true, []int{1, 0, 1} }),
+		"e5m2 512":  {f: kernels.F8E5M2, dim: 512, heads: 2, kv: 1, history: []int{70, 0}, count: []int{40, 5}, many: true, wide: true},
+		"e5m2 nan":  vary(prompt, func(c *attentionCase) { c.f, c.dim, c.nan, c.count = kernels.F8E5M2, 112, true, []int{1, 0, 1} }),
 		"72":        vary(prompt, func(c *attentionCase) { c.dim = 72 }),
 		"248":       vary(prompt, func(c *attentionCase) { c.dim, c.heads = 248, 2 }),
 		"window":    vary(prompt, func(c *attentionCase) { c.window, c.history = 40, []int{300, 50, 129} }),
@@ -419,13 +427,17 @@ func TestAttentionWide(t *testing.T) {
 		"chunked": vary(mixed, func(c *attentionCase) { c.window, c.chunked = 144, true }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			testAttention(newRig(t), c, name == "prompt" || name == "long" || name == "mixed" || name == "512")
+			testAttention(newRig(t), c, slices.Contains([]string{"prompt", "long", "mixed", "512", "e4m3 long"}, name))
 		})
 	}
-	for _, f := range []kernels.Format{kernels.F8E4M3, kernels.F32} {
-		if a, ok := cuda.ChooseAttentionWide(f, 64); ok {
-			t.Errorf("%v has %+v", f, a)
-		}
+	if a, ok := cuda.ChooseAttentionWide(kernels.F32, 64); ok {
+		t.Errorf("float32 has %+v", a)
+	}
+	if a, ok := cuda.ChooseAttentionWide(kernels.F8E4M3, 72); ok {
+		t.Errorf("8 bits and heads of 72 have %+v", a)
+	}
+	if a, ok := cuda.ChooseAttentionWide(kernels.F8E4M3, 512); ok {
+		t.Errorf("e4m3 and heads of 512 have %+v", a)
 	}
 	if a, ok := cuda.ChooseAttentionWide(kernels.BF16, 520); ok {
 		t.Errorf("heads of 520 have %+v", a)

@@ -2,7 +2,8 @@
 // loads keys and values, two multiply, 64 query rows each, or with wide heads the same 64 rows and half of the output's
 // dimensions each. Both operands of q·k are in shared memory, the weights of the
 // values in registers. The softmax of a tile is computed while the values of the tile before are multiplied, and while the
-// other warpgroup multiplies. Other architectures and other heads use attention.cu.
+// other warpgroup multiplies. Keys and values in 8 bits become fp16 on their way to shared memory. Other architectures and other
+// heads use attention.cu.
 #include "attention.cuh"
 #include "warpgroup.cuh"
 
@@ -14,10 +15,12 @@
 // dimensions, or a dimension of keys from pages with 8 keys, or a value with 8 dimensions.
 // More is the registers of a thread that multiplies. All threads begin with a third of what a multiprocessor has for them, and those that load give
 // what the others take.
-template <int D_, int Keys_, int Stages_, int More_, bool Half_>
+template <int D_, int Keys_, int Stages_, int More_, int Store_>
 struct WideShape {
+  using T = typename Stored<Store_>::type;
   static constexpr int D = D_, Keys = Keys_, Stages = Stages_, kMore = More_, kFewer = 3 * 168 - 2 * kMore;
-  static constexpr bool Half = Half_;
+  static constexpr int Store = Store_;
+  static constexpr bool Half = Store != kBF16;  // products of fp16
   static constexpr int kGroups = 2, kGroupRows = 64;
   static constexpr int kParts = D > 256 ? 2 : 1, V = D / kParts;  // warpgroups that share rows; output dimensions of each
   static constexpr int kRows = kGroups * kGroupRows / kParts, kSets = kGroups / kParts;  // sets of queries
@@ -26,7 +29,10 @@ struct WideShape {
   METHOD unsigned char *queries(unsigned char *memory, int group) { return memory + group / kParts * kQueries; }
   METHOD unsigned char *keys(unsigned char *memory, int stage) { return memory + kSets * kQueries + stage * 2 * kTile; }
   METHOD unsigned char *values(unsigned char *memory, int stage) { return keys(memory, stage) + kTile; }
-  METHOD Barrier *barriers(unsigned char *memory) { return (Barrier *)keys(memory, Stages); }
+  // Numbers of 8 bits are on their way in two slots of kSlot bytes, each thread's where it reads them itself.
+  static constexpr int kAtOnce = D <= 256 ? D : 128, kCopies = sizeof(T) > 1 ? 0 : Keys / 64 * (kAtOnce / 32), kSlot = kCopies * 16 * 128;
+  METHOD uint4 *slot(unsigned char *memory, int i) { return (uint4 *)(keys(memory, Stages) + i * kSlot); }
+  METHOD Barrier *barriers(unsigned char *memory) { return (Barrier *)(keys(memory, Stages) + 2 * kSlot); }
 };
 
 // Each stage has four barriers: its keys are there, its keys were read, its values are there, its values were read. Behind those of the
@@ -119,14 +125,99 @@ DEVICE void copy_columns(unsigned char *tile, int to, const uint16_t *from, size
   for (int d0 = 0; d0 < S::D; d0 += 16, row += 16 * stride) copy_async(out + d0 / 8 * S::kAcross, row, key < there && d0 + d < dims ? 16 : 0);
 }
 
-// load_tiles is what the warpgroup that loads does. A warp takes every fourth run of 16 keys. Its lanes look up the pages of 32 runs at once.
+// KeyRun is where 16 keys of a tile are, `there` of which exist. By columns are keys from pages: a dimension of all follows the one before.
+template <class S>
+struct KeyRun {
+  const typename S::T *from;
+  size_t stride;
+  int there;
+  bool columns;
+};
+
+// as_halves converts two 8-bit floats, the lower or the upper bytes of v, to fp16, which has all their numbers.
+template <int Store, bool upper>
+DEVICE uint32_t as_halves(uint32_t v) {
+  if constexpr (Store == kE5M2) return pick_bytes(v, 0, upper ? 0x3424 : 0x1404);
+#if defined(__CUDACC__)
+  uint32_t d;
+  if constexpr (upper)
+    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, u;\n}\n" : "=r"(d) : "r"(v));
+  else
+    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}\n" : "=r"(d) : "r"(v));
+  return d;
+#else
+  v >>= upper ? 16 : 0;
+  return to_f16x2(from_e4m3(uint8_t(v)), from_e4m3(uint8_t(v >> 8)));
+#endif
+}
+
+// copy_part begins the copies of a part of a warp's runs of 8-bit numbers, kAtOnce dimensions from d0 on: 16 dimensions of a key for each lane,
+// or, by columns, 16 keys of a dimension, if any of them exists.
+template <class S, class Of>
+DEVICE void copy_part(uint4 *slot, Of run_of, int d0, int dims) {
+  int thread = hidden(threadIdx.x) & 127, lane = thread & 31;
+#pragma unroll
+  for (int n = 0; n < S::Keys / 64; n++) {
+    KeyRun<S> r = run_of((thread >> 5) + 4 * n);
+    uint4 *to = slot + n * (S::kAtOnce / 32) * 128 + thread;
+    int d = d0 + (r.columns ? lane : lane / 8 * 16), key = r.columns ? 0 : lane % 8;
+    const typename S::T *from = r.from + (r.columns ? d * r.stride : key * r.stride + d);
+#pragma unroll
+    for (int i = 0; i < S::kAtOnce / 32; i++) {
+      int further = r.columns ? 32 * i : i / 2 * 64;
+      copy_async(to + i * 128, from, key + (r.columns ? 0 : i % 2 * 8) < r.there && d + further < dims ? 16 : 0);
+      from += r.columns ? 32 * r.stride : i % 2 ? 64 - 8 * r.stride : 8 * r.stride;
+    }
+  }
+}
+
+// widen_part writes a part of a tile that this thread has copied: 16 numbers are in two blocks, of 8 keys or of 8 dimensions each.
+template <class S, bool columns>
+DEVICE void widen_part(unsigned char *tile, const uint4 *slot, int d0) {
+  int thread = hidden(threadIdx.x) & 127, lane = thread & 31;
+  unsigned char *out = tile + (d0 / 8 + lane / 8 * (columns ? 1 : 2)) * S::kAcross + (thread / 32 * 16 + lane % 8) * 16;
+#pragma unroll
+  for (int c = 0; c < S::kCopies; c++) {
+    int n = c / (S::kAtOnce / 32), i = c % (S::kAtOnce / 32);
+    unsigned char *to = out + n * 1024 + (columns ? 4 * i : i / 2 * 8) * S::kAcross + (columns ? 0 : i % 2 * 128);
+    uint4 x = slot[c * 128 + thread];
+    *(uint4 *)to = make_uint4(as_halves<S::Store, false>(x.x), as_halves<S::Store, true>(x.x), as_halves<S::Store, false>(x.y), as_halves<S::Store, true>(x.y));
+    *(uint4 *)(to + (columns ? 128 : S::kAcross)) =
+        make_uint4(as_halves<S::Store, false>(x.z), as_halves<S::Store, true>(x.z), as_halves<S::Store, false>(x.w), as_halves<S::Store, true>(x.w));
+  }
+}
+
+// load_tiles is what the warpgroup that loads does. A warp takes every fourth run of 16 keys. Its lanes look up the pages of 32 runs at once. Parts
+// of 8-bit numbers are widened while the next one is on its way.
 template <class S>
 DEVICE void load_tiles(const AttentionArgs &a, unsigned char *memory) {
+  using T = typename S::T;
   const Pages &p = a.pages;
   Barrier *barriers = S::barriers(memory);
   constexpr int kRuns = S::Keys / 16, kTiles = 32 / kRuns;  // of a tile; whose pages are looked up
   int warp = threadIdx.x >> 5 & 3;
-  Turn<S::Stages> turn;
+  Turn<S::Stages> turn, behind;  // of what is copied, and of what is widened
+  unsigned parts = 0;            // copied so far
+  int part = 0;                  // the next one to widen: of the keys of a tile, then of its values
+  bool by_columns = false;       // it is
+  auto widen = [&] {
+    int what = part < S::D / S::kAtOnce ? kKeysThere : kValuesThere, d0 = part % (S::D / S::kAtOnce) * S::kAtOnce;
+    Barrier *b = barriers + kStageBarriers * behind.stage + what;
+    if (d0 == 0 && behind.lap > 0) barrier_wait(b + 1, behind.lap - 1);
+    unsigned char *tile = what == kKeysThere ? S::keys(memory, behind.stage) : S::values(memory, behind.stage);
+    const uint4 *slot = S::slot(memory, part & 1);
+    if (by_columns)
+      widen_part<S, true>(tile, slot, d0);
+    else
+      widen_part<S, false>(tile, slot, d0);
+    if (d0 + S::kAtOnce == S::D) {
+      shared_for_wgmma();
+      barrier_arrive(b);
+    }
+    if (++part < 2 * S::D / S::kAtOnce) return;
+    part = 0;
+    behind.next();
+  };
   each_piece<S>(a, [&](const WidePiece &w) {
     const Source &o = w.o;
     unsigned long long page = 0;  // of this lane's run; 0: it is not in the history
@@ -139,32 +230,54 @@ DEVICE void load_tiles(const AttentionArgs &a, unsigned char *memory) {
         inside = at - block * p.block;
         page = at < o.history && block >= o.skip ? (unsigned long long)page_at(p, p.tables[size_t(o.seq) * p.width + block - o.skip]) : 0;
       }
-      for (int what = kKeysThere; what <= kValuesThere; what += kValuesThere - kKeysThere) {
-        Barrier *b = barriers + kStageBarriers * turn.stage + what;
-        if (turn.lap > 0) barrier_wait(b + 1, turn.lap - 1);
-        unsigned char *tile = what == kKeysThere ? S::keys(memory, turn.stage) : S::values(memory, turn.stage);
 #pragma unroll 1
-        for (int run = warp; run < kRuns; run += 4) {
+      for (int what = kKeysThere; what <= kValuesThere; what += kValuesThere - kKeysThere) {
+        auto run_of = [&](int run) -> KeyRun<S> {
           int there = o.history - base - 16 * run;
           if (own) {
             size_t stride = size_t(p.kv_heads) * p.head_dim;
-            const uint16_t *from = (const uint16_t *)(what == kKeysThere ? a.k : a.v) + (o.first - there) * stride + o.kv * p.head_dim;
-            copy_rows<S>(tile, 16 * run, from, stride, there + o.count, p.head_dim);
-            continue;
+            return {(const T *)(what == kKeysThere ? a.k : a.v) + (o.first - there) * stride + o.kv * p.head_dim, stride, there + o.count, false};
           }
           int which = t % kTiles * kRuns + run;
           const unsigned char *from = (const unsigned char *)__shfl_sync(kAllLanes, page, which);
           int at = __shfl_sync(kAllLanes, inside, which);
           if (from == nullptr) there = 0;
-          if (what == kKeysThere)
-            copy_columns<S>(tile, 16 * run, (const uint16_t *)(from + p.k) + o.kv * p.key_dim * p.block + at, p.block, there, p.head_dim);
-          else
-            copy_rows<S>(tile, 16 * run, (const uint16_t *)(from + p.v) + (o.kv * p.block + at) * p.head_dim, p.head_dim, there, p.head_dim);
+          if (what == kKeysThere) return {(const T *)(from + p.k) + o.kv * p.key_dim * p.block + at, size_t(p.block), there, true};
+          return {(const T *)(from + p.v) + (o.kv * p.block + at) * p.head_dim, size_t(p.head_dim), there, false};
+        };
+        if constexpr (sizeof(T) == 1) {
+#pragma unroll 1
+          for (int d0 = 0; d0 < S::D; d0 += S::kAtOnce) {
+            copy_part<S>(S::slot(memory, parts & 1), run_of, d0, p.head_dim);
+            copy_commit();
+            if (parts++ > 0) {
+              copy_wait<1>();
+              widen();
+            }
+            by_columns = what == kKeysThere && !own;
+          }
+        } else {
+          Barrier *b = barriers + kStageBarriers * turn.stage + what;
+          if (turn.lap > 0) barrier_wait(b + 1, turn.lap - 1);
+          unsigned char *tile = what == kKeysThere ? S::keys(memory, turn.stage) : S::values(memory, turn.stage);
+#pragma unroll 1
+          for (int run = warp; run < kRuns; run += 4) {
+            KeyRun<S> r = run_of(run);
+            if (r.columns)
+              copy_columns<S>(tile, 16 * run, r.from, r.stride, r.there, p.head_dim);
+            else
+              copy_rows<S>(tile, 16 * run, r.from, r.stride, r.there, p.head_dim);
+          }
+          barrier_arrive_copied(b);
         }
-        barrier_arrive_copied(b);
       }
     }
   });
+  if constexpr (sizeof(T) == 1)
+    if (parts > 0) {
+      copy_wait<0>();
+      widen();
+    }
 }
 
 // exponential and reciprocal return 2 to the power of v and 1 / v, within 2 units of the last place; subnormal numbers are zero.
@@ -398,12 +511,19 @@ DEVICE void attention_wide(const AttentionArgs &a) {
   }
 }
 
-#define ATTENTION_WIDE(D, Keys, Stages, More)                                                                           \
-  KERNEL(attention_bf16_##D##_wide, AttentionArgs, 384) { attention_wide<WideShape<D, Keys, Stages, More, false>>(a); } \
-  KERNEL(attention_f16_##D##_wide, AttentionArgs, 384) { attention_wide<WideShape<D, Keys, Stages, More, true>>(a); }
+#define ATTENTION_WIDE_OF(name, Store, D, Keys, Stages, More) \
+  KERNEL(attention_##name##_##D##_wide, AttentionArgs, 384) { attention_wide<WideShape<D, Keys, Stages, More, Store>>(a); }
+// With heads of 512 the warps that load lack two registers to widen E4M3.
+#define ATTENTION_WIDE(D, Keys, Stages, More)             \
+  ATTENTION_WIDE_OF(bf16, kBF16, D, Keys, Stages, More)   \
+  ATTENTION_WIDE_OF(f16, kF16, D, Keys, Stages, More)     \
+  ATTENTION_WIDE_OF(e5m2, kE5M2, D, Keys, Stages, More)
 ATTENTION_WIDE(64, 128, 3, 216)
 ATTENTION_WIDE(128, 128, 2, 216)
 ATTENTION_WIDE(256, 64, 2, 224)
 ATTENTION_WIDE(512, 64, 1, 224)
+ATTENTION_WIDE_OF(e4m3, kE4M3, 64, 128, 3, 216)
+ATTENTION_WIDE_OF(e4m3, kE4M3, 128, 128, 2, 216)
+ATTENTION_WIDE_OF(e4m3, kE4M3, 256, 64, 2, 224)
 
 #endif

@@ -125,9 +125,12 @@ func attentionKernels() []Kernel {
 			}
 		}
 	}
-	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
 		for _, dim := range []int{64, 128, 256, 512} {
-			a, _ := ChooseAttentionWide(f, dim)
+			a, ok := ChooseAttentionWide(f, dim)
+			if !ok {
+				continue
+			}
 			out = append(out, Kernel{a.Kernel, "attention", StoredName(f), "attention_wide", sizeOf[AttentionArgs](), a.Threads, a.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttentionWide"})
 		}
 	}

@@ -24,6 +24,9 @@ const wideListCases = "TestAttentionLists/^(256|512)$"
 // wideCases selects those of attention by warpgroups.
 const wideCases = "TestAttentionWide/^(prompt|long|windows|sinks|512|mixed)$"
 
+// eightCases selects those with keys and values in 8 bits.
+const eightCases = "TestAttentionWide/^(e4m3_long|e4m3_list|e5m2_512)$"
+
 // latentCases selects those of attention over latent keys.
 const latentCases = "TestLatentAttention/^(decode|prompt|narrow|verify|splits|many_splits|f16_many|nan|f32|f32_many)$"
 
@@ -195,6 +198,14 @@ var mutants = []mutant{
 	{"attention_wide.cu", "to[d / 4 * step + d % 4 * next]", "to[d * next]", wideCases},
 	{"attention_wide.cu", "++stage < Stages", "++stage <= Stages", wideCases},
 	{"attention_wide.cu", "Barrier *b = barriers + kStageBarriers * turn.stage + what;", "Barrier *b = barriers + what;", wideCases},
+	{"attention_wide.cu", "if (d0 == 0 && behind.lap > 0) barrier_wait(b + 1, behind.lap - 1);", "", eightCases},
+	{"attention_wide.cu", "copy_wait<1>();", "copy_wait<2>();", eightCases},
+	{"attention_wide.cu", "copy_wait<0>();\n      widen();", "widen();", eightCases},
+	{"attention_wide.cu", "(columns ? 128 : S::kAcross)) =", "128) =", eightCases},
+	{"attention_wide.cu", "as_halves<S::Store, true>(x.z)", "as_halves<S::Store, false>(x.z)", eightCases},
+	{"attention_wide.cu", "by_columns = what == kKeysThere && !own;", "by_columns = what == kKeysThere;", eightCases},
+	{"attention_wide.cu", "if (d0 + S::kAtOnce == S::D) {", "{", eightCases},
+	{"attention_wide.cu", "if (++part < 2 * S::D / S::kAtOnce) return;", "if (++part < 2) return;", eightCases},
 	{"attention_latent.cu", "__syncthreads();  // the other warp's scores are there", "", latentCases},
 	{"attention_latent.cu", "product<S>(t[j][1], second, b[2], b[3]);", "product<S>(t[j][1], second, b[3], b[2]);", latentCases},
 	{"attention_latent.cu", "step(kLatent + d,", "step(d,", latentCases},
@@ -308,7 +319,7 @@ var killed = map[string]int{
 	"attention_latent.cu": 9,
 	"delta.cu":            22,
 	"device.cuh":          1,
-	"attention_wide.cu":   17,
+	"attention_wide.cu":   25,
 	"draft.cu":            1,
 	"experts.cu":          7,
 	"head_linear.cu":      5,

@@ -146,7 +146,7 @@ func TestMostSplits(t *testing.T) {
 	}
 }
 
-// TestWideAttention: prompts are computed by warpgroups on sm_90a, with keys and values in 16 bits, from 256 rows of queries on; 128 tokens have as
+// TestWideAttention: prompts are computed by warpgroups on sm_90a, with keys and values in 16 or 8 bits, from 256 rows of queries on; 128 tokens have as
 // many here.
 func TestWideAttention(t *testing.T) {
 	for _, c := range []struct {
@@ -158,7 +158,8 @@ func TestWideAttention(t *testing.T) {
 		{"h200", kernels.BF16, 128, "attention_bf16_64_wide"},
 		{"h200", kernels.F16, 512, "attention_f16_64_wide"},
 		{"h200", kernels.BF16, 127, "attention_bf16_64_many"},
-		{"h200", kernels.F8E4M3, 512, "attention_e4m3_64_many"},
+		{"h200", kernels.F8E4M3, 512, "attention_e4m3_64_wide"},
+		{"h200", kernels.F8E4M3, 127, "attention_e4m3_64_many"},
 		{"a100-80g", kernels.BF16, 512, "attention_bf16_64_many"},
 		{"b200", kernels.BF16, 512, "attention_bf16_64_many"},
 	} {
