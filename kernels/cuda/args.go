@@ -143,8 +143,7 @@ func StoreShared(wide, bytes int) int { return 16 * (wide + 2) * bytes }
 type PackArgs struct {
 	X, Y, Sums, Order      Ptr
 	Rows, In, Group, Words int32 // Words 1: for linear_wide; 2: [_, In] row by row
-	AlsoWords, Most        int32 // Most: if not 0, Sums are [groups, rows], with rows padded to a multiple of LibraryUnit or to Most
-	Also                   Ptr   // 0: none; X in 16 bits also in the order AlsoWords, without sums
+	Most, _                int32 // if not 0, Sums are [groups, rows], with rows padded to a multiple of LibraryUnit or to Most
 }
 
 // StorePackArgs: store_pack_ with the format that X is rounded to. See Rounding for the grid. With Gate
@@ -236,7 +235,7 @@ type LinearBiasArgs struct {
 // features.
 type LinearArgs struct {
 	W, X, Sums, Scales, Bias, Y              Ptr
-	Experts, Order, Partial, Arrived         Ptr // Order [Rows]: rows of X in 16 bits without sums, −1: none; the kernels with Linear.Words read X row by row then
+	Experts, Partial, Arrived                Ptr
 	ExpertBytes, ExpertScales, ExpertBias    int64
 	Rows, In, Out, Splits                    int32
 	ScaleRows, ScaleCols, ScaleAcross, Parts int32

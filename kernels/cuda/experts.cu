@@ -1,7 +1,6 @@
 // Mixtures of experts: the experts of each row (route), rows sorted by expert, products with
 // each expert's matrix (here in float32; other formats use linear.cu), and the weighted sum.
 #include "numbers.cuh"
-#include "owner.cuh"
 
 struct RouteArgs {
   const float *logits;      // [rows, experts]
@@ -129,7 +128,7 @@ struct OrderArgs {
   const int *ids;  // [rows, top]
   int *order;      // [blocks·block] the row of X in this place, −1: none
   int *place;      // [rows, top] the place of a pick
-  int *owner;      // [blocks] owner_of a block, −1: none
+  int *owner;      // [blocks] the expert of a block, −1: none
   int picks, top, experts, block, blocks, pad;
 };
 
@@ -154,7 +153,7 @@ DEVICE void order_picks(const OrderArgs &a, unsigned char *memory) {
       }
       if (e < a.experts) {
         start[e] = (before + sum - n) * a.block;
-        for (int b = 0; b < n; b++) a.owner[before + sum - n + b] = owner_of(e, min(a.block, count[e] - b * a.block));
+        for (int b = before + sum - n; b < before + sum; b++) a.owner[b] = e;
       }
       before += __shfl_sync(kAllLanes, sum, 31);
     }
@@ -189,7 +188,7 @@ KERNEL(route_order, RouteOrderArgs, 1024) {
 struct ExpertsArgs {
   const float *x;      // [_, in]
   const int *order;    // [rows of all blocks] the row of x in this place, −1: none
-  const int *owner;    // [blocks] owner_of a block, −1: none
+  const int *owner;    // [blocks] the expert of a block, −1: none
   const float *w;      // [experts, out, in], row by row
   const float *bias;   // [experts, out] or null
   float *y;            // [rows of all blocks, out]; empty places are not written
@@ -207,7 +206,7 @@ DEVICE const float *experts_row(const ExpertsArgs &a, size_t row) {
 // blocks of rows, features/16.
 KERNEL_OF(experts_f32_4, ExpertsArgs, 256, 2) {
   constexpr int kRows = 4, kFeatures = 2;
-  int expert = expert_of(a.owner[blockIdx.x]), lane = threadIdx.x & 31;
+  int expert = a.owner[blockIdx.x], lane = threadIdx.x & 31;
   int feature0 = (blockIdx.y * (blockDim.x >> 5) + (threadIdx.x >> 5)) * kFeatures;
   if (expert < 0 || feature0 >= a.out) return;
   size_t row0 = size_t(blockIdx.x) * kRows;
@@ -267,7 +266,7 @@ DEVICE float4 four(const float *row, int k, int n) {
 KERNEL(experts_f32_64, ExpertsArgs, 128) {
   constexpr int kRows = 64, kFeatures = 128, kStep = 16, kAcross = kRows + kFeatures, kLoads = kAcross * kStep / 4 / 128;
   __shared__ float4 scratch[2][kStep][kAcross / 4];
-  int expert = expert_of(a.owner[blockIdx.x]);
+  int expert = a.owner[blockIdx.x];
   if (expert < 0) return;
   size_t row0 = size_t(blockIdx.x) * kRows;
   int feature0 = blockIdx.y * kFeatures, in4 = threadIdx.x % 4, column = threadIdx.x / 4;  // what the thread loads first

@@ -5,7 +5,6 @@
 // instead, which is as exact.
 #pragma once
 #include "glu.cuh"
-#include "owner.cuh"
 #include "packed.cuh"
 #include "weights.cuh"
 
@@ -18,8 +17,7 @@ struct LinearArgs {
   const float *scales;     // of 8-bit floats: [_, scale_across]; null: ones
   const float *bias;       // [out] or null
   float *y;                // [rows, out]
-  const int *experts;      // owner_of each block of rows, −1: none; null: there is one matrix
-  const int *order;        // [rows] the row of x for each row, −1: none; null: the same row. For linear_wide x is then row by row
+  const int *experts;      // the matrix of each block of rows, −1: none; null: there is one matrix
   float *partial;          // with splits > 1: [splits, blocks, results of a block]
   unsigned *arrived;       // with splits > 1: [blocks], zero before and after
   long long expert_bytes;  // from one matrix to the next
@@ -94,12 +92,6 @@ DEVICE void store_gated(const LinearArgs &a, int panel, int tile, const float *b
 
 // steps_of returns the number of steps of a matrix with `in` input features.
 DEVICE int steps_of(int in) { return ceil_div(in, 32); }
-
-// row_of returns the row of x for a row of the product, −1 for none.
-DEVICE int row_of(const LinearArgs &a, int row) {
-  if (row >= a.rows) return -1;
-  return a.order ? __ldg(a.order + row) : row;
-}
 
 // A lane's part of W at one step of a panel.
 template <class W>
@@ -228,10 +220,6 @@ DEVICE Extra extra_at(const LinearArgs &a, int tile, int step, int steps, const 
   return e;
 }
 
-// kGathers reports whether products read rows of X in another order: X has neither scales nor sums.
-template <class W, class X>
-constexpr bool kGathers = !X::kScaled && !(W::kMinimum && W::kScales == 1);
-
 // Fragments is a lane's part of W at one step, as the matrix units take it.
 template <class W, class X>
 struct Fragments {
@@ -323,17 +311,10 @@ template <class W, class X, int P, int N>
 DEVICE void linear_rows(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  int expert = a.experts ? expert_of(a.experts[blockIdx.x]) : 0;
+  int expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
   int panels = ceil_div(a.out, 16), panel0 = blockIdx.y * P, steps = steps_of(a.in), units = steps / W::kUnit;
   int tiles = ceil_div(a.rows, 8), tile0 = blockIdx.x * N, row0 = 8 * tile0 + (lane >> 2);
-  constexpr bool kByRow = kGathers<W, X> && (N == 1 || !W::kExternal);  // else there are no registers left
-  int first[N];  // where the lane's part of a row of X begins, in parts; −1: there is no row
-#pragma unroll
-  for (int n = 0; kByRow && n < N; n++) {
-    int row = row_of(a, row0 + 8 * n);
-    first[n] = row < 0 ? -1 : row / 8 * steps * 32 + row % 8 * 4 + (lane & 3);
-  }
   Panel<W> p[P];
 #pragma unroll
   for (int i = 0; i < P; i++) p[i] = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
@@ -358,12 +339,8 @@ DEVICE void linear_rows(const LinearArgs &a) {
         }
 #pragma unroll
         for (int n = 0; n < N; n++) {  // rows and units past the end are zeros and are not loaded
-          if constexpr (kByRow) {
-            x[j][n] = there && first[n] >= 0 ? __ldg((const typename X::Raw *)a.x + (first[n] + 32 * step)) : X::none();
-          } else {
-            size_t at = (size_t(tile0 + n) * steps + step) * 32 + lane;
-            x[j][n] = there && row0 + 8 * n < a.rows ? __ldg((const typename X::Raw *)a.x + at) : X::none();
-          }
+          size_t at = (size_t(tile0 + n) * steps + step) * 32 + lane;
+          x[j][n] = there && row0 + 8 * n < a.rows ? __ldg((const typename X::Raw *)a.x + at) : X::none();
           e[j][n] = extra_at<W, X>(a, min(tile0 + n, tiles - 1), step, steps, x[j][n]);
           if (!X::kScaled && !there) e[j][n] = Extra{};
         }

@@ -81,13 +81,6 @@ func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 	return l
 }
 
-// Gathers reports whether the kernel, for a W of format f and X in 16 bits, reads rows of X by LinearArgs.Order: not sums of X,
-// and not where scales of W leave no registers.
-func (l Linear) Gathers(f kernels.Format) bool {
-	scaled := f == kernels.F8E4M3 || f == kernels.F8E5M2 || f == kernels.I8
-	return !ReadsSums(f) && !(scaled && l.Rows == DecodeRows && !l.Words)
-}
-
 // group returns the kernel of warpgroups with that many rows in a block: of linear_mid.cu, or of
 // linear_wide.cu for 128. Shape in linear_wide.cuh has the same sizes. ok is false if there is none.
 func group(name string, f kernels.Format, rows int) (l Linear, ok bool) {

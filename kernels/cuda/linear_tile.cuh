@@ -12,10 +12,10 @@ struct Tile {
   size_t block, blocks;
   const float *bias;
 
-  // Splits begin at multiples of align units. The blocks of the grid are `across` tiles apart.
-  DEVICE_METHOD Tile(const LinearArgs &a, int expert, int units, int align, int across = Tiles) {
+  // Splits begin at multiples of align units.
+  DEVICE_METHOD Tile(const LinearArgs &a, int expert, int units, int align) {
     panel0 = blockIdx.y * Panels;
-    tile0 = blockIdx.x * across;
+    tile0 = blockIdx.x * Tiles;
     tiles = ceil_div(a.rows, 8);
     int each = ceil_div(ceil_div(units, a.splits), align) * align;
     from = min(units, int(blockIdx.z) * each);
@@ -114,31 +114,6 @@ struct Copies {
   }
 };
 
-// RowCopies are the copies of X for one step, in pieces of 16 bytes of a row. Rows that there are not become zeros.
-template <class X, int Tiles>
-struct RowCopies {
-  static constexpr int kThreads = 32 * kWarps, kPieces = 32 * Tiles, kMany = (kPieces + kThreads - 1) / kThreads;
-  static_assert(X::kBytes == 512, "a piece is of one row");
-  const unsigned char *from;
-  uint32_t at[kMany];  // where the thread's pieces begin, in pieces
-  bool there[kMany];
-  DEVICE_METHOD RowCopies(const LinearArgs &a, int tile0, int steps, int first) : from((const unsigned char *)a.x + size_t(first) * X::kBytes) {
-#pragma unroll
-    for (int i = 0; i < kMany; i++) {
-      int row = row_of(a, 8 * tile0 + int(threadIdx.x + kThreads * i) / 4);
-      there[i] = row >= 0;
-      row = max(row, 0);
-      at[i] = uint32_t(row / 8 * steps * 32 + row % 8 * 4 + threadIdx.x % 4);
-    }
-  }
-  DEVICE_METHOD void copy_step(unsigned char *to) const {
-#pragma unroll
-    for (int i = 0; i < kMany; i++)
-      if (unsigned piece = threadIdx.x + kThreads * i; kPieces % kThreads == 0 || piece < kPieces)
-        copy_async(to + 16 * piece, from + 16 * size_t(at[i]), there[i] ? 16 : 0);
-  }
-};
-
 // linear_tile, for many rows: a block computes 128 features for 8·Tiles rows, each warp 64
 // features for 2·Tiles rows. Quants and X pass through a ring of one-step stages in shared
 // memory, as many as fit in RingBytes, which hides the memory's latency. Addresses advance with
@@ -164,19 +139,14 @@ DEVICE void linear_tile(const LinearArgs &a) {
   constexpr int kStages = kTileStages<W, X, Tiles, RingBytes>;
   constexpr bool kSums = W::kMinimum && W::kScales == 1;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  int expert = a.experts ? expert_of(a.experts[blockIdx.x]) : 0;
+  int expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
   int panels = ceil_div(a.out, 16), steps = steps_of(a.in);
   Tile<kTilePanels, Tiles> t(a, expert, steps / W::kUnit, 1);
   unsigned from = t.from * W::kUnit, to = t.to * W::kUnit;
   size_t skipped = size_t(t.from) * W::kUnitBytes;
   Copies<W::kQuants, kTilePanels> w(a.w + expert * a.expert_bytes + skipped, size_t(steps / W::kUnit) * W::kUnitBytes, t.panel0, panels);
-  auto xs = [&] {
-    if constexpr (kGathers<W, X>)
-      return RowCopies<X, Tiles>(a, t.tile0, steps, from);
-    else
-      return Copies<X::kBytes, Tiles>((const unsigned char *)a.x + size_t(from) * X::kBytes, size_t(steps) * X::kBytes, t.tile0, t.tiles);
-  }();
+  Copies<X::kBytes, Tiles> xs((const unsigned char *)a.x + size_t(from) * X::kBytes, size_t(steps) * X::kBytes, t.tile0, t.tiles);
   static_assert(kStages * kStage >= (4 * T < kGated ? 4 * T : kGated) * kPieceThreads * 16, "the ring holds the pieces that are gated");
   auto after = [](unsigned stage) { return stage < (kStages - 1) * kStage ? stage + kStage : 0; };
   unsigned next = from, put = 0, take = 0;

@@ -63,14 +63,13 @@ template <int N>
 constexpr int kRing = N < 16 ? 112 << 10 : 216 << 10;
 
 // Shape describes the blocks of a product with 8·N rows: 128·M features. A stage has kSteps
-// steps of them, so between two barriers a warp converts four or eight. The kernel's ring and steps are those of 8·Across rows.
-template <class W, class X, int N, int Across = N>
+// steps of them, so between two barriers a warp converts four or eight.
+template <class W, class X, int N>
 struct Shape {
   static constexpr bool kScaled = kApart<W> > 0, kBlocks = kApart<W> == 32;  // sums are scaled; those of each step are
-  static constexpr int M = kScaled ? 1 : 2, kPanels = 8 * M, kSteps = M == 2 && Across >= 8 ? 2 : 4;
+  static constexpr int M = kScaled ? 1 : 2, kPanels = 8 * M, kSteps = M == 2 && N >= 8 ? 2 : 4;
   static constexpr int kW = kPanels * kSteps * W::kUnitBytes, kX = N * kSteps * X::kBytes, kStage = kW + kX;
-  static constexpr int kWhole = kW + Across * kSteps * X::kBytes, kBytes = kWhole * (kRing<Across> / kWhole < 8 ? kRing<Across> / kWhole : 8);  // of the ring
-  static constexpr int kStages = kBytes / kStage < 8 ? kBytes / kStage : 8;
+  static constexpr int kStages = kRing<N> / kStage < 8 ? kRing<N> / kStage : 8;
   // Stages that are loading: where sums are scaled, the products of a stage end before the next.
   static constexpr int kAhead = kStages - (kScaled ? 1 : 2);
   static_assert(kAhead > 0, "the ring is too small");
@@ -106,7 +105,7 @@ struct PanelCopies {
   }
 };
 
-// TileCopies are the copies of 8-bit X for a stage, likewise, by all threads.
+// TileCopies are the copies of X for a stage, likewise, by all threads.
 template <int Bytes, int Count>
 struct TileCopies {
   static constexpr int kThreads = 32 * kWarps, kEach = Bytes / 16, kPieces = Count * kEach, kApart = kThreads / kEach;
@@ -129,43 +128,6 @@ struct TileCopies {
         copy_async(to + 16 * piece, from + (there ? i * size_t(further) : 0), there && within ? 16 : 0);
     }
     from += Bytes;
-  }
-};
-
-// RowStages are the copies of 16-bit X for a stage, in pieces of 16 bytes, which are 8 columns of a row: X in word order, or
-// with LinearArgs.order row by row. Then neighbouring threads read 32 bytes of a row. `begins` is memory of the block for the
-// first piece of each of its rows.
-template <int Steps, int Count>
-struct RowStages {
-  static constexpr int kThreads = 32 * kWarps, kEach = 32 * Steps, kApart = kThreads / kEach;
-  static constexpr uint32_t kNone = 0xffffffffu;
-  static_assert(kThreads % kEach == 0 && Count % kApart == 0, "a thread copies the same part of all tiles");
-  const unsigned char *from;
-  const uint32_t *begins;
-  uint32_t to, next;  // offset of the thread's first piece in a stage; from a stage to the next in X
-  int part;           // offset of its columns in the stage of a tile
-  DEVICE_METHOD RowStages(const LinearArgs &a, int tile0, int steps, int first, uint32_t *rows) {
-    for (int i = threadIdx.x; i < 8 * Count; i += kThreads) {
-      int row = row_of(a, 8 * tile0 + i);
-      rows[i] = row < 0 ? kNone : a.order ? uint32_t(row) * 4 * steps : uint32_t(row / 8 * steps * 32 + row % 8);
-    }
-    __syncthreads();  // the rows are there
-    int e = threadIdx.x % kEach, g = e % 8, piece = e / 8;
-    if (a.order) g = e / 2 % 8, piece = e / 16 * 2 + e % 2;
-    part = 128 * piece;
-    begins = rows + threadIdx.x / kEach * 8 + g;
-    to = threadIdx.x / kEach * kEach * 16 + part + 16 * g;
-    from = (const unsigned char *)a.x + size_t(first) * (a.order ? 64 : 512) + piece * (a.order ? 16 : 128);
-    next = Steps * (a.order ? 64 : 512);
-  }
-  DEVICE_METHOD void copy_run(unsigned char *stage, int bytes) {
-#pragma unroll
-    for (int i = 0; i < Count / kApart; i++) {
-      uint32_t row = begins[8 * kApart * i];
-      bool read = row != kNone && part < bytes;
-      copy_async(stage + to + 16 * kThreads * i, from + (read ? 16 * size_t(row) : 0), read ? 16 : 0);
-    }
-    from += next;
   }
 };
 
@@ -215,9 +177,9 @@ DEVICE void round_gated(const LinearArgs &a) {
 
 // multiply_block computes a block's sums over the steps of its split and stores them. x copies its
 // stages of X.
-template <class W, class X, int N, int Across, class Rows>
-DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across>::kPanels, N> &block, int expert, Rows x) {
-  using S = Shape<W, X, N, Across>;
+template <class W, class X, int N, class Rows>
+DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N>::kPanels, N> &block, int expert, Rows x) {
+  using S = Shape<W, X, N>;
   static_assert(W::kUnit == 1 && W::kUnitBytes % 16 == 0 && !W::kMinimum && W::kScales < 2, "steps of a panel follow each other, with a scale each");
   DYNAMIC_SHARED(memory);
   constexpr int M = S::M, kTurns = X::kScaled ? 1 : 2, kSums = 4 * N;
@@ -358,7 +320,7 @@ struct GroupPrefetch {
 };
 
 // linear_group: a block's two warpgroups compute 64·M features each, for 8·N rows; X is in word order
-// (PackArgs.words), or 16-bit X row by row with LinearArgs.order. The products of a step run while the weights of the next are converted. The
+// (PackArgs.words). The products of a step run while the weights of the next are converted. The
 // sums of 128 columns of 8-bit floats, and of 32 of blocks with a scale, are waited for and scaled.
 //
 // Sums of 16-bit products are float32. The units keep only 14 bits of sums of E4M3 products
@@ -366,33 +328,14 @@ struct GroupPrefetch {
 // product loses less than 2⁻¹³ of its largest term or sum for the sum before, for the sum after
 // and for each term below 1/64 of that: kernels/ref.SumErrorE4M3 is the bound, and the emulation
 // computes so with Block.e4m3.
-//
-// A block of 16 tiles with at most 8 tiles of rows multiplies by 8: the last block of an expert, or of a product without splits. A
-// row's sums have the same terms in the same order. Where sums are scaled, conversions take the time, and they are the same.
-template <class W, class X, int N, int Across>
-DEVICE void group_block(const LinearArgs &a, int expert, uint32_t *rows) {
-  using S = Shape<W, X, N, Across>;
-  int steps = steps_of(a.in);
-  Tile<S::kPanels, N> block(a, expert, ceil_div(steps, S::kSteps), 1, Across);  // units: stages
-  int first = block.from * S::kSteps;
-  if constexpr (X::kScaled) {
-    const unsigned char *x = (const unsigned char *)a.x + size_t(first) * X::kBytes;
-    multiply_block<W, X, N, Across>(a, block, expert, TileCopies<S::kSteps * X::kBytes, N>(x, size_t(steps) * X::kBytes, block.tile0, block.tiles));
-  } else {
-    multiply_block<W, X, N, Across>(a, block, expert, RowStages<S::kSteps, N>(a, block.tile0, steps, first, rows));
-  }
-}
-
 template <class W, class X, int N>
 DEVICE void linear_group(const LinearArgs &a) {
-  __shared__ uint32_t rows[X::kScaled ? 1 : 8 * N];
-  int owner = a.experts ? a.experts[blockIdx.x] : 0, expert = expert_of(owner);
+  using S = Shape<W, X, N>;
+  int steps = steps_of(a.in), expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
-  if constexpr (N == 16 && !Shape<W, X, N>::kScaled) {
-    int there = a.experts ? owner >> 16 : a.splits == 1 ? a.rows - 8 * N * int(blockIdx.x) : 8 * N;
-    if (there <= 64) return group_block<W, X, 8, N>(a, expert, rows);
-  }
-  group_block<W, X, N, N>(a, expert, rows);
+  Tile<S::kPanels, N> block(a, expert, ceil_div(steps, S::kSteps), 1);  // units: stages
+  const unsigned char *x = (const unsigned char *)a.x + size_t(block.from) * S::kSteps * X::kBytes;
+  multiply_block<W, X, N>(a, block, expert, TileCopies<S::kSteps * X::kBytes, N>(x, size_t(steps) * X::kBytes, block.tile0, block.tiles));
 }
 
 #endif

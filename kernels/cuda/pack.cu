@@ -14,10 +14,8 @@ struct PackArgs {
   int group;         // 8-bit: steps that share a scale, a power of 2 up to 8; 0: all
   int words;         // 1: a step's first words of all lanes, then the second words, for linear_wide;
                      // 2: row by row, [8·tiles, in], in a multiple of 32
-  int also_words;    // the order of also
-  int most;          // 8-bit in groups: 0; or scales are [groups, rows], with rows padded to a multiple of kUnit,
+  int most, pad;     // 8-bit in groups: 0; or scales are [groups, rows], with rows padded to a multiple of kUnit,
                      // or to most if that is less, as cuBLASLt takes them
-  void *also;        // null; or 16-bit numbers also go there, without sums
 };
 
 constexpr int kUnit = 64;  // rows of cuBLASLt's products: LibraryUnit
@@ -201,29 +199,29 @@ struct Place {
   int tile, g;
 };
 
-// put writes a lane's words of a step to y, in an order (PackArgs.words). In word order, 8 rows by 16 bytes are contiguous. Row by
+// put writes a lane's words of a step. In word order, 8 rows by 16 bytes are contiguous. Row by
 // row, the two numbers of a lane in each 8 columns are 8 numbers apart.
 template <int N>
-DEVICE void put(void *to, int words, int in, Place p, int step, const uint32_t (&w)[N]) {
+DEVICE void put(const PackArgs &a, Place p, int step, const uint32_t (&w)[N]) {
   int lane = 4 * p.g + (threadIdx.x & 3);
-  if (N == 4 && words == 2) {
-    uint32_t *row = (uint32_t *)to + (size_t(8 * p.tile + p.g) * in + 32 * step) / 2;
+  if (N == 4 && a.words == 2) {
+    uint32_t *row = (uint32_t *)a.y + (size_t(8 * p.tile + p.g) * a.in + 32 * step) / 2;
 #pragma unroll
     for (int i = 0; i < N; i++) row[4 * i + (threadIdx.x & 3)] = w[i];
     return;
   }
-  if (N == 2 && words == 2) {
-    uint16_t *row = (uint16_t *)to + (size_t(8 * p.tile + p.g) * in + 32 * step) / 2;
+  if (N == 2 && a.words == 2) {
+    uint16_t *row = (uint16_t *)a.y + (size_t(8 * p.tile + p.g) * a.in + 32 * step) / 2;
 #pragma unroll
     for (int i = 0; i < 4; i++) row[4 * i + (threadIdx.x & 3)] = uint16_t(w[i / 2] >> 16 * (i % 2));
     return;
   }
-  uint32_t *y = (uint32_t *)to + (size_t(p.tile) * ceil_div(in, 32) + step) * 32 * N;
+  uint32_t *y = (uint32_t *)a.y + (size_t(p.tile) * ceil_div(a.in, 32) + step) * 32 * N;
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    if (words) y[32 * i + lane] = w[i];
+    if (a.words) y[32 * i + lane] = w[i];
   }
-  if (words) return;
+  if (a.words) return;
   if constexpr (N == 4)
     ((uint4 *)y)[lane] = make_uint4(w[0], w[1], w[2], w[3]);
   else
@@ -248,10 +246,7 @@ DEVICE void pack16(const PackArgs &a, Place p, const Eight &e, int step) {
       sum += from_bf16(uint16_t(w[i])) + from_bf16(uint16_t(w[i] >> 16));
     }
   }
-  if (step < steps) {
-    put(a.y, a.words, a.in, p, step, w);
-    if (a.also) put(a.also, a.also_words, a.in, p, step, w);
-  }
+  if (step < steps) put(a, p, step, w);
   if (Half || a.sums == nullptr) return;
   sum += __shfl_xor_sync(kAllLanes, sum, 1);
   sum += __shfl_xor_sync(kAllLanes, sum, 2);
@@ -301,7 +296,7 @@ DEVICE void pack8(const PackArgs &a, Place p, const Eight &e, int step, float by
   uint32_t w[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) w[i] = codes_of<Codes>(e.v[2 * i], e.v[2 * i + 1], by);
-  if (step < ceil_div(a.in, 32)) put(a.y, a.words, a.in, p, step, w);
+  if (step < ceil_div(a.in, 32)) put(a, p, step, w);
 }
 
 // row8 rounds a row with one scale, or one for each group.

@@ -185,11 +185,6 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 		}
 		run := func() []float32 {
 			a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: up(r, w), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}
-			also := !to.Narrow() && in%cuda.StepCols == 0
-			if also {
-				bytes, _ := to.Bytes(rows, in)
-				a.Pack.Also, a.Pack.AlsoWords = alloc[byte](r, int(bytes)), 2
-			}
 			launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
 			if got, err := r.Prefetched(); err != nil || len(got) != min(1, in/4) || len(got) > 0 && got[0] != [2]uint64{uint64(a.W), uint64(in / 4 * 16)} {
 				r.Errorf("%v is prefetched (%v), want %d factors at %d", got, err, in/4*4, a.W)
@@ -197,12 +192,6 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 			plain := down[float32](r, a.Plain, rows*in)
 			r.near("norm", plain, want, 1e-6)
 			r.checkPacked("norm", to, a.Pack, plain)
-			if also {
-				rounded, _ := roundedTo(to, plain, rows, in)
-				got := make([]float32, rows*in)
-				ref.Dequantize(to.Format, down[byte](r, a.Pack.Also, 2*rows*in), got)
-				r.near("norm, row by row", got, rounded, 0)
-			}
 			if residual != nil {
 				r.near("residual", down[float32](r, a.Residual, rows*in), sum, 0)
 			}

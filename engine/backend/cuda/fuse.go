@@ -46,7 +46,7 @@ func (c *lowering) packedTwice(x backend.Value, p product) bool {
 
 // orderOf returns the layout of packed X: PackArgs.Words.
 func orderOf(p product) int32 {
-	if p.Plain || p.gathers && p.Words {
+	if p.Plain {
 		return 2
 	}
 	return flag(p.Words)
@@ -382,22 +382,17 @@ func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 		return false, nil
 	}
 	a := cuda.NormPackArgs{Pack: c.packInto(p, c.value(o.X), y.Cols), Residual: c.value(o.Residual), W: c.weight(o.W), Eps: o.Eps, Offset: o.Offset, Scale: scaleOf(o)}
-	c.keepPacked(o.Y, p)
-	k := c.chain
-	if k.end != c.now || k.end == 0 {
-		k = chain{x: o.X, other: backend.NoValue, residual: o.Residual}
-	}
-	if e, ok := c.gatheredBehind(o.Y, p, k); ok {
-		a.Pack.Also, a.Pack.AlsoWords, c.picked = c.value(o.Y), e.order, e
-	} else if !last {
+	if !last {
 		a.Plain = c.value(o.Y)
 		if q, end, ok := c.second(c.now, o.Y, p); ok {
 			a.PlainWords = 1 + orderOf(q)
 			c.twice = packedX{end, o.Y, q.to, orderOf(q), true}
 		}
 	}
+	c.keepPacked(o.Y, p)
 	rows, at := each(y.Rows, 1, 1), unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows)
-	if k.end == 0 {
+	k := c.chain
+	if k.end != c.now || k.end == 0 {
 		return true, c.storingPack(p, y.Rows, launchPack(c, p, cuda.FromNorm, y.Cols, rows, a, at))
 	}
 	a.Pack.X, a.Residual = c.value(k.x), c.value(k.residual)
@@ -406,36 +401,6 @@ func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 		b.Other = c.value(k.other)
 	}
 	return true, c.storingPack(p, y.Rows, launchPack(c, p, cuda.FromChain, y.Cols, rows, b, unsafe.Offsetof(b.Norm)+at))
-}
-
-// gatheredBehind returns the packed rows of y that an Experts behind its router reads, if the norm of the current op can pack them
-// beside those of the router, p: in place of y, which nothing else reads unpacked, and which is no value of the chain k.
-func (c *lowering) gatheredBehind(y backend.Value, p product, k chain) (packedX, bool) {
-	at := c.now + 1
-	for o, is := c.opAt(at).(backend.Linear); is && o.X == y; o, is = c.opAt(at).(backend.Linear) {
-		w, err := c.l.matrix(c.p.Weights[o.W])
-		if q := c.product(w, c.rows(c.info(y).Rows), counters); err != nil || !q.packed || q.to != p.to || orderOf(q) != orderOf(p) {
-			return packedX{}, false // it packs y itself
-		}
-		at++
-	}
-	if _, is := c.opAt(at).(backend.Route); is {
-		at++
-	}
-	e, is := c.opAt(at).(backend.Experts)
-	of := c.info(y)
-	if !is || e.X != y || of.Freed == 0 || of.Freed > at+1 {
-		return packedX{}, false
-	}
-	m, err := c.mixture(e)
-	if err != nil || !m.first.gathers || m.first.to != p.to {
-		return packedX{}, false
-	}
-	x, _ := p.to.Bytes(c.rows(of.Rows), of.Cols)
-	if x > of.Bytes || slices.ContainsFunc([]backend.Value{k.x, k.other, k.residual}, func(v backend.Value) bool { return c.overlap(v, y) }) {
-		return packedX{}, false
-	}
-	return packedX{at, y, m.first.to, orderOf(m.first), true}, true
 }
 
 // storingPack makes the launch of a norm that is packed store the keys and values that wait for it; err is the launch's error.
@@ -580,14 +545,14 @@ func (c *lowering) orderedFor(o backend.Route) (at int, e backend.Experts, ok bo
 	return at, e, ok && e.Ids == o.Ids && e.Top == o.Top && c.rows(c.info(o.Logits).Rows) <= most && c.info(e.X).Rows == c.info(o.Logits).Rows
 }
 
-// normLater reports whether the packing for the experts of the next op can normalise their rows: in the order of places of few
-// rows, each as often as an expert takes it.
+// normLater reports whether the packing for the experts of the next op can normalise their rows: of few rows, each as often as
+// an expert takes it.
 func (c *lowering) normLater(o backend.Norm) bool {
 	e, ok := c.opAt(c.now + 1).(backend.Experts)
 	freed := c.info(o.Y).Freed
-	if !ok || e.X != o.Y || o.X == o.Y || o.Residual != backend.NoValue || !c.wholeRows(o) || freed == 0 || freed > c.now+2 {
+	if !ok || e.X != o.Y || o.X == o.Y || o.Residual != backend.NoValue || !c.wholeRows(o) || !c.v.few() || freed == 0 || freed > c.now+2 {
 		return false
 	}
 	m, err := c.mixture(e)
-	return err == nil && m.first.packed && (m.first.gathers || c.v.few())
+	return err == nil && m.first.packed
 }

@@ -123,8 +123,7 @@ type mixture struct {
 // rows returns how many rows the blocks have.
 func (m mixture) rows() int { return m.blocks * m.first.Rows }
 
-// mixture plans the op for a variant's rows. X is packed in its own order if the first product gathers its rows, else in that of
-// places. The results of gate and up, unless they are gated at once, are behind the packed
+// mixture plans the op for a variant's rows. The results of gate and up, unless they are gated at once, are behind the packed
 // rows; the results of down overwrite both. Rows of an expert begin at a multiple of a
 // block's rows.
 func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
@@ -152,10 +151,6 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	begin := m.own + up(4*int64(m.blocks), align)
 	rows := m.blocks * block
 	m.first = c.planProduct(m.up, mean, rows, begin)
-	if gathers(m.up, m.first) {
-		m.first = c.planProduct(m.up, mean, c.rows(c.info(o.X).Rows), begin)
-		m.first.gathers = true
-	}
 	m.hidden, m.out = m.first.end, begin
 	behind := m.out + up(4*int64(rows)*int64(m.down.Rows), align)
 	m.second = c.planProduct(m.down, mean, rows, behind)
@@ -170,12 +165,6 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	}
 	m.end = m.second.end
 	return m, nil
-}
-
-// gathers reports whether the product p of experts can read rows of X by their index: X has no scales. X row by row has whole
-// steps.
-func gathers(m matrix, p product) bool {
-	return p.packed && p.Gathers(m.stored) && !p.to.Narrow() && (!p.Words || m.Cols%cuda.StepCols == 0)
 }
 
 // experts appends the sorting of rows by expert, the products block by block, and the
@@ -232,32 +221,24 @@ func (c *lowering) routeOrder(r cuda.RouteArgs, rows backend.Rows, e backend.Exp
 		bind(unsafe.Offsetof(a.Route)+unsafe.Offsetof(a.Route.Rows), rows, 1), bind(unsafe.Offsetof(a.Order)+unsafe.Offsetof(a.Order.Picks), rows, e.Top))
 }
 
-// packPicks packs the rows of X, behind the norm that was left to it: by the order of places unless the product gathers.
+// packPicks packs the rows of X by the order of places, behind the norm that was left to it.
 func (c *lowering) packPicks(o backend.Experts, m mixture) error {
-	n, rows, order := c.normed, fixed(m.rows()), c.workspace(m.order)
-	if m.first.gathers {
-		rows, order = each(c.info(o.X).Rows, 1, 1), 0
-	}
+	n, rows := c.normed, fixed(m.rows())
 	c.normed = nil
 	if n == nil {
-		return c.pack(m.first, c.value(o.X), order, m.up.Cols, rows)
+		return c.pack(m.first, c.value(o.X), c.workspace(m.order), m.up.Cols, rows)
 	}
 	a := cuda.NormPackArgs{Pack: c.packInto(m.first, c.value(n.X), m.up.Cols), W: c.weight(n.W), Eps: n.Eps, Offset: n.Offset, Scale: scaleOf(*n)}
-	a.Pack.Order, a.Pack.Rows = order, int32(rows.add)
+	a.Pack.Order, a.Pack.Rows = c.workspace(m.order), int32(rows.add)
 	return launchPack(c, m.first, cuda.FromNorm, m.up.Cols, rows, a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
 }
 
 // expertsPacked appends both products of packed rows and the gating between them.
 func (c *lowering) expertsPacked(o backend.Experts, m mixture) error {
-	up := c.expert(m, m.first, m.up, c.weight(o.GateUp), c.weight(o.GateUpBias), m.hidden)
-	if m.first.gathers {
-		up.Order = c.workspace(m.order)
-	}
-	if c.picked == (packedX{c.now, o.X, m.first.to, orderOf(m.first), true}) {
-		up.X = c.value(o.X)
-	} else if err := c.packPicks(o, m); err != nil {
+	if err := c.packPicks(o, m); err != nil {
 		return err
 	}
+	up := c.expert(m, m.first, m.up, c.weight(o.GateUp), c.weight(o.GateUpBias), m.hidden)
 	if m.gates {
 		m.up.gated(&up, o.Activation, m.second, c.workspace(m.second.x))
 	}

@@ -1007,25 +1007,21 @@ func TestHeadsPack(t *testing.T) {
 }
 
 // TestMixtureLaunches: of few rows one launch routes and sorts, and the norm of experts' rows is that of their packing, if
-// nothing else reads it. The norm of a router packs its rows for the experts too, in place of its result.
+// nothing else reads it.
 func TestMixtureLaunches(t *testing.T) {
 	for _, c := range []struct {
-		rows                int
-		norm, keeps, router bool
-		want                string
+		rows        int
+		norm, keeps bool
+		want        string
 	}{
-		{1, false, false, false, "route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
-		{32, true, false, false, "route_order norm_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
-		{1, true, true, false, "route_order norm linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
-		{64, true, false, false, "route experts_order norm_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
-		{1, true, false, true, "norm_pack_bf16 linear_bf16_8 route_order linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
-		{64, true, false, true, "norm_pack_bf16 linear_bf16_64 route experts_order linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
-		{1, true, true, true, "norm_pack_bf16 linear_bf16_8 route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
+		{1, false, false, "route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
+		{32, true, false, "route_order norm_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
+		{1, true, true, "route_order norm linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
+		{64, true, false, "route norm experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
 	} {
 		const cols, width, experts = 64, 96, 8
-		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: max(8, c.rows), Seqs: 1, Samples: 1}}
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: c.rows, Seqs: 1, Samples: 1}}
 		p.Weights = []backend.WeightSpec{
-			{Name: "router", Rows: experts, Cols: cols, Source: kernels.BF16, Use: backend.Multiply},
 			{Name: "up", Rows: 2 * width, Cols: cols, Source: kernels.BF16, Use: backend.Multiply, Experts: experts},
 			{Name: "down", Rows: cols, Cols: width, Source: kernels.BF16, Use: backend.Multiply, Experts: experts},
 		}
@@ -1033,19 +1029,13 @@ func TestMixtureLaunches(t *testing.T) {
 		v := func(f kernels.Format, n int) backend.Value { return r.New("v", f, backend.PerToken, n) }
 		x, n, y := v(kernels.F32, cols), v(kernels.F32, cols), v(kernels.F32, cols)
 		logits, ids, shares := v(kernels.F32, experts), v(kernels.I32, 2), v(kernels.F32, 2)
-		in, route := x, backend.Route{Logits: logits, Ids: ids, Weights: shares, Top: 2, Scale: backend.NoWeight}
-		if !c.router {
-			r.Do(route)
-		}
+		r.Do(backend.Route{Logits: logits, Ids: ids, Weights: shares, Top: 2, Scale: backend.NoWeight})
+		in := x
 		if c.norm {
 			r.Do(backend.Norm{X: x, Residual: backend.NoValue, W: backend.NoWeight, Y: n})
 			in = n
 		}
-		if c.router {
-			r.Do(backend.Linear{X: in, W: 0, Bias: backend.NoWeight, Y: logits})
-			r.Do(route)
-		}
-		r.Do(backend.Experts{X: in, Ids: ids, Weights: shares, Y: y, GateUp: 1, Down: 2, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: 2, Width: width})
+		r.Do(backend.Experts{X: in, Ids: ids, Weights: shares, Y: y, GateUp: 0, Down: 1, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: 2, Width: width})
 		if c.keeps {
 			r.Do(backend.Softcap{X: n, Cap: 1})
 		}

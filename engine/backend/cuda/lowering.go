@@ -119,7 +119,6 @@ type lowering struct {
 	joined  int           // ops before it are done by the launch that joined attention
 	ordered int           // the Experts whose rows are sorted already
 	normed  *backend.Norm // of the next Experts, left to its packing
-	picked  packedX       // the rows of an Experts behind its router, packed by the norm before both
 	stored  *storing      // left to a later packing
 	gate    cuda.Ptr      // by which the next packing multiplies; 0: nothing
 }

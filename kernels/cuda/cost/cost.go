@@ -37,9 +37,7 @@ type Work struct {
 	Values  float64 // bytes of activations, read and written
 	Flops   float64 // by the shapes of the operands
 	// Issued are the operations of the units that Code names, of whole tiles: at least Flops where it has tiles.
-	Issued float64
-	// Whole is what they were if no block left out tiles: such a block has the other instructions all the same. 0: Issued.
-	Whole        float64
+	Issued       float64
 	Code         Code
 	Instructions float64 // that warps issue
 	Blocks       float64 // that have work

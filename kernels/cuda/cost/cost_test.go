@@ -62,25 +62,6 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// TestNarrow: the last block of a product by warpgroups multiplies by 64 rows if it has no more, unless there are splits, and
-// has the instructions of a whole one. Experts have such a block each.
-func TestNarrow(t *testing.T) {
-	of := func(rows, splits int32) Work {
-		return counted1(t, &Counter{}, launchOf("linear_bf16_wide", [3]int{2, 16, int(splits)}, 256, cuda.LinearArgs{In: 1024, Out: 4096, Rows: rows, Splits: splits, Partial: 1}))
-	}
-	for rows, want := range map[int32]float64{129: 192, 192: 192, 193: 256, 256: 256} {
-		if w := of(rows, 1); w.Issued != 2*want*1024*4096 || w.Instructions != of(256, 1).Instructions || of(rows, 2).Issued != 2*256*1024*4096 {
-			t.Errorf("%d rows: %+v", rows, w)
-		}
-	}
-	c := &Counter{}
-	counted1(t, c, launchOf("experts_order", [3]int{1, 1, 1}, 256, cuda.OrderArgs{Picks: 8192, Top: 4, Experts: 32, Block: 128, Blocks: 96}))
-	w := counted1(t, c, launchOf("linear_mxfp4_wide", [3]int{96, 23, 1}, 256, cuda.LinearArgs{In: 2880, Out: 5760, Rows: 96 * 128, Experts: 1, Splits: 1}))
-	if got, want := w.Issued/w.Flops, 1+31.5*32/8192; math.Abs(got-want) > 1e-3 || w.Whole/w.Flops < 1.24 {
-		t.Errorf("experts issue %g of their operations, want %g: %+v", got, want, w)
-	}
-}
-
 // attending returns the work of attention with 8 of 32 heads' keys.
 func attending(t *testing.T, kernel string, splits int, window int32, rows ...Row) Work {
 	a := cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: int32(splits), Window: window}

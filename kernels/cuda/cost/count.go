@@ -79,7 +79,7 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	turns := 0.0 // of the loop, in all warps
 	switch {
 	case code.Ops > 0:
-		turns = max(w.Issued, w.Whole) / code.Ops
+		turns = w.Issued / code.Ops
 	case code.Loads > 0:
 		turns = w.Bytes() / (32 * code.Loads)
 	}
@@ -143,9 +143,6 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	if a.Experts == 0 {
 		w.Weights, w.Values, w.Flops = each, rows*(x*in+y), 2*rows*in*out
 		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
-		if full := math.Floor(rows/tile) * tile; narrows(l.Kernel) && a.Splits <= 1 && rows > full && rows <= full+64 {
-			w.Whole, w.Issued = w.Issued, w.Issued*(full+64)/(full+tile)
-		}
 		w.Prefetched = prefetched(l, f, a)
 		if a.Splits > 1 {
 			w.Values += 8 * float64(a.Splits) * roundUp(rows, tile) * out
@@ -156,16 +153,8 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	n, placed := c.reached(picks, float64(c.experts.Experts), tile)
 	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+y), 2*picks*in*out
 	w.Issued = 2 * placed * roundUp(in, 32) * roundUp(out, 16)
-	if narrows(l.Kernel) { // 31.5 places of an expert are empty if its last block has each number of rows up to 128 alike
-		w.Whole, w.Issued = w.Issued, w.Issued/placed*max(64*n, picks+31.5*n)
-	}
 	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
 	return nil
-}
-
-// narrows reports whether the blocks of a product multiply by 64 rows where they have no more: group_block in linear_wide.cuh.
-func narrows(kernel string) bool {
-	return kernel == "linear_bf16_wide" || kernel == "linear_f16_wide" || kernel == "linear_mxfp4_wide"
 }
 
 // prefetched returns the bytes of weights that the blocks of a product of one matrix load first and prefetch: Prefetch in
@@ -308,7 +297,6 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	if f, ok := formatOf(l.Kernel[strings.Index(l.Kernel, "pack_"):], "pack_"); ok {
 		to = float64(f.Bytes(1))
 	}
-	to *= 1 + present(p.Also)
 	w.Values, w.Flops = n*(4*reads+4*kept+to), n*flops
 	return err
 }
