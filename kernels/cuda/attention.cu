@@ -51,8 +51,8 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
         rebuild8<S::Store>(keys + d * S::kK + position - base,
                            [&](int i) { return position + i < o.history ? Stored<S::Store>::read(v[i * p.head_dim + d]) * a.rebuild[d] : 0.0f; });
   }
-  constexpr int wide = S::kValues / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
-  int d = int(threadIdx.x) % wide * 8, part = blockIdx.y / p.kv_heads * S::kValues + d, key0 = threadIdx.x / wide;
+  constexpr int wide = S::V / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
+  int d = int(threadIdx.x) % wide * 8, part = blockIdx.y / p.kv_heads * S::V + d, key0 = threadIdx.x / wide;
   const T *pages[runs];
 #pragma unroll
   for (int r = 0; r < runs; r++) {
@@ -75,7 +75,7 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
     int token = base + key - o.history;
     return token < 0 || token >= o.count ? nullptr : (const T *)x + (size_t(o.first + token) * p.kv_heads + o.kv) * p.head_dim;
   };
-  constexpr int across = S::D / 8, wide = S::kValues / 8;
+  constexpr int across = S::D / 8, wide = S::V / 8;
   fetch_chunks<S::Store, S::Keys * across / S::kThreads, false>(a.q, [&](int i) {
     int c = threadIdx.x + i * S::kThreads, key = c / across, d = c % across * 8;
     const T *from = d < p.head_dim ? row(a.k, key) : nullptr;
@@ -89,7 +89,7 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
       if (v == nullptr || stored_key(p, d) >= 0) continue;
       rebuild8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[d + i]) * a.rebuild[d + i]; });
     }
-  int part = blockIdx.y / p.kv_heads * S::kValues;
+  int part = blockIdx.y / p.kv_heads * S::V;
   fetch_chunks<S::Store, S::Keys * wide / S::kThreads, false>(a.q, [&](int i) {
     int c = threadIdx.x + i * S::kThreads, key = c / wide, d = c % wide * 8;
     const T *from = part + d < p.head_dim ? row(a.v, key) : nullptr;
@@ -97,15 +97,13 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
   });
 }
 
-// key_scores computes s = q·k for a warp's 16 rows and its group's keys. Each of the Parts warps of a group multiplies an equal part of
-// the dimensions; exchange has the sums of all, which every warp adds in the same order. With heads of 512 it is where the keys were.
+// key_scores computes s = q·k for a warp's 16 rows and its keys.
 template <class S>
-DEVICE void key_scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *keys, bool own, float4 *exchange) {
-  constexpr int mine = S::D / S::Parts;
-  int lane = threadIdx.x & 31, m = lane >> 3, r = lane & 7, part = S::part();
+DEVICE void key_scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *keys, bool own) {
+  int lane = threadIdx.x & 31, m = lane >> 3, r = lane & 7;
   int row0 = S::row0(), key0 = S::key0();
 #pragma unroll 4
-  for (int d = part * mine; d < (part + 1) * mine; d += 16) {
+  for (int d = 0; d < S::D; d += 16) {
     uint32_t qa[4];
     load_matrix(qa, q + (row0 + (lane & 15)) * S::kQ + d + (lane >> 4) * 8);
 #pragma unroll
@@ -120,44 +118,27 @@ DEVICE void key_scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16
       product<S>(s[j + 1], qa, b[2], b[3]);
     }
   }
-  if constexpr (S::Parts > 1) {
-    if (S::kOverKeys) __syncthreads();  // all warps are done with the keys
-    exchange += S::group() * S::Parts * S::kTiles * 32 + lane;
-#pragma unroll
-    for (int j = 0; j < S::kTiles; j++) exchange[(part * S::kTiles + j) * 32] = make_float4(s[j][0], s[j][1], s[j][2], s[j][3]);
-    __syncthreads();  // the scores of the group's other warps are there
-#pragma unroll
-    for (int j = 0; j < S::kTiles; j++) {
-      float4 sum = exchange[j * 32];
-#pragma unroll
-      for (int i = 1; i < S::Parts; i++) {
-        float4 v = exchange[(i * S::kTiles + j) * 32];
-        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
-      }
-      s[j][0] = sum.x, s[j][1] = sum.y, s[j][2] = sum.z, s[j][3] = sum.w;
-    }
-  }
 }
 
-// The shape of a block. D: head dimension, rounded up. V: output dimensions of a warp, kValues those of a block. Keys: keys of a
-// tile, which begin it; their values follow.
-template <int D_, int V_, int Keys_, int Stages_, int Store_, bool Decode_, int Parts_ = 1>
-struct Shape : Blocks<V_, Keys_, Stages_, Store_, Decode_, Parts_> {
-  static constexpr int D = D_, V = V_, Keys = Keys_, kValues = V * Parts_;
-  static constexpr bool kOverKeys = D > 256;
-  static constexpr int kQ = D + 8, kK = Keys + 8, kOwn = D + 8, kV = kValues + 8;  // strides in shared memory
+// The shape of a block. D: head dimension, rounded up. V: output dimensions of a block. Keys:
+// keys of a tile, which begin it; their values follow.
+template <int D_, int V_, int Keys_, int Stages_, int Store_, bool Decode_>
+struct Shape : Blocks<V_, Keys_, Stages_, Store_, Decode_, 1> {
+  static constexpr int D = D_, V = V_, Keys = Keys_;
+  static constexpr bool kInner = D <= 256 || !Decode_;  // no register is left in decoding with heads of 512
+  static constexpr int kQ = D + 8, kK = Keys + 8, kOwn = D + 8, kV = V + 8;  // strides in shared memory
   static constexpr int kKeyElements = D * kK > Keys * kOwn ? D * kK : Keys * kOwn, kStage = kKeyElements + Keys * kV;
   METHOD int query_width(const Pages &p) { return p.head_dim; }
   METHOD int query_dim(const Pages &, int column) { return column; }
-  METHOD const uint16_t *values(const uint16_t *tile) { return tile + kKeyElements + Shape::part() * V; }
+  METHOD const uint16_t *values(const uint16_t *tile) { return tile + kKeyElements; }
   METHOD void fetch(const AttentionArgs &a, const Source &o, int base, bool own, uint16_t *tile) {
     if (own)
       fetch_own<Shape>(a, o, base, tile, tile + kKeyElements);
     else
       fetch_paged<Shape>(a, o, base, tile, tile + kKeyElements);
   }
-  METHOD void scores(const Pages &, float (&s)[Shape::kTiles][4], const uint16_t *queries, const uint16_t *tile, bool own, float4 *behind) {
-    key_scores<Shape>(s, queries, tile, own, kOverKeys ? (float4 *)tile : behind);
+  METHOD void scores(const Pages &, float (&s)[Shape::kTiles][4], const uint16_t *queries, const uint16_t *tile, bool own, float4 *) {
+    key_scores<Shape>(s, queries, tile, own);
   }
 };
 
@@ -209,26 +190,19 @@ constexpr int kWide16 = 3;
 #else
 constexpr int kWide16 = 1;
 #endif
-// Blocks of few rows: Parts of the warps have the same rows and keys, and few blocks run on a multiprocessor at once.
-#define ATTENTION_FEW(name, Store, D, Keys, Stages, Parts, few)                   \
-  KERNEL_OF(attention_##name##_##D##_few, AttentionArgs, 2 * Keys * Parts, few) { \
-    attention<Shape<D, D / Parts, Keys, Stages, Store, true, Parts>>(a);          \
-  }
-#define ATTENTION_MANY(name, Store, D, V, Keys, Stages) \
+// few is how many blocks of the kernel for few rows a multiprocessor is to run at once.
+#define ATTENTION(name, Store, D, V, Keys, Stages, few)                                                                           \
+  KERNEL_OF(attention_##name##_##D##_few, AttentionArgs, 2 * Keys, few) { attention<Shape<D, V, Keys, Stages, Store, true>>(a); } \
   KERNEL(attention_##name##_##D##_many, AttentionArgs, 128) { attention<Shape<D, V, Keys, Stages, Store, false>>(a); }
 // Tiles of 16 keys fit in 99 KiB, the limit of a block on sm_89 and sm_120.
 #define ATTENTION_NARROW(name, Store, D, V, Stages) \
   KERNEL(attention_##name##_##D##_narrow, AttentionArgs, 128) { attention<Shape<D, V, 16, Stages, Store, false>>(a); }
-#define ATTENTIONS(name, Store, few)             \
-  ATTENTION_FEW(name, Store, 64, 64, 2, 1, 1)    \
-  ATTENTION_FEW(name, Store, 128, 64, 2, 1, few) \
-  ATTENTION_FEW(name, Store, 256, 32, 2, 2, 1)   \
-  ATTENTION_FEW(name, Store, 512, 16, 2, 4, 1)   \
-  ATTENTION_MANY(name, Store, 64, 64, 64, 2)     \
-  ATTENTION_MANY(name, Store, 128, 128, 64, 2)   \
-  ATTENTION_MANY(name, Store, 256, 256, 32, 2)   \
-  ATTENTION_MANY(name, Store, 512, 256, 32, 1)   \
-  ATTENTION_NARROW(name, Store, 256, 256, 2)     \
+#define ATTENTIONS(name, Store, few)           \
+  ATTENTION(name, Store, 64, 64, 64, 2, 1)     \
+  ATTENTION(name, Store, 128, 128, 64, 2, few) \
+  ATTENTION(name, Store, 256, 256, 32, 2, 1)   \
+  ATTENTION(name, Store, 512, 256, 32, 1, 1)   \
+  ATTENTION_NARROW(name, Store, 256, 256, 2)   \
   ATTENTION_NARROW(name, Store, 512, 256, 1)
 
 ATTENTIONS(bf16, kBF16, kWide16)

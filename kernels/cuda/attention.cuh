@@ -52,11 +52,11 @@ template <int V_, int Keys_, int Stages_, int Store_, bool Decode_, int Parts_>
 struct Blocks {
   static constexpr int V = V_, Keys = Keys_, Stages = Stages_, Store = Store_, Parts = Parts_;
   static constexpr bool Decode = Decode_;
-  static constexpr bool kLists = V <= 128;  // a block computes several pieces of a list; others have no register to spare for that
+  static constexpr bool kInner = true;  // tiles that all rows see have a way without masks
+  static constexpr bool kLists = V <= 128 && Parts == 1;  // wider ones have no register to spare for a list
   static constexpr int kGroups = Decode ? Keys / 16 : 4, kWarps = Parts * kGroups, kThreads = 32 * kWarps, kRows = Decode ? 16 : 64;
   static constexpr int kTiles = (Decode ? 16 : Keys) / 8;  // tiles of 8 keys for each warp
   METHOD int group() { return int(threadIdx.x >> 5) / Parts; }
-  METHOD int part() { return Parts > 1 ? int(threadIdx.x >> 5) % Parts : 0; }  // of this warp, within the group
   METHOD int row0() { return Decode ? 0 : 16 * group(); }  // of this warp, within the block
   METHOD int key0() { return Decode ? 16 * group() : 0; }  // within the tile
 };
@@ -429,7 +429,7 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
     float s[S::kTiles][4] = {};
     S::scores(p, s, queries, tile, t >= paged, (float4 *)(ring + S::Stages * S::kStage));
     int base = base_of(t), end = base + S::Keys;
-    if (base >= span.sure_from && end <= (t < paged ? min(span.sure_to, o.history) : span.sure_to) && (t < paged || base >= o.history))
+    if (S::kInner && base >= span.sure_from && end <= (t < paged ? min(span.sure_to, o.history) : span.sure_to) && (t < paged || base >= o.history))
       softmax_tile<S, false>(a, o, rows, s, out, base, t >= paged);
     else
       softmax_tile<S, true>(a, o, rows, s, out, base, t >= paged);
@@ -492,11 +492,11 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
 }
 
 // attention: grid.y is the KV heads, once for each part of V dimensions. With a list, a block computes every grid.x-th of its
-// pieces, and one of them where V is above 128: then grid.x is not below their number. Without one, grid.x is blocks of rows, at
-// most Σ over sequences of their rows / kRows, rounded up, and grid.z is the splits, which attention_join joins.
+// pieces. Without one, grid.x is blocks of rows, at most Σ over sequences of their rows / kRows, rounded up, and grid.z is the
+// splits, which attention_join joins.
 template <class S>
 DEVICE void attention(const AttentionArgs &a) {
-  bool listed = a.list != nullptr;
+  bool listed = S::kLists && a.list != nullptr;
   int pieces = listed ? __ldg(a.list) : 1;
   for (int i = listed ? int(blockIdx.x) : 0; i < pieces; i += gridDim.x) {
     Piece w = {0, 0, int(blockIdx.z), a.splits, 0};

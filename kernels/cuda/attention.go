@@ -35,33 +35,25 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 	if dim%8 != 0 {
 		return Attention{}, false
 	}
-	d, keys, stages, warps := 512, 16, 2, 4 // warps share the rows and the keys of a block for few rows
+	d, v, keys, stages := 512, 256, 32, 1
 	switch {
 	case dim <= 64:
-		d, keys, stages, warps = 64, 64, 2, 1
+		d, v, keys, stages = 64, 64, 64, 2
 	case dim <= 128:
-		d, keys, stages, warps = 128, 64, 2, 1
+		d, v, keys, stages = 128, 128, 64, 2
 	case dim <= 256:
-		d, keys, stages, warps = 256, 32, 2, 2
+		d, v, keys, stages = 256, 256, 32, 2
 	}
-	a = Attention{Rows: 16, Parts: 1, Threads: 2 * keys * warps}
-	sharedBytes := func() int {
-		return 2 * (a.Rows*(d+8) + stages*(max(d*(keys+8), keys*(d+8))+keys*(d/a.Parts+8)))
-	}
-	name, exchanged := "few", 0
-	if d == 256 {
-		exchanged = 4 * 16 * 16 * a.Threads / 32 // scores of 16 rows and keys by each warp; heads of 512 have them in the place of keys
-	}
+	a = Attention{Rows: 16, Parts: d / v, Threads: 2 * keys}
+	sharedBytes := func() int { return 2 * (a.Rows*(d+8) + stages*(max(d*(keys+8), keys*(d+8))+keys*(v+8))) }
+	name := "few"
 	if many {
-		a.Rows, a.Threads, name, exchanged = 64, 128, "many", 0
-		if d == 512 {
-			a.Parts, keys, stages = 2, 32, 1
-		}
+		a.Rows, a.Threads, name = 64, 128, "many"
 		if sharedBytes() > shared && d > 128 {
 			keys, name = 16, "narrow"
 		}
 	}
-	a.Shared = sharedBytes() + exchanged
+	a.Shared = sharedBytes()
 	a.Kernel = fmt.Sprintf("attention_%s_%d_%s", StoredName(f), d, name)
 	return a, a.Shared <= shared
 }

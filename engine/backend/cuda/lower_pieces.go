@@ -12,19 +12,17 @@ import (
 const (
 	// partialBytes is the most that the partial results of one attention op may take in the workspace.
 	partialBytes = 64 << 20
-	// joinedBytes is the most that one block reads to join the splits of a sequence that decodes, of each joinedDims dimensions:
-	// with wider heads a split reads more too.
+	// joinedBytes is the most that one block reads to join the splits of a sequence that decodes.
 	joinedBytes = 256 << 10
-	joinedDims  = 128
 	// longSplit is the number of positions from which a split of many sequences is worth a block of its own.
 	longSplit = 512
 )
 
 // listed reports whether an op's launches take their work from lists. The positions of draft rows are known to the device
-// alone; bidirectional rows have no history; attention_f32 and latent attention divide all histories into equal numbers of
-// parts.
+// alone; bidirectional rows have no history; wide heads, attention_f32 and latent attention divide all histories into equal
+// numbers of parts.
 func listed(o backend.Attention, f kernels.Format) bool {
-	return o.Draft == nil && !o.Bidirectional && o.Latent == 0 && f != kernels.F32
+	return o.Draft == nil && !o.Bidirectional && o.Latent == 0 && o.HeadDim <= cuda.ListedDim && f != kernels.F32
 }
 
 // addLists plans the launches of an op. Lists for few rows and for decoding have one launch of blocks of 16 rows. Steps of
@@ -66,7 +64,7 @@ func (c *lowering) addLists(a *attend, o backend.Attention, f kernels.Format) {
 // blocksPerSM is how many blocks of attention a multiprocessor gets.
 const blocksPerSM = 4
 
-// promptBlocks returns a block for each piece of prompts; with wide heads a block computes one.
+// promptBlocks returns a block for each piece of prompts.
 func (c *lowering) promptBlocks(o backend.Attention, rows int) dimension {
 	d := each(c.info(o.Y).Rows, o.Heads/o.KVHeads, rows)
 	d.add = c.rows(backend.PerSeq)
@@ -93,7 +91,7 @@ func (c *lowering) mostSplits(l attendList, o backend.Attention, n int) int {
 	values, stats := cuda.PartialBytes(o.Heads, o.HeadDim)
 	rows := min(l.AttentionPieces.Rows, c.decoded()*l.Group) // of a block in decoding
 	splits := min(maxSplits, ceil(most, l.Least), ceil(blocksPerSM*c.l.sms, o.KVHeads*l.Parts),
-		int(partialBytes/(int64(n)*(values+stats))), joinedBytes/(4*rows*min(o.HeadDim, joinedDims)))
+		int(partialBytes/(int64(n)*(values+stats))), joinedBytes/(4*rows*o.HeadDim))
 	if 4*l.Counters(n, o.KVHeads) > attentionCounters {
 		splits = 1
 	}

@@ -38,9 +38,6 @@ func (c *Counter) attention(l Launch, w *Work) error {
 		return err
 	}
 	tile, keys, twice := 64, 64, 1.0
-	if strings.Contains(l.Kernel, "_256_") || strings.Contains(l.Kernel, "_512_") {
-		keys = 32
-	}
 	switch {
 	case strings.HasSuffix(l.Kernel, "_wide"):
 		switch tile, keys = 128, 128; {
@@ -49,12 +46,8 @@ func (c *Counter) attention(l Launch, w *Work) error {
 		case strings.HasSuffix(l.Kernel, "_512_wide"): // two warpgroups score the same 64 rows
 			tile, keys, twice = 64, 64, 2
 		}
-	case strings.HasSuffix(l.Kernel, "_512_few"):
-		tile, keys = 16, 16
 	case strings.HasSuffix(l.Kernel, "_few"):
 		tile = 16
-	case strings.HasSuffix(l.Kernel, "_narrow"):
-		keys = 16
 	case strings.HasSuffix(l.Kernel, "_f32"):
 		tile, keys = 8, 16
 	}
