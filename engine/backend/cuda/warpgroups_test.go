@@ -25,8 +25,8 @@ import (
 )
 
 // TestWarpgroups: a prompt computed in one step of 150 rows uses the warpgroup kernels of sm_90a, with weights in bf16, in
-// fp8, and with inputs in fp8 too. It continues with tokens that are as likely on ref, but for the rounding of
-// activations. gpu-check runs it; TestWarpgroupsCUDA (engine) has the formats of real checkpoints.
+// fp8 with a KV cache in fp8, and with inputs in fp8 too. It continues with tokens that are as likely on ref, but for the rounding of
+// activations, keys and values. gpu-check runs it; TestWarpgroupsCUDA (engine) has the formats of real checkpoints.
 func TestWarpgroups(t *testing.T) {
 	cudatest.Use(t)
 	if os.Getenv("VAPP_GPU") == "" {
@@ -45,10 +45,11 @@ func TestWarpgroups(t *testing.T) {
 		build       models.Build
 		activations string
 		gap         float32 // how much less likely on ref a token may be than its best
+		kv          kernels.Format
 	}{
-		"linear_bf16_wide":       {gap: 0.05},
-		"linear_f8_e4m3_wide":    {build: models.Build{Quantize: kernels.F8E4M3}, gap: 0.05},
-		"linear_f8_e4m3_x8_wide": {build: models.Build{Quantize: kernels.F8E4M3}, activations: backend.FP8Activations, gap: 0.2}, // an activation may be rounded to another code
+		"linear_bf16_wide":       {gap: 0.05, kv: kernels.BF16},
+		"linear_f8_e4m3_wide":    {build: models.Build{Quantize: kernels.F8E4M3}, gap: 0.05, kv: kernels.F8E4M3},                                   // ref keeps keys and values in bf16
+		"linear_f8_e4m3_x8_wide": {build: models.Build{Quantize: kernels.F8E4M3}, activations: backend.FP8Activations, gap: 0.2, kv: kernels.BF16}, // an activation may be rounded to another code
 	} {
 		t.Run(kernel, func(t *testing.T) {
 			m, err := engine.Inspect(engine.Source{Path: dir, Name: "toy", Format: "auto", Build: c.build})
@@ -56,9 +57,9 @@ func TestWarpgroups(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			o := engine.Options{MaxModelLen: 192, MaxNumSeqs: 2, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true}
+			o := engine.Options{MaxModelLen: 192, MaxNumSeqs: 2, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: c.kv, ChunkedPrefill: true}
 			o.Backend.Activations = c.activations
-			const attention = "attention_bf16_64_wide"
+			attention := "attention_" + kernelcuda.StoredName(c.kv) + "_64_wide"
 			before, attended := driver.Counted(kernelcuda.Prefix+kernel), driver.Counted(kernelcuda.Prefix+attention)
 			got := generate(t, m, cuda.Opener{}, o, prompt, 4)
 			if n := driver.Counted(kernelcuda.Prefix + kernel); n >= 0 && n == before {
@@ -67,7 +68,7 @@ func TestWarpgroups(t *testing.T) {
 			if n := driver.Counted(kernelcuda.Prefix + attention); n >= 0 && n == attended {
 				t.Errorf("%s was not launched", attention)
 			}
-			o.EveryRow = true
+			o.EveryRow, o.KVFormat = true, kernels.BF16
 			var ids []int32
 			for _, e := range got {
 				ids = append(ids, e.Token)
