@@ -385,6 +385,8 @@ func TestAttentionWide(t *testing.T) {
 		"e4m3 256":  vary(prompt, func(c *attentionCase) { c.f, c.dim, c.heads, c.window = kernels.F8E4M3, 256, 2, 40 }),
 		"e4m3 list": vary(mixed, func(c *attentionCase) { c.f, c.dim = kernels.F8E4M3, 80 }),
 		"e4m3 nan":  vary(prompt, func(c *attentionCase) { c.f, c.nan, c.count = kernels.F8E4M3, true, []int{1, 0, 1} }),
+		"e5m2":      vary(prompt, func(c *attentionCase) { c.f, c.count = kernels.F8E5M2, []int{7, 0, 21} }),
+		"e5m2 256":  {f: kernels.F8E5M2, dim: 256, heads: 2, kv: 1, history: []int{70, 0}, count: []int{9, 5}, window: 40, many: true, wide: true},
 		"e5m2 512":  {f: kernels.F8E5M2, dim: 512, heads: 2, kv: 1, history: []int{70, 0}, count: []int{40, 5}, many: true, wide: true},
 		"e5m2 nan":  vary(prompt, func(c *attentionCase) { c.f, c.dim, c.nan, c.count = kernels.F8E5M2, 112, true, []int{1, 0, 1} }),
 		"72":        vary(prompt, func(c *attentionCase) { c.dim = 72 }),
