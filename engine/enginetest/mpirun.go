@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// MPIRun returns the command that runs this test binary with arguments as ranks processes under mpirun, killed after a
-// time. Each rank has the variables of env. MPIRun skips the test where Open MPI is absent.
-func MPIRun(t testing.TB, ranks int, limit time.Duration, env []string, args ...string) *exec.Cmd {
+// OpenMPI returns the path of Open MPI's mpirun. It skips the test where there is none.
+func OpenMPI(t testing.TB) string {
 	t.Helper()
 	mpirun, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -21,6 +20,14 @@ func MPIRun(t testing.TB, ranks int, limit time.Duration, env []string, args ...
 	if out, err := exec.Command(mpirun, "--version").Output(); err != nil || !strings.Contains(string(out), "Open MPI") {
 		t.Skipf("not run: %s is not Open MPI's", mpirun)
 	}
+	return mpirun
+}
+
+// MPIRun returns the command that runs this test binary with arguments as ranks processes under mpirun, killed after a
+// time. Each rank has the variables of env. MPIRun skips the test where Open MPI is absent.
+func MPIRun(t testing.TB, ranks int, limit time.Duration, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	mpirun := OpenMPI(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -501,6 +501,34 @@ func TestPackedTwice(t *testing.T) {
 	}
 }
 
+// recordGated records the product of x and weight 0, its gating and the product with weight 1, and returns the results of the first
+// two. With adapted an op is between
+// the first product and the gating; with kept the first result lives until the end.
+func recordGated(t *testing.T, p *backend.Program, in, wide int, paired, adapted, kept bool) (gu, act backend.Value) {
+	t.Helper()
+	r := backend.Record(p)
+	v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
+	x := v(in)
+	gu, act = v(2*wide), v(wide)
+	r.Do(backend.Linear{X: x, W: 0, Bias: backend.NoWeight, Y: gu})
+	if adapted {
+		r.Do(backend.Softcap{X: gu, Cap: 1})
+	}
+	r.Do(backend.GLU{X: gu, Y: act, Activation: backend.Activation{Paired: paired}})
+	if !kept {
+		r.Free(gu)
+	}
+	r.Do(backend.Linear{X: act, W: 1, Bias: backend.NoWeight, Y: x})
+	r.Free(act, x)
+	if kept {
+		r.Free(gu)
+	}
+	if _, err := r.Program(); err != nil {
+		t.Fatal(err)
+	}
+	return gu, act
+}
+
 // TestGated: a product gates its sums where a panel has gates and their ups, its result has no other reader, and the next
 // product reads 16 bits without sums of steps. The packed rows are where the GLU's result would be.
 func TestGated(t *testing.T) {
@@ -520,25 +548,7 @@ func TestGated(t *testing.T) {
 		if c.fp8 {
 			p.Weights[1].RoundInputs, p.Weights[1].Scaling = true, backend.PerChannel
 		}
-		r := backend.Record(p)
-		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
-		x, gu, act := v(in), v(2*wide), v(wide)
-		r.Do(backend.Linear{X: x, W: 0, Bias: backend.NoWeight, Y: gu})
-		if c.adapted {
-			r.Do(backend.Softcap{X: gu, Cap: 1})
-		}
-		r.Do(backend.GLU{X: gu, Y: act, Activation: backend.Activation{Paired: c.paired}})
-		if !c.kept {
-			r.Free(gu)
-		}
-		r.Do(backend.Linear{X: act, W: 1, Bias: backend.NoWeight, Y: x})
-		r.Free(act, x)
-		if c.kept {
-			r.Free(gu)
-		}
-		if _, err := r.Program(); err != nil {
-			t.Fatal(err)
-		}
+		recordGated(t, p, in, wide, c.paired, c.adapted, c.kept)
 		return p
 	}
 	for name, c := range map[string]struct {
@@ -615,22 +625,7 @@ func TestGatedNarrow(t *testing.T) {
 		if p.Weights[0].GateUp = !c.apart; c.wideX {
 			p.Weights[0].Source, p.Weights[0].Scaling = kernels.BF16, 0
 		}
-		r := backend.Record(p)
-		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
-		x, gu, act := v(in), v(2*c.wide), v(c.wide)
-		r.Do(backend.Linear{X: x, W: 0, Bias: backend.NoWeight, Y: gu})
-		r.Do(backend.GLU{X: gu, Y: act})
-		if !c.kept {
-			r.Free(gu)
-		}
-		r.Do(backend.Linear{X: act, W: 1, Bias: backend.NoWeight, Y: x})
-		r.Free(act, x)
-		if c.kept {
-			r.Free(gu)
-		}
-		if _, err := r.Program(); err != nil {
-			t.Fatal(err)
-		}
+		gu, act := recordGated(t, p, in, c.wide, false, false, c.kept)
 		l := on(t, cmp.Or(c.device, "h100"), backend.Graphs{})
 		l.blas, l.fp8 = c.library, true
 		for _, rows := range []int{1, 64, 2048} {

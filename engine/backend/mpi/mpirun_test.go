@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"vapp.dev/engine/enginetest"
 )
 
 // Variables of a test binary that is a rank: what it does, and the socket to which it reports.
@@ -59,23 +61,10 @@ func rank(name string) {
 	}
 }
 
-// needMPI skips a test where Open MPI is absent. It returns mpirun's path.
-func needMPI(t testing.TB) string {
-	t.Helper()
-	mpirun, err := exec.LookPath("mpirun")
-	if err != nil {
-		t.Skip("not run: mpirun is not on the path (Debian: apt-get install openmpi-bin)")
-	}
-	if out, err := exec.Command(mpirun, "--version").Output(); err != nil || !strings.Contains(string(out), "Open MPI") {
-		t.Skipf("not run: %s is not Open MPI's", mpirun)
-	}
-	return mpirun
-}
-
 // command returns the command of a scenario on ranks processes; for one process without a launcher.
 func command(t testing.TB, name string, ranks int, flags ...string) *exec.Cmd {
 	t.Helper()
-	mpirun := needMPI(t)
+	mpirun := enginetest.OpenMPI(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
