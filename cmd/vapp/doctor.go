@@ -41,8 +41,7 @@ MODEL it also looks at the model, plan, disk and port.
 
 Each row is ok, a note (worth knowing) or a problem, with what to do. It changes
 nothing, reads at most 64 MiB of the model, multiplies once with cuBLASLt on a GPU,
-and takes at most ten seconds. The
-exit code is 1 if there is a problem.
+and takes at most ten seconds. The exit code is 1 if there is a problem.
 
 --measure measures the CPU kernels of this machine instead, in about a minute, and
 keeps their rates in the user's cache folder for vapp plan --speed. Measure on a

@@ -45,7 +45,8 @@ func (c *lowering) linear(o backend.Linear) error {
 		a.X, a.Sums = c.packedAt(o.X, p)
 	}
 	if g, q, ok := c.gatedLater(o, m, p); ok {
-		if m.gated(&a, g.Activation, q, c.value(g.Y)); q.to.Narrow() {
+		m.gated(&a, g.Activation, q, c.value(g.Y))
+		if q.to.Narrow() {
 			_, a.GatedScales = c.narrowIn(g.Y, q)
 			a.Y, a.GatedArrived = c.value(o.Y), c.workspace(productCounters) // attention uses those counters, in other launches
 		}
