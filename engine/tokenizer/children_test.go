@@ -23,25 +23,24 @@ var childModes = map[string]func(){
 	"-die-by-segv": func() { fmt.Println(); _ = syscall.Kill(os.Getpid(), syscall.SIGSEGV); select {} },
 	"-hang":        func() { _, _ = os.NewFile(3, "life").Write([]byte{1}); time.Sleep(time.Hour) },
 	"-heap-grows": func() {
-		call, in := io.Pipe()
-		out, reply := io.Pipe()
-		go func() { _ = reply.CloseWithError(ServeSandbox(call, reply)) }()
-		if _, err := out.Read(make([]byte, 1)); err != nil { // the limits are set
-			panic(err)
-		}
-		if _, err := syscall.Mmap(-1, 0, heapArena, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON); err != nil {
-			panic(err)
-		}
-		go func() {
-			_, err := io.Copy(in, os.Stdin)
-			_ = in.CloseWithError(err)
-		}()
-		fmt.Println()
-		_, err := io.Copy(os.Stdout, out)
-		if err != nil {
-			panic(err)
-		}
-		os.Exit(0)
+		serveAfter(func() {
+			arena, err := syscall.Mmap(-1, 0, heapArena, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+			if err == nil {
+				err = syscall.Munmap(arena) // the real heap may need it
+			}
+			if err != nil {
+				panic(err)
+			}
+		})
+	},
+	"-threads-start": func() {
+		serveAfter(func() {
+			before := dataBytes()
+			startThreads(spareThreads / 2)
+			if grown := dataBytes() - before; grown > 6<<20 { // the Go heap grows by 4 MiB
+				panic(fmt.Sprintf("threads took %d bytes of the limit", grown))
+			}
+		})
 	},
 	"-replaced": func() {
 		exe, err := os.Executable()
@@ -65,6 +64,39 @@ var childModes = map[string]func(){
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	},
+}
+
+// serveAfter serves one call as a child, and calls f when the limits are set.
+func serveAfter(f func()) {
+	call, in := io.Pipe()
+	out, reply := io.Pipe()
+	go func() { _ = reply.CloseWithError(ServeSandbox(call, reply)) }()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		panic(err)
+	}
+	f()
+	go func() {
+		_, err := io.Copy(in, os.Stdin)
+		_ = in.CloseWithError(err)
+	}()
+	fmt.Println()
+	if _, err := io.Copy(os.Stdout, out); err != nil {
+		panic(err)
+	}
+	os.Exit(0)
+}
+
+// dataBytes returns this process's memory as its limit counts it.
+func dataBytes() int64 {
+	statm, err := os.ReadFile("/proc/self/statm")
+	var pages [6]int64
+	if err == nil {
+		_, err = fmt.Sscan(string(statm), &pages[0], &pages[1], &pages[2], &pages[3], &pages[4], &pages[5])
+	}
+	if err != nil {
+		panic(err)
+	}
+	return pages[5] * int64(os.Getpagesize())
 }
 
 func kindOf(err error) Kind {
@@ -134,29 +166,33 @@ func TestChildCannotRun(t *testing.T) {
 	}
 }
 
-// TestChildHeapGrows checks that the Go heap of a child may grow by an arena after the child
-// has set its limits.
-func TestChildHeapGrows(t *testing.T) {
-	s := testSandbox(t)
-	s.Args = []string{"-heap-grows"}
-	starts := 0
-	s.start = func(c *exec.Cmd) error { starts++; return c.Run() }
-	if text, err := RenderSandboxed(t.Context(), s, "x", map[string]any{}); text != "x" || err != nil || starts != 1 {
-		t.Errorf("after %d starts: %q, %v", starts, text, err)
+// TestChildGrows checks that after a child has set its limits the Go heap may grow by an arena, and
+// that the Go runtime needs no memory for new threads.
+func TestChildGrows(t *testing.T) {
+	for _, mode := range []string{"-heap-grows", "-threads-start"} {
+		t.Run(mode[1:], func(t *testing.T) {
+			s := testSandbox(t)
+			s.Args = []string{mode}
+			starts := 0
+			s.start = func(c *exec.Cmd) error { starts++; return c.Run() }
+			if text, err := RenderSandboxed(t.Context(), s, "x", map[string]any{}); text != "x" || err != nil || starts != 1 {
+				t.Errorf("after %d starts: %q, %v", starts, text, err)
+			}
+		})
 	}
 }
 
 // TestLargeWork checks that a job that exceeds the small child's limits is started again in the
 // large one.
 func TestLargeWork(t *testing.T) {
-	megabytes := "{% set ns = namespace(s='x' * 700) %}{% for i in range(15) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s|length }}"
+	megabytes := "{% set ns = namespace(s='x' * 500) %}{% for i in range(15) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s|length }}"
 	forever := "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}"
 	for name, c := range map[string]struct {
 		source, text string
 		kind         Kind
 		change       func(*Sandbox)
 	}{
-		"memory": {megabytes, "22937600", 0, nil},
+		"memory": {megabytes, "16384000", 0, nil},
 		"time":   {forever, "", KindTime, func(s *Sandbox) { s.Time, s.Limits.Steps = time.Second, 1<<40 }},
 	} {
 		t.Run(name, func(t *testing.T) {

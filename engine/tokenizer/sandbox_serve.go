@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -36,6 +37,7 @@ func ServeSandbox(r io.Reader, w io.Writer) error {
 		return err
 	}
 	firstToDie()
+	startThreads(spareThreads)
 	limited := limitMemory(l.memory)
 	limitStack(l.stack)
 	out := &replier{w: w}
@@ -63,6 +65,30 @@ func ServeSandbox(r io.Reader, w io.Writer) error {
 		reply.fail(err)
 	}
 	return out.send(reply)
+}
+
+// spareThreads is the number of threads that a child starts before it limits its memory: the limit
+// counts the whole stack of a thread, 8 MiB, and the Go runtime starts threads when it needs them.
+const spareThreads = 4
+
+// startThreads makes the Go runtime start n threads, which then wait for work.
+func startThreads(n int) {
+	var started, ended sync.WaitGroup
+	end := make(chan struct{})
+	for range n {
+		started.Add(1)
+		ended.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			started.Done()
+			<-end
+			runtime.UnlockOSThread()
+			ended.Done()
+		}()
+	}
+	started.Wait() // each has a thread
+	close(end)
+	ended.Wait()
 }
 
 // privateBytes is this process's private memory, now and at its peak.
