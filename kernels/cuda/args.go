@@ -21,7 +21,7 @@ type TokensArgs struct {
 	Rows, _              int32
 }
 
-// NormArgs: norm. A block for each segment of a row.
+// NormArgs: norm, and norm_rows, which takes Segment = Cols, no Gate and no Plain. A block for each segment of a row.
 type NormArgs struct {
 	X, Residual, W, Bias, Gate, Y Ptr
 	Cols, Segment                 int32

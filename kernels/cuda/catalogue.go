@@ -67,6 +67,7 @@ func rowKernels() []Kernel {
 		{"gather", "gather", "", "embed", sizeOf[GatherArgs](), 256, 0, "8·rows·cols", "0", "TestGather"},
 		{"tokens", "tokens", "", "embed", sizeOf[TokensArgs](), 256, 0, "12·rows", "0", "TestGather"},
 		{"norm", "norm", "", "norm", sizeOf[NormArgs](), 1024, 0, "8·rows·cols; 16· with a residual", "4·rows·cols", "TestNorm"},
+		{"norm_rows", "norm", "", "norm", sizeOf[NormArgs](), rowThreads, 0, "8·rows·cols; 16· with a residual", "4·rows·cols", "TestNorm"},
 		{"add", "add", "", "norm", sizeOf[AddArgs](), 256, 0, "12·n", "2·n", "TestElements"},
 		{"reorder", "reorder", "", "norm", sizeOf[ConcatArgs](), 256, 0, "8·rows·cols + 4·cols", "0", "TestElements"},
 		{"concat", "concat", "", "norm", sizeOf[ConcatArgs](), 256, 0, "8·rows·(a+b)", "0", "TestElements"},

@@ -18,7 +18,7 @@ func packKernels() []Kernel {
 			switch s {
 			case FromAttention:
 				k.Op, k.Args, k.Bytes, k.Test = "gate, store_kv, linear", sizeOf[StorePackArgs](), "(4 + format)·rows·in, (8 + format)· with a gate; keys and values as store_kv", "TestPackX, TestStoreKV"
-				k.Shared = StoreShared(512, 4)
+				k.Shared = StoreShared(rowThreads, 4)
 			case FromGLU:
 				k.Op, k.Args, k.Bytes, k.Flops = "glu, linear", sizeOf[GLUPackArgs](), "(8 + format)·rows·in", "7·rows·in"
 			case FromNorm:
@@ -29,10 +29,10 @@ func packKernels() []Kernel {
 				k.Op, k.Args, k.Bytes, k.Flops = "norm, add, linear", sizeOf[ChainPackArgs](), "(12 + format)·rows·in; 12· more for a norm before, 20· for two that are added", "14·rows·in"
 			}
 			if (s == FromNorm || s == FromChain) && !r.Narrow() {
-				k.Op, k.Bytes, k.Shared = "store_kv, "+k.Op, k.Bytes+"; keys and values as store_kv", StoreShared(512, 4)
+				k.Op, k.Bytes, k.Shared = "store_kv, "+k.Op, k.Bytes+"; keys and values as store_kv", StoreShared(rowThreads, 4)
 			}
 			if r.byRow(s) {
-				k.Threads = 512
+				k.Threads = rowThreads
 			}
 			out = append(out, k)
 		}

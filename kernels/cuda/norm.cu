@@ -1,6 +1,6 @@
 // RMSNorm with an optional residual, offset weights, a gate and segments; LayerNorm; sums and
 // concatenation of rows.
-#include "numbers.cuh"
+#include "rows.cuh"
 
 struct NormArgs {
   const float *x;     // [rows, cols]
@@ -50,6 +50,27 @@ KERNEL(norm, NormArgs, 1024) {
     }
     a.y[at + i] = v;
   }
+}
+
+// norm_rows: norm of whole rows, without a gate and not plain, with the bits of norm_pack. A block for each row.
+KERNEL(norm_rows, NormArgs, kPackThreads) {
+  __shared__ float scratch[32];
+  size_t at = size_t(blockIdx.x) * a.cols;
+  const float *x = a.x + at;
+  float *r = a.residual ? a.residual + at : nullptr;
+  float sum = 0.0f;
+  each_number(a.cols, [&](int i) {
+    float v = x[i];
+    if (r) r[i] = v = r[i] + v;
+    sum = fmaf(v, v, sum);
+  });
+  const float *in = r ? r : x;
+  float inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.cols) + a.eps);
+  each_number(a.cols, [&](int i) {
+    float v = in[i] * inverse;
+    if (a.w) v *= a.offset + a.w[i];
+    a.y[at + i] = v * a.scale;
+  });
 }
 
 struct AddArgs {

@@ -2,6 +2,7 @@
 // product also rounds its input.
 #include "glu.cuh"
 #include "rounding.cuh"
+#include "rows.cuh"
 #include "store.cuh"
 
 struct PackArgs {
@@ -264,18 +265,9 @@ DEVICE void by_step(const PackArgs &a, Source from) {
   pack16<Half>(a, p, eight(from, step), step);
 }
 
-// The kernels for whole rows: a block for each row (grid.x is g, grid.y the tiles), four
-// threads for a step. A row's sums and scales do not depend on the number of rows.
-constexpr int kPackThreads = 512;
-
+// The kernels for whole rows: a block for each row (grid.x is g, grid.y the tiles). A row's sums and
+// scales do not depend on the number of rows.
 DEVICE Place row_of_block() { return {int(blockIdx.y), int(blockIdx.x)}; }
-
-// each_step calls f with the steps of this thread. All lanes of a warp take part, also for
-// steps past the last, which are zeros.
-template <class F>
-DEVICE void each_step(int steps, F f) {
-  for (int s = threadIdx.x >> 5 << 3; s < steps; s += blockDim.x >> 2) f(s + (int(threadIdx.x & 31) >> 2));
-}
 
 // largest returns the largest |v| as bits: infinity is above all numbers, a NaN above infinity.
 DEVICE uint32_t largest(uint32_t most, const Eight &e) {
@@ -333,18 +325,6 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
 }
 
-// each_number calls f with the columns of this thread's steps.
-template <class F>
-DEVICE void each_number(int in, F f) {
-  each_step(ceil_div(in, 32), [&](int s) {
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      int col = 32 * s + 8 * (i / 2) + 2 * (threadIdx.x & 3) + i % 2;
-      if (col < in) f(col);
-    }
-  });
-}
-
 // rms_inverse returns the factor that gives a row a mean square of one. All threads of the block call it.
 DEVICE float rms_inverse(const float *x, int in, float eps, float *scratch) {
   float sum = 0.0f;
@@ -352,7 +332,8 @@ DEVICE float rms_inverse(const float *x, int in, float eps, float *scratch) {
   return 1.0f / sqrtf(block_sum(sum, scratch) / float(in) + eps);
 }
 
-// chain computes what precedes the sum with the residual, in place: a thread reads only what it wrote itself.
+// chain computes what precedes the sum with the residual, in place, with the bits of norm_rows and add: a thread reads only
+// what it wrote itself.
 DEVICE void chain(const ChainPackArgs &a, size_t row, float *scratch) {
   int in = a.norm.pack.in;
   float *x = (float *)a.norm.pack.x + row, eps = a.norm.eps;
@@ -360,7 +341,7 @@ DEVICE void chain(const ChainPackArgs &a, size_t row, float *scratch) {
   if (a.kinds & kJoined) {
     const float *other = a.other + row;
     float own = rms_inverse(x, in, eps, scratch), others = rms_inverse(other, in, eps, scratch);
-    each_number(in, [&](int i) { x[i] = x[i] * own * weight(a.w_own, i) + other[i] * others * weight(a.w_other, i); });
+    each_number(in, [&](int i) { x[i] = __fadd_rn(x[i] * own * weight(a.w_own, i), other[i] * others * weight(a.w_other, i)); });
   }
   if (a.kinds & kPost) {
     float inverse = rms_inverse(x, in, eps, scratch);

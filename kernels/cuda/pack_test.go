@@ -256,6 +256,12 @@ func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
 			})
 			plain := down[float32](r, a.Plain, rows*in)
 			r.near(fmt.Sprint("chain ", chain), plain, want, 2e-6)
+			single, after := r.singleNorms(&cuda.ChainPackArgs{
+				Norm:  cuda.NormPackArgs{Pack: cuda.PackArgs{X: up(r, x), Rows: int32(rows), In: int32(in)}, Residual: up(r, residual), W: a.W, Eps: a.Eps, Offset: a.Offset, Scale: a.Scale},
+				Kinds: chain, Other: up(r, other), WOwn: up(r, own), WOther: up(r, others), WPost: up(r, post), SumScale: up(r, []float32{scale}),
+			})
+			r.near(fmt.Sprint("chain ", chain, " and single launches"), plain, single, 0)
+			r.near("residual and single launches", down[float32](r, a.Residual, rows*in), after, 0)
 			r.checkPacked("chain", to, a.Pack, plain)
 			r.near("residual", down[float32](r, a.Residual, rows*in), sum, 1e-6)
 			return plain
@@ -279,6 +285,29 @@ func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
 	a.Plain, a.Pack.Order = 0, up(r, order)
 	launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
 	r.checkPacked("by order", to, a.Pack, want)
+}
+
+// singleNorms does what chain_pack does in launches of their own, and returns what would be packed and the residual.
+func (r *rig) singleNorms(a *cuda.ChainPackArgs) (y, residual []float32) {
+	rows, in, n := int(a.Norm.Pack.Rows), int(a.Norm.Pack.In), &a.Norm
+	norm := func(x, w, y cuda.Ptr, offset, scale float32) {
+		launch(r, "norm_rows", cudatest.Line(rows, cuda.RowThreads(in)), &cuda.NormArgs{X: x, W: w, Y: y, Cols: int32(in), Segment: int32(in), Eps: n.Eps, Offset: offset, Scale: scale})
+	}
+	add := func(x, into, scale cuda.Ptr) {
+		launch(r, "add", cudatest.Line(ceil(rows*in, 256), 256), &cuda.AddArgs{X: x, Into: into, Scale: scale, N: int64(rows * in)})
+	}
+	x := n.Pack.X
+	if a.Kinds&cuda.ChainJoined != 0 {
+		norm(x, a.WOwn, x, 0, 1)
+		norm(a.Other, a.WOther, a.Other, 0, 1)
+		add(a.Other, x, 0)
+	}
+	if a.Kinds&cuda.ChainPost != 0 {
+		norm(x, a.WPost, x, 0, 1)
+	}
+	add(x, n.Residual, a.SumScale)
+	norm(n.Residual, n.W, x, n.Offset, n.Scale)
+	return down[float32](r, x, rows*in), down[float32](r, n.Residual, rows*in)
 }
 
 // testPackHeads: segments that are normalized and gated have the bits of norm.

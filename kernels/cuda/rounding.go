@@ -55,10 +55,15 @@ func (r Rounding) Narrow() bool { return r.Format == kernels.F8E4M3 || r.Format 
 func (r Rounding) Grid(s Source, rows, in int) (blocks [3]int, threads int) {
 	tiles, steps := (rows+7)/8, Steps(in)
 	if r.byRow(s) {
-		return [3]int{8, tiles, 1}, min(512, (4*steps+31)/32*32)
+		return [3]int{8, tiles, 1}, RowThreads(in)
 	}
 	return [3]int{(steps + 3) / 4, tiles, 1}, 128
 }
+
+const rowThreads = 512
+
+// RowThreads returns the threads of norm_rows and of the kernels that pack whole rows.
+func RowThreads(in int) int { return min(rowThreads, (4*Steps(in)+31)/32*32) }
 
 // Steps returns the number of steps of a row of X or W.
 func Steps(in int) int { return (in + StepCols - 1) / StepCols }

@@ -61,7 +61,7 @@ func TestGather(t *testing.T) {
 
 // normCase is one shape of norm.
 type normCase struct {
-	rows, cols, segment, threads   int
+	rows, cols, segment, threads   int // no threads: norm_rows
 	residual, weight, gated, plain bool
 	offset, scale                  float32
 }
@@ -74,6 +74,9 @@ func TestNorm(t *testing.T) {
 		{2, 1000, 1000, 1024, true, false, false, false, 0, 0.5},
 		{2, 256, 64, 64, false, true, true, false, 0, 1}, // heads of a gated norm
 		{3, 72, 72, 96, false, true, false, true, 0, 1},
+		{1, 64, 64, 0, false, true, false, false, 0, 1},
+		{3, 257, 257, 0, true, true, false, false, 1, 1},
+		{2, 5000, 5000, 0, true, false, false, false, 0, 0.5},
 	} {
 		x, w, gate, bias := r.floats(c.rows*c.cols, 2), r.floats(c.segment, 1), r.floats(c.rows*c.cols, 1), []float32(nil)
 		var residual, wantResidual []float32
@@ -117,7 +120,11 @@ func TestNorm(t *testing.T) {
 			if c.plain {
 				a.Plain = 1
 			}
-			launch(r, "norm", cudatest.Line(len(x)/c.segment, c.threads), &a)
+			kernel, threads := "norm", c.threads
+			if threads == 0 {
+				kernel, threads = "norm_rows", cuda.RowThreads(c.cols)
+			}
+			launch(r, kernel, cudatest.Line(len(x)/c.segment, threads), &a)
 			if residual != nil {
 				r.near("residual", down[float32](r, res, len(x)), wantResidual, 0)
 			}

@@ -434,7 +434,7 @@ func TestPackedTwice(t *testing.T) {
 		"f16":          {change{second: kernels.F16}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_f16 linear_f16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
 		"minima":       {change{second: kernels.Q4_1}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_q4_1_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
 		"kept":         {change{second: kernels.BF16, kept: true}, "norm_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 softcap", 0},
-		"in place":     {change{second: kernels.BF16, inPlace: true}, "norm linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
+		"in place":     {change{second: kernels.BF16, inPlace: true}, "norm_rows linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16", 0},
 		"bf16 first":   {change{second: kernels.BF16, first: true}, "norm_pack_bf16 linear_bf16_8 linear_pack_f8_e4m3 linear_f8_e4m3_x8_mid_16 linear_f8_e4m3_x8_mid_16", 0},
 	} {
 		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 64, Seqs: 1, Samples: 1}}
@@ -882,9 +882,9 @@ func TestChains(t *testing.T) {
 		{name: "post", want: joined, kinds: cuda.ChainPost},
 		{name: "post, scaled sum", want: joined, sum: true, kinds: cuda.ChainPost},
 		{name: "mixture", want: joined, moe: true, sum: true, kinds: cuda.ChainJoined | cuda.ChainPost},
-		{name: "read", want: "norm norm_pack_bf16 linear_bf16_8 softcap", after: true},
-		{name: "epsilon", want: "norm norm_pack_bf16 linear_bf16_8", eps: 1},
-		{name: "epsilon of a mixture", want: "norm norm add norm " + joined, moe: true, sum: true, eps: 1},
+		{name: "read", want: "norm_rows norm_pack_bf16 linear_bf16_8 softcap", after: true},
+		{name: "epsilon", want: "norm_rows norm_pack_bf16 linear_bf16_8", eps: 1},
+		{name: "epsilon of a mixture", want: "norm_rows norm_rows add norm_rows " + joined, moe: true, sum: true, eps: 1},
 	} {
 		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 8, Seqs: 8, Samples: 8}}
 		p.Weights = []backend.WeightSpec{

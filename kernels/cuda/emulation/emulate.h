@@ -224,6 +224,7 @@ static inline float __uint_as_float(unsigned u) {
   memcpy(&f, &u, 4);
   return f;
 }
+static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline unsigned __float_as_uint(float f) {
   unsigned u;
   memcpy(&u, &f, 4);
