@@ -137,7 +137,8 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	picks, experts := c.rows(c.info(o.X).Rows)*o.Top, max(1, m.up.Experts)
 	mean := max(1, picks/experts) // rows of an expert, by which kernels are chosen
 	// Warpgroups convert an expert's weights once for a block, which therefore holds the rows of nearly all experts.
-	if most := mean + int(2*math.Sqrt(float64(mean))); strings.Contains(c.planProduct(m.up, most, most, 0).Kernel, "_mid_") {
+	// In steps that dense products leave to them they also have the experts of fewer rows.
+	if most := max(mean+int(2*math.Sqrt(float64(mean))), min(c.rows(c.info(o.X).Rows), 9)); strings.Contains(c.planProduct(m.up, most, most, 0).Kernel, "_mid_") {
 		mean = most
 	}
 	block := c.planProduct(m.up, mean, mean, 0).Rows

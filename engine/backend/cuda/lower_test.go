@@ -998,8 +998,8 @@ func TestMixtureLaunches(t *testing.T) {
 	}{
 		{1, false, false, "route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
 		{32, true, false, "route_order norm_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
-		{1, true, true, "route_order norm linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
-		{64, true, false, "route norm experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
+		{1, true, true, "route_order norm_rows linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
+		{64, true, false, "route norm_rows experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
 	} {
 		const cols, width, experts = 64, 96, 8
 		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: c.rows, Seqs: 1, Samples: 1}}
@@ -1128,6 +1128,9 @@ func TestWide(t *testing.T) {
 		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_wide", "linear_mxfp4_wide"},
 		{"h100", kernels.MXFP4, 512, "linear_mxfp4_wide", "linear_mxfp4_wide"},
 		{"h100", kernels.MXFP4, 64, "linear_mxfp4_mid_32", "linear_mxfp4_mid_64"},
+		{"h100", kernels.MXFP4, 16, "linear_mxfp4_mid_16", "linear_mxfp4_mid_16"},
+		{"h100", kernels.MXFP4, 8, "linear_mxfp4_8", "linear_mxfp4_8"},
+		{"b200", kernels.MXFP4, 16, "linear_mxfp4_8", "linear_mxfp4_16"},
 		{"b200", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_tile"},
 		{"h100", kernels.Q8_0, 2048, "linear_q8_0_wide", "linear_q8_0_wide"},
 		{"h100", kernels.Q4_K, 2048, "linear_q4_k_tile", "linear_q4_k_tile"},
