@@ -998,8 +998,8 @@ func TestMixtureLaunches(t *testing.T) {
 	}{
 		{1, false, false, "route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
 		{32, true, false, "route_order norm_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
-		{1, true, true, "route_order norm linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
-		{64, true, false, "route norm experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
+		{1, true, true, "route_order norm_rows linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
+		{64, true, false, "route norm_rows experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
 	} {
 		const cols, width, experts = 64, 96, 8
 		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: c.rows, Seqs: 1, Samples: 1}}
