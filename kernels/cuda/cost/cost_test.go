@@ -196,8 +196,8 @@ func TestResident(t *testing.T) {
 		}
 	}
 	for _, g := range GPUs() {
-		if room[g.Capability].warps == 0 {
-			t.Errorf("%s: no room", g.Name)
+		if capacity[g.Capability].warps == 0 {
+			t.Errorf("%s: no capacity", g.Name)
 		}
 	}
 }

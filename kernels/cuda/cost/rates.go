@@ -57,9 +57,9 @@ var (
 	geforce12 = Shares{Memory: 0.90, Sync: 0.90, Warpgroup: 0.90, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Latency: 0.35e-6, Meet: 30, Banks: 128, Dependent: 0.5e-6}
 )
 
-// room is what a multiprocessor has for blocks, by compute capability: warps, and KiB of shared memory, of which each block takes one besides its
+// capacity is what a multiprocessor has for blocks, by compute capability: warps, and KiB of shared memory, of which each block takes one besides its
 // own (CUDA C++ Programming Guide, technical specifications per compute capability). All have 65,536 registers.
-var room = map[string]struct{ warps, shared int }{"8.0": {64, 164}, "8.6": {48, 100}, "8.9": {48, 100}, "9.0": {64, 228}, "10.0": {64, 228}, "12.0": {48, 100}}
+var capacity = map[string]struct{ warps, shared int }{"8.0": {64, 164}, "8.6": {48, 100}, "8.9": {48, 100}, "9.0": {64, 228}, "10.0": {64, 228}, "12.0": {48, 100}}
 
 // gpus is the table of GPUs. Multiprocessors, bandwidth, cache and peaks are those of engine/backend/devices.
 var gpus = []GPU{

@@ -115,7 +115,7 @@ func (g GPU) waits(w Work) float64 {
 
 // resident returns the blocks of a launch that a multiprocessor has at once.
 func (g GPU) resident(w Work) float64 {
-	r, warps := room[g.Capability], max(1, w.Block.Warps)
+	r, warps := capacity[g.Capability], max(1, w.Block.Warps)
 	n := min(r.warps/warps, r.shared<<10/(w.Block.Shared+1024))
 	if w.Code.Registers > 0 {
 		n = min(n, 65536/(int(w.Code.Registers+7)/8*8*32*warps))
