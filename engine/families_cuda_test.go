@@ -60,7 +60,7 @@ func TestFamiliesCUDA(t *testing.T) {
 func TestWarpgroupsCUDA(t *testing.T) {
 	emulate(t)
 	for name, products := range map[string][]string{
-		"tiny-gpt-oss": {"linear_bf16_wide", "linear_mxfp4_wide"}, "tiny-gpt-oss-gguf": {"linear_q8_0_wide", "linear_mxfp4_wide"},
+		"tiny-gpt-oss": {"linear_bf16_wide", "linear_mxfp4_picks_wide"}, "tiny-gpt-oss-gguf": {"linear_q8_0_wide", "linear_mxfp4_picks_wide"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y, g := smallModel(t, name)

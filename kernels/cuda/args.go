@@ -249,6 +249,13 @@ type LinearArgs struct {
 	GatedScales, GatedArrived                Ptr   // with Linear.GatesNarrow: Gated is E4M3 with these scales, and its numbers pass through Y, [Rows, Out/2]
 }
 
+// PicksArgs: linear_ and _picks_ in the name, see Linear.Picks. The product is one of experts, without splits.
+type PicksArgs struct {
+	Product    LinearArgs
+	Order      Ptr   // [Rows] the row of X in each place, −1: none
+	Gathers, _ int32 // 1: X is [_, In] row by row (PackArgs.Words 2), and Order says which row; 0: in word order, by places
+}
+
 // HeadLinearArgs: head_linear_ with the format of W: see ChooseHeadLinear for the launch. Heads of X
 // and Y begin every XHead and YHead columns of XCols and YCols; HeadBytes are those of a matrix.
 type HeadLinearArgs struct {

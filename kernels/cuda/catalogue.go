@@ -38,7 +38,7 @@ type Kernel struct {
 // On reports whether an architecture has the shared memory for the kernel's blocks, and the
 // units or scales that the kernel is for.
 func (k Kernel) On(a Architecture) bool {
-	hopper := k.Stem == "linear_wide" || k.Stem == "linear_mid" || k.Stem == "attention_wide" || k.Name == ChoosePlain(kernels.F8E4M3, DecodeRows+1).Kernel
+	hopper := k.Stem == "linear_wide" || k.Stem == "linear_mid" || k.Stem == "linear_picks" || k.Stem == "attention_wide" || k.Name == ChoosePlain(kernels.F8E4M3, DecodeRows+1).Kernel
 	return k.Shared <= a.Shared && (!hopper || a.Name == "sm_90a")
 }
 

@@ -80,6 +80,12 @@ func linearKernels() []Kernel {
 			}
 		}
 	}
+	for _, k := range out {
+		if p, ok := (Linear{Kernel: k.Name}).Picks(); ok {
+			k.Name, k.Op, k.Stem, k.Args, k.Test = p.Kernel, "experts", "linear_picks", sizeOf[PicksArgs](), "TestPicks"
+			out = append(out, k)
+		}
+	}
 	for _, f := range plainFormats {
 		for _, rows := range []int{8, 16} {
 			l := ChoosePlain(f, rows)
@@ -148,7 +154,7 @@ func (k Kernel) Share() string {
 		return "0.60 of the memory"
 	case k.Name == "experts_f32_64":
 		return "0.60 of float32"
-	case !strings.HasPrefix(k.Stem, "linear") || k.Args != sizeOf[LinearArgs]():
+	case !strings.HasPrefix(k.Stem, "linear") || k.Args != sizeOf[LinearArgs]() && k.Args != sizeOf[PicksArgs]():
 		return ""
 	case suffix == "wide" && elems == 32 && k.Format != kernels.MXFP4.String(): // sums of 32 are scaled
 		return "0.45 of the matrix units"

@@ -208,6 +208,72 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 	r.near("experts", down[float32](r, y, rows*cols), want, 2e-3) // the product of gate and up is rounded at a different place
 }
 
+// TestPicks compares products that read rows by the order of places with those of rows packed in that order: they have the same bits,
+// also where a block of 128 rows multiplies by 64. X is row by row, or packed by places too. The last step of a stage is missing.
+func TestPicks(t *testing.T) {
+	for _, f := range cuda.PackedFormats() {
+		for _, rows := range []int{16, 32, 64, 129} {
+			l := wideFor(f, cuda.RoundsTo(f), rows)
+			if p, ok := l.Picks(); ok {
+				t.Run(p.Kernel, func(t *testing.T) { testPicks(newRig(t), f, l, p) })
+			}
+		}
+	}
+}
+
+func testPicks(r *rig, f kernels.Format, l, p cuda.Linear) {
+	const experts, in = 4, 224
+	out := 16*l.Panels + 16
+	counts := []int{l.Rows/2 + 1, l.Rows / 2, 0, l.Rows + 3}
+	var ids []int32
+	for e, n := range counts {
+		ids = append(ids, slices.Repeat([]int32{int32(e)}, n)...)
+	}
+	rows := len(ids)
+	blocks := cuda.ExpertBlocks(rows, experts, l.Rows)
+	packed := blocks * l.Rows
+	o := cuda.OrderArgs{
+		IDs: up(r, ids), Order: alloc[int32](r, packed), Place: alloc[int32](r, rows), Owner: alloc[int32](r, blocks),
+		Picks: int32(rows), Top: 1, Experts: experts, Block: int32(l.Rows), Blocks: int32(blocks),
+	}
+	g := cudatest.Line(1, 64)
+	g.Shared = 8 * experts
+	launch(r, "experts_order", g, &o)
+	order := down[int32](r, o.Order, packed)
+	slices.Reverse(order[:counts[0]]) // of a block that is not the first of all
+	o.Order = up(r, order)
+	m, _ := r.stack(f, experts, out, in)
+	x := r.floats(rows*in, 1)
+	a := m.args(nil)
+	a.Rows, a.Experts, a.ExpertBytes, a.Bias, a.ExpertBias = int32(packed), o.Owner, m.bytes, up(r, r.floats(experts*out, 1)), int64(out)
+	multiply := func(kernel string, args any) []float32 {
+		a.Y = alloc[float32](r, packed*out)
+		grid := cudatest.Grid{Blocks: l.Blocks(out, packed, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+		if b, ok := args.(*cuda.PicksArgs); ok {
+			b.Product = a
+			launch(r, kernel, grid, b)
+		} else {
+			launch(r, kernel, grid, &a)
+		}
+		y := down[float32](r, a.Y, packed*out)
+		for i, row := range order {
+			if row < 0 {
+				clear(y[i*out : (i+1)*out])
+			}
+		}
+		return y
+	}
+	a.X, a.Sums = r.packX(l, f, x, packed, in, order)
+	want := multiply(l.Kernel, nil)
+	if got := r.eachSchedule(func() []float32 { return multiply(p.Kernel, &cuda.PicksArgs{Order: o.Order}) }); !slices.Equal(got, want) {
+		r.Errorf("rows that are packed by places: other bits than %s", l.Kernel)
+	}
+	a.X, a.Sums = r.packX(cuda.Linear{Plain: true}, f, x, rows, in, nil)
+	if got := r.eachSchedule(func() []float32 { return multiply(p.Kernel, &cuda.PicksArgs{Order: o.Order, Gathers: 1}) }); !slices.Equal(got, want) {
+		r.Errorf("rows by their order: other bits than %s", l.Kernel)
+	}
+}
+
 // TestExpertsF32 multiplies rows of experts in float32, few and many for each: a single row,
 // partial tiles, experts without rows and with several blocks. Rows of X are in their own
 // order, or in that of places.

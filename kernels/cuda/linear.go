@@ -125,6 +125,21 @@ func (l Linear) GatesNarrow(to Rounding, out, rows int) (counters int, ok bool) 
 	return (rows + l.Rows - 1) / l.Rows * (out / (2 * to.Group)), true
 }
 
+// Picks returns the kernel, with PicksArgs, that multiplies rows of experts by the order of places; ok is false if there is none.
+// Blocks of 128 rows multiply by 64 where an expert has no more rows for them.
+func (l Linear) Picks() (p Linear, ok bool) {
+	name, ok := strings.CutSuffix(l.Kernel, "_wide")
+	switch at := strings.Index(l.Kernel, "_mid_"); {
+	case strings.Contains(l.Kernel, "_x8_") || !strings.HasPrefix(l.Kernel, "linear_"):
+		return l, false
+	case ok:
+		l.Kernel = name + "_picks_wide"
+	case at >= 0:
+		l.Kernel, ok = l.Kernel[:at]+"_picks"+l.Kernel[at:], true
+	}
+	return l, ok
+}
+
 // PlainRows reports whether a matrix [out, in] of a format may be stored row by row, as
 // cuBLASLt takes it: 16-bit numbers or F8E4M3 in whole steps. Rows of the product must begin at
 // multiples of 16 bytes; for 8-bit numbers, features must be a multiple of 16.

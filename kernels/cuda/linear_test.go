@@ -124,6 +124,8 @@ func (r *rig) packX(l cuda.Linear, f kernels.Format, x []float32, rows, in int, 
 	a := cuda.PackArgs{X: up(r, x), Y: alloc[byte](r, int(bytes)), Sums: alloc[byte](r, int(more)), Order: up(r, order), Rows: int32(rows), In: int32(in)}
 	if l.Words {
 		a.Words = 1
+	} else if l.Plain {
+		a.Words = 2
 	}
 	launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &a)
 	return a.Y, a.Sums

@@ -63,13 +63,14 @@ template <int N>
 constexpr int kRing = N < 16 ? 112 << 10 : 216 << 10;
 
 // Shape describes the blocks of a product with 8·N rows: 128·M features. A stage has kSteps
-// steps of them, so between two barriers a warp converts four or eight.
-template <class W, class X, int N>
+// steps of them, so between two barriers a warp converts four or eight. The ring is that of a block with 8·Across rows.
+template <class W, class X, int N, int Across = N>
 struct Shape {
   static constexpr bool kScaled = kApart<W> > 0, kBlocks = kApart<W> == 32;  // sums are scaled; those of each step are
   static constexpr int M = kScaled ? 1 : 2, kPanels = 8 * M, kSteps = M == 2 && N >= 8 ? 2 : 4;
   static constexpr int kW = kPanels * kSteps * W::kUnitBytes, kX = N * kSteps * X::kBytes, kStage = kW + kX;
-  static constexpr int kStages = kRing<N> / kStage < 8 ? kRing<N> / kStage : 8;
+  static constexpr int kWhole = kW + Across * kSteps * X::kBytes, kBytes = (kRing<Across> / kWhole < 8 ? kRing<Across> / kWhole : 8) * kWhole;
+  static constexpr int kStages = kBytes / kStage < 8 ? kBytes / kStage : 8;
   // Stages that are loading: where sums are scaled, the products of a stage end before the next.
   static constexpr int kAhead = kStages - (kScaled ? 1 : 2);
   static_assert(kAhead > 0, "the ring is too small");
@@ -105,28 +106,25 @@ struct PanelCopies {
   }
 };
 
-// TileCopies are the copies of X for a stage, likewise, by all threads.
+// TileCopies are the copies of X for a stage, likewise, by all threads. Tiles past the end have the last one: nothing reads their sums.
 template <int Bytes, int Count>
 struct TileCopies {
   static constexpr int kThreads = 32 * kWarps, kEach = Bytes / 16, kPieces = Count * kEach, kApart = kThreads / kEach;
   static_assert(kThreads % kEach == 0, "a thread copies the same part of all");
+  static constexpr int kMany = (kPieces + kThreads - 1) / kThreads;
   const unsigned char *from;
-  uint32_t further;  // offset from one of the thread's tiles to the next
-  int left;          // tiles from its first one on
+  uint32_t begins[kMany];  // of the thread's tiles, in 16 bytes
   DEVICE_METHOD TileCopies(const unsigned char *base, size_t stride, int first, int many) {
-    int which = first + threadIdx.x / kEach;
-    left = many - which;
-    from = base + min(which, many - 1) * stride + threadIdx.x % kEach * 16;
-    further = kApart * uint32_t(stride);
+    from = base + threadIdx.x % kEach * 16;
+#pragma unroll
+    for (int i = 0; i < kMany; i++) begins[i] = uint32_t(min(first + int(threadIdx.x / kEach) + kApart * i, many - 1)) * uint32_t(stride / 16);
   }
   DEVICE_METHOD void copy_run(unsigned char *to, int bytes) {
-    bool within = int(threadIdx.x % kEach * 16) < bytes;
+    int size = int(threadIdx.x % kEach * 16) < bytes ? 16 : 0;
 #pragma unroll
-    for (int i = 0; i < ceil_div(kPieces, kThreads); i++) {
-      bool there = kApart * i < left;
+    for (int i = 0; i < kMany; i++)
       if (unsigned piece = threadIdx.x + kThreads * i; kPieces % kThreads == 0 || piece < kPieces)
-        copy_async(to + 16 * piece, from + (there ? i * size_t(further) : 0), there && within ? 16 : 0);
-    }
+        copy_async(to + 16 * piece, from + 16 * size_t(begins[i]), size);
     from += Bytes;
   }
 };
@@ -177,9 +175,9 @@ DEVICE void round_gated(const LinearArgs &a) {
 
 // multiply_block computes a block's sums over the steps of its split and stores them. x copies its
 // stages of X.
-template <class W, class X, int N, class Rows>
-DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N>::kPanels, N> &block, int expert, Rows x) {
-  using S = Shape<W, X, N>;
+template <class W, class X, int N, int Across, class Rows>
+DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across>::kPanels, N> &block, int expert, Rows x) {
+  using S = Shape<W, X, N, Across>;
   static_assert(W::kUnit == 1 && W::kUnitBytes % 16 == 0 && !W::kMinimum && W::kScales < 2, "steps of a panel follow each other, with a scale each");
   DYNAMIC_SHARED(memory);
   constexpr int M = S::M, kTurns = X::kScaled ? 1 : 2, kSums = 4 * N;
@@ -335,7 +333,7 @@ DEVICE void linear_group(const LinearArgs &a) {
   if (expert < 0) return;
   Tile<S::kPanels, N> block(a, expert, ceil_div(steps, S::kSteps), 1);  // units: stages
   const unsigned char *x = (const unsigned char *)a.x + size_t(block.from) * S::kSteps * X::kBytes;
-  multiply_block<W, X, N>(a, block, expert, TileCopies<S::kSteps * X::kBytes, N>(x, size_t(steps) * X::kBytes, block.tile0, block.tiles));
+  multiply_block<W, X, N, N>(a, block, expert, TileCopies<S::kSteps * X::kBytes, N>(x, size_t(steps) * X::kBytes, block.tile0, block.tiles));
 }
 
 #endif

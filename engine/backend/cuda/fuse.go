@@ -46,7 +46,7 @@ func (c *lowering) packedTwice(x backend.Value, p product) bool {
 
 // orderOf returns the layout of packed X: PackArgs.Words.
 func orderOf(p product) int32 {
-	if p.Plain {
+	if p.Plain || p.gathers {
 		return 2
 	}
 	return flag(p.Words)
@@ -545,14 +545,14 @@ func (c *lowering) orderedFor(o backend.Route) (at int, e backend.Experts, ok bo
 	return at, e, ok && e.Ids == o.Ids && e.Top == o.Top && c.rows(c.info(o.Logits).Rows) <= most && c.info(e.X).Rows == c.info(o.Logits).Rows
 }
 
-// normLater reports whether the packing for the experts of the next op can normalise their rows: of few rows, each as often as
-// an expert takes it.
+// normLater reports whether the packing for the experts of the next op can normalise their rows: by the order of places of few
+// rows, each as often as an expert takes it.
 func (c *lowering) normLater(o backend.Norm) bool {
 	e, ok := c.opAt(c.now + 1).(backend.Experts)
 	freed := c.info(o.Y).Freed
-	if !ok || e.X != o.Y || o.X == o.Y || o.Residual != backend.NoValue || !c.wholeRows(o) || !c.v.few() || freed == 0 || freed > c.now+2 {
+	if !ok || e.X != o.Y || o.X == o.Y || o.Residual != backend.NoValue || !c.wholeRows(o) || freed == 0 || freed > c.now+2 {
 		return false
 	}
 	m, err := c.mixture(e)
-	return err == nil && m.first.packed
+	return err == nil && m.first.packed && (m.first.gathers || c.v.few())
 }

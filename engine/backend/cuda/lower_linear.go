@@ -124,8 +124,8 @@ type mixture struct {
 // rows returns how many rows the blocks have.
 func (m mixture) rows() int { return m.blocks * m.first.Rows }
 
-// mixture plans the op for a variant's rows. The results of gate and up, unless they are gated at once, are behind the packed
-// rows; the results of down overwrite both. Rows of an expert begin at a multiple of a
+// mixture plans the op for a variant's rows. X is packed in its own order if the first product gathers its rows, else in that of
+// places. The results of gate and up, unless they are gated at once, are behind the packed rows; the results of down overwrite both. Rows of an expert begin at a multiple of a
 // block's rows.
 func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	if m.up, err = c.l.matrix(c.p.Weights[o.GateUp]); err != nil {
@@ -137,7 +137,8 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	picks, experts := c.rows(c.info(o.X).Rows)*o.Top, max(1, m.up.Experts)
 	mean := max(1, picks/experts) // rows of an expert, by which kernels are chosen
 	// Warpgroups convert an expert's weights once for a block, which therefore holds the rows of nearly all experts.
-	if most := mean + int(2*math.Sqrt(float64(mean))); strings.Contains(c.planProduct(m.up, most, most, 0).Kernel, "_mid_") {
+	// In steps that dense products leave to them they also have the experts of fewer rows.
+	if most := max(mean+int(2*math.Sqrt(float64(mean))), min(c.rows(c.info(o.X).Rows), 9)); strings.Contains(c.planProduct(m.up, most, most, 0).Kernel, "_mid_") {
 		mean = most
 	}
 	block := c.planProduct(m.up, mean, mean, 0).Rows
@@ -152,6 +153,10 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	begin := m.own + up(4*int64(m.blocks), align)
 	rows := m.blocks * block
 	m.first = c.planProduct(m.up, mean, rows, begin)
+	if k, ok := m.first.Picks(); ok && m.up.Cols%cuda.StepCols == 0 { // row by row there are whole steps
+		m.first = c.planProduct(m.up, mean, c.rows(c.info(o.X).Rows), begin)
+		m.first.Linear, m.first.picks, m.first.gathers = k, true, true
+	}
 	m.hidden, m.out = m.first.end, begin
 	behind := m.out + up(4*int64(rows)*int64(m.down.Rows), align)
 	m.second = c.planProduct(m.down, mean, rows, behind)
@@ -161,6 +166,9 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 		behind = max(behind, m.hidden+up(8*int64(rows)*int64(o.Width), align))
 	}
 	m.second = c.planProduct(m.down, mean, rows, behind)
+	if k, ok := m.second.Picks(); ok && k.Rows == 128 { // for their last blocks
+		m.second.Linear, m.second.picks = k, true
+	}
 	if !m.second.packed { // gated rows are stored there unpacked
 		m.second.end += up(4*int64(rows)*int64(o.Width), align)
 	}
@@ -222,15 +230,18 @@ func (c *lowering) routeOrder(r cuda.RouteArgs, rows backend.Rows, e backend.Exp
 		bind(unsafe.Offsetof(a.Route)+unsafe.Offsetof(a.Route.Rows), rows, 1), bind(unsafe.Offsetof(a.Order)+unsafe.Offsetof(a.Order.Picks), rows, e.Top))
 }
 
-// packPicks packs the rows of X by the order of places, behind the norm that was left to it.
+// packPicks packs the rows of X, behind the norm that was left to it: by the order of places unless the product gathers.
 func (c *lowering) packPicks(o backend.Experts, m mixture) error {
-	n, rows := c.normed, fixed(m.rows())
+	n, rows, order := c.normed, fixed(m.rows()), c.workspace(m.order)
+	if m.first.gathers {
+		rows, order = each(c.info(o.X).Rows, 1, 1), 0
+	}
 	c.normed = nil
 	if n == nil {
-		return c.pack(m.first, c.value(o.X), c.workspace(m.order), m.up.Cols, rows)
+		return c.pack(m.first, c.value(o.X), order, m.up.Cols, rows)
 	}
 	a := cuda.NormPackArgs{Pack: c.packInto(m.first, c.value(n.X), m.up.Cols), W: c.weight(n.W), Eps: n.Eps, Offset: n.Offset, Scale: scaleOf(*n)}
-	a.Pack.Order, a.Pack.Rows = c.workspace(m.order), int32(rows.add)
+	a.Pack.Order, a.Pack.Rows = order, int32(rows.add)
 	return launchPack(c, m.first, cuda.FromNorm, m.up.Cols, rows, a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
 }
 
@@ -286,6 +297,9 @@ func (c *lowering) expert(m mixture, p product, w matrix, at, bias cuda.Ptr, y i
 func (c *lowering) multiplyExperts(m mixture, p product, w matrix, a cuda.LinearArgs) error {
 	b := p.Blocks(w.Rows, m.rows(), 1)
 	g := grid{fixed(b[0]), fixed(b[1]), fixed(b[2])}
+	if p.picks {
+		return add(c, p.Kernel, g, p.Threads, p.Shared, cuda.PicksArgs{Product: a, Order: c.workspace(m.order), Gathers: flag(p.gathers)})
+	}
 	return add(c, p.Kernel, g, p.Threads, p.Shared, a)
 }
 

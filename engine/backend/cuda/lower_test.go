@@ -989,23 +989,26 @@ func TestHeadsPack(t *testing.T) {
 }
 
 // TestMixtureLaunches: of few rows one launch routes and sorts, and the norm of experts' rows is that of their packing, if
-// nothing else reads it.
+// nothing else reads it: also of many rows where they are gathered.
 func TestMixtureLaunches(t *testing.T) {
 	for _, c := range []struct {
 		rows        int
 		norm, keeps bool
 		want        string
+		format      kernels.Format
 	}{
-		{1, false, false, "route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
-		{32, true, false, "route_order norm_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine"},
-		{1, true, true, "route_order norm_rows linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap"},
-		{64, true, false, "route norm_rows experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine"},
+		{1, false, false, "route_order linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine", kernels.BF16},
+		{32, true, false, "route_order norm_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine", kernels.BF16},
+		{1, true, true, "route_order norm_rows linear_pack_bf16 linear_bf16_8 glu_pack_bf16 linear_bf16_8 experts_combine softcap", kernels.BF16},
+		{64, true, false, "route norm_rows experts_order linear_pack_bf16 linear_bf16_16 glu_pack_bf16 linear_bf16_16 experts_combine", kernels.BF16},
+		{64, true, false, "route experts_order norm_pack_bf16 linear_mxfp4_picks_mid_32 glu_pack_bf16 linear_mxfp4_mid_32 experts_combine", kernels.MXFP4},
+		{8, true, false, "route_order norm_pack_bf16 linear_mxfp4_8 glu_pack_bf16 linear_mxfp4_8 experts_combine", kernels.MXFP4},
 	} {
 		const cols, width, experts = 64, 96, 8
 		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: c.rows, Seqs: 1, Samples: 1}}
 		p.Weights = []backend.WeightSpec{
-			{Name: "up", Rows: 2 * width, Cols: cols, Source: kernels.BF16, Use: backend.Multiply, Experts: experts},
-			{Name: "down", Rows: cols, Cols: width, Source: kernels.BF16, Use: backend.Multiply, Experts: experts},
+			{Name: "up", Rows: 2 * width, Cols: cols, Source: c.format, Use: backend.Multiply, Experts: experts},
+			{Name: "down", Rows: cols, Cols: width, Source: c.format, Use: backend.Multiply, Experts: experts},
 		}
 		r := backend.Record(p)
 		v := func(f kernels.Format, n int) backend.Value { return r.New("v", f, backend.PerToken, n) }
@@ -1115,49 +1118,58 @@ func TestMixtureRows(t *testing.T) {
 
 // TestWide: on Hopper, warpgroup kernels compute products of more than 8 rows, both dense ones and
 // those of experts with as many rows each. Other devices, and formats without such
-// kernels, use tiles. Experts' rows are packed in word order, and tables and workspace match
-// the plan.
+// kernels, use tiles. The first product of experts gathers rows that are packed row by row, the second takes word order, and
+// tables and workspace match the plan.
 func TestWide(t *testing.T) {
 	for _, c := range []struct {
 		device string
 		f      kernels.Format
 		tokens int
-		want   string // kernel of the experts
+		want   string // kernels of the experts
 		dense  string
 	}{
-		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_wide", "linear_mxfp4_wide"},
-		{"h100", kernels.MXFP4, 512, "linear_mxfp4_wide", "linear_mxfp4_wide"},
-		{"h100", kernels.MXFP4, 64, "linear_mxfp4_mid_32", "linear_mxfp4_mid_64"},
-		{"b200", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_tile"},
-		{"h100", kernels.Q8_0, 2048, "linear_q8_0_wide", "linear_q8_0_wide"},
-		{"h100", kernels.Q4_K, 2048, "linear_q4_k_tile", "linear_q4_k_tile"},
-		{"b200", kernels.MXFP4, 2048, "linear_mxfp4_tile", "linear_mxfp4_tile"},
+		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_picks_wide linear_mxfp4_picks_wide", "linear_mxfp4_wide"},
+		{"h100", kernels.MXFP4, 512, "linear_mxfp4_picks_wide linear_mxfp4_picks_wide", "linear_mxfp4_wide"},
+		{"h100", kernels.MXFP4, 64, "linear_mxfp4_picks_mid_32 linear_mxfp4_mid_32", "linear_mxfp4_mid_64"},
+		{"h100", kernels.MXFP4, 16, "linear_mxfp4_picks_mid_16 linear_mxfp4_mid_16", "linear_mxfp4_mid_16"},
+		{"h100", kernels.MXFP4, 8, "linear_mxfp4_8 linear_mxfp4_8", "linear_mxfp4_8"},
+		{"b200", kernels.MXFP4, 16, "linear_mxfp4_8 linear_mxfp4_8", "linear_mxfp4_16"},
+		{"b200", kernels.MXFP4, 512, "linear_mxfp4_tile linear_mxfp4_tile", "linear_mxfp4_tile"},
+		{"h100", kernels.Q8_0, 2048, "linear_q8_0_picks_wide linear_q8_0_picks_wide", "linear_q8_0_wide"},
+		{"h100", kernels.Q4_K, 2048, "linear_q4_k_tile linear_q4_k_tile", "linear_q4_k_tile"},
+		{"b200", kernels.MXFP4, 2048, "linear_mxfp4_tile linear_mxfp4_tile", "linear_mxfp4_tile"},
 	} {
 		l, p := on(t, c.device, backend.Graphs{}), layer(t, c.f, kernels.BF16, c.tokens)
 		list, err := l.lower(p, variant{rows: c.tokens}, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
-		experts, dense, words := map[string]int{}, map[string]int{}, false
+		experts, dense, words := []string(nil), map[string]int{}, int32(0)
 		for _, n := range list {
 			a := unsafe.Pointer(&n.args[0])
 			switch k := l.kernels[n.kernel]; {
 			case n.kernel == "linear_pack_bf16":
-				words = (*cuda.PackArgs)(a).Words != 0
+				words = (*cuda.PackArgs)(a).Words
 			case n.kernel == "glu_pack_bf16":
-				words = (*cuda.GLUPackArgs)(a).Pack.Words != 0
-			case k.Args != len(n.args) || k.Op != "linear, experts":
+				words = (*cuda.GLUPackArgs)(a).Pack.Words
+			case k.Args != len(n.args) || k.Op != "linear, experts" && k.Op != "experts" || !strings.HasPrefix(n.kernel, "linear_"):
 				continue
-			case (*cuda.LinearArgs)(a).Experts != 0:
-				experts[n.kernel]++
-				if words != (strings.HasSuffix(n.kernel, "_wide") || strings.Contains(n.kernel, "_mid_")) {
-					t.Errorf("%+v: rows of experts packed in order of words: %v", c, words)
+			case (*cuda.LinearArgs)(a).Experts != 0: // the first field of PicksArgs
+				order := flag(strings.HasSuffix(n.kernel, "_wide") || strings.Contains(n.kernel, "_mid_"))
+				if first := len(experts) == 0; strings.Contains(n.kernel, "_picks_") {
+					if p := (*cuda.PicksArgs)(a); p.Order == 0 || p.Gathers != flag(first) {
+						t.Errorf("%+v: %s: order at %d, gathers %d", c, n.kernel, p.Order, p.Gathers)
+					}
+					order += flag(first)
+				}
+				if experts = append(experts, n.kernel); words != order {
+					t.Errorf("%+v: rows for %s packed in order %d", c, n.kernel, words)
 				}
 			case (*cuda.LinearArgs)(a).Out == 512: // not the head, which has the sampled rows
 				dense[n.kernel]++
 			}
 		}
-		if experts[c.want] != 2 || len(experts) != 1 || dense[c.dense] != 1 || len(dense) != 1 {
+		if strings.Join(experts, " ") != c.want || dense[c.dense] != 1 || len(dense) != 1 {
 			t.Errorf("%+v: experts by %v, dense by %v", c, experts, dense)
 		}
 		checkKernelChoices(t, l, p)

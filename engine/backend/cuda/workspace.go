@@ -81,6 +81,7 @@ type product struct {
 	packed           bool          // X is packed first; else it is read unpacked
 	splits           int
 	minima           bool  // it reads the sums of X for each step
+	picks, gathers   bool  // it has PicksArgs; it reads the rows of X by the order of places
 	most             int   // rows in the library's layout of group scales, else 0
 	x, sums, partial int64 // offsets; partial is the library's workspace if it computes the product
 	end              int64 // end of the data

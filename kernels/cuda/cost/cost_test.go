@@ -63,6 +63,32 @@ func TestExperts(t *testing.T) {
 	}
 }
 
+// TestPicks: of experts with 128 rows each a third of the blocks multiplies by 64; the others have the instructions of dense products.
+// A gathering product reads what any reads.
+func TestPicks(t *testing.T) {
+	count := func(kernel string, l Launch, picks int32) Work {
+		c := &Counter{}
+		counted1(t, c, launchOf("experts_order", [3]int{1, 1, 1}, 256, cuda.OrderArgs{Picks: picks, Top: 8, Experts: 128, Block: 128, Blocks: 256}))
+		l.Kernel = kernel
+		return counted1(t, c, l)
+	}
+	a := cuda.LinearArgs{In: 704, Out: 2816, Rows: 256 * 128, Experts: 1, Splits: 1}
+	dense := launchOf("", [3]int{256, 22, 1}, 256, a)
+	picks := launchOf("", [3]int{256, 22, 1}, 256, cuda.PicksArgs{Product: a, Gathers: 1})
+	for kernel, least := range map[string]float64{"f8_e4m3": 0.88, "mxfp4": 0.85, "bf16": 0.9} {
+		all, some := count("linear_"+kernel+"_wide", dense, 16384), count("linear_"+kernel+"_picks_wide", picks, 16384)
+		if some.Bytes() != all.Bytes() || some.Flops != all.Flops || some.Blocks != all.Blocks || math.Abs(some.Issued/all.Issued-(16384+63.0*64)/(16384+127.0*64)) > 1e-9 {
+			t.Errorf("%s: %+v, without %+v", kernel, some, all)
+		}
+		if r := some.Instructions / all.Instructions; r > 1 || r < least {
+			t.Errorf("%s: %.3f of the instructions", kernel, r)
+		}
+	}
+	if all, some := count("linear_f8_e4m3_wide", dense, 128), count("linear_f8_e4m3_picks_wide", picks, 128); some.Issued != all.Issued/2 {
+		t.Errorf("single rows: %+v, without %+v", some, all)
+	}
+}
+
 // attending returns the work of attention with 8 of 32 heads' keys.
 func attending(t *testing.T, kernel string, splits int, window int32, rows ...Row) Work {
 	a := cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: int32(splits), Window: window}

@@ -149,7 +149,7 @@ func (c *Counter) reached(picks, experts, block float64) (n, rows float64) {
 
 // linear counts a product, dense or of experts.
 func (c *Counter) linear(l Launch, w *Work) error {
-	a, err := argsOf[cuda.LinearArgs](l)
+	a, err := productOf(l)
 	f, ok := formatOf(l.Kernel, "linear_")
 	if err != nil || !ok {
 		return orUnknown(err, l)
@@ -186,7 +186,37 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+y), 2*picks*in*out
 	w.Issued = 2 * placed * roundUp(in, 32) * roundUp(out, 16)
 	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
+	if name, ok := strings.CutSuffix(l.Kernel, "_picks_wide"); ok {
+		_, least := c.reached(picks, float64(c.experts.Experts), tile/2)
+		tails(l, name, 2*(placed-least)/placed, w)
+		w.Issued = 2 * least * roundUp(in, 32) * roundUp(out, 16)
+	}
 	return nil
+}
+
+// tails counts the instructions of a product of experts whose blocks of 128 rows multiply by 64 where they have no more: part of
+// the blocks do, with the machine code of the product's blocks of 64, where its format has those. The shortest way through the
+// kernel is that of 64 rows, so the paths are those of dense products.
+func tails(l Launch, product string, part float64, w *Work) {
+	whole, half := w.Code, w.Code
+	if dense, ok := CodeOf(product + "_wide"); ok {
+		whole.Path, half.Path = dense.Path, dense.Path
+	}
+	turns := w.Issued / whole.Ops
+	if mid, ok := CodeOf(product + "_mid_64"); ok {
+		half = mid
+	}
+	instructions := func(c Code) float64 { return w.Blocks*float64(l.Threads/32)*(c.Path-c.Body) + turns*c.Body }
+	w.Instructions = (1-part)*instructions(whole) + part*instructions(half)
+}
+
+// productOf returns a product's arguments.
+func productOf(l Launch) (cuda.LinearArgs, error) {
+	if !strings.Contains(l.Kernel, "_picks_") {
+		return argsOf[cuda.LinearArgs](l)
+	}
+	p, err := argsOf[cuda.PicksArgs](l)
+	return p.Product, err
 }
 
 // prefetched returns the bytes of weights that the blocks of a product of one matrix load first and prefetch: Prefetch in
