@@ -57,15 +57,14 @@ one after the other, each on the busiest multiprocessor, and the block with the 
 capability 9.0 on a launch behind a kernel is dependent (´kernels/cuda/design.md´): 0.5 µs in place of the 1.3. What a product then prefetches is read within these 0.5 µs and
 half of its 1.0; what it reads while the kernel before works comes in addition and is not counted. A driver before CUDA 12.3 has the old times.
 
-**What a block does one after the other** (bound by *waits*) is counted where its warps meet in the loop that multiplies. All warps are taken to be at the same step of the machine code: groups of
-products run one after the other, and beside instructions only if the warps began them before and do not wait for them. So a turn takes the longest of products,
-instructions and bytes, and in addition the instructions, barriers (30 clocks each) and waits beside which nothing is multiplied. Warps that load for the others take a part
-of their slots, and where they wait for what they load, 0.35 µs each time. Once for a tile come the instructions around the loop, and 0.35 µs until a block behind another one has read. Where
-registers and shared memory are enough for several blocks on a multiprocessor, one computes while another waits. Products of ´mma.sync´ run beside the instructions of other warps, so only barriers and the begin and end of
-a tile are added to them. Nothing of this was made to fit; FlashAttention-3's times for three lengths follow from the loop of ´attention_f16_128_wide´ within 3 % (below), a later version of it is faster.
+**What a block does one after the other** (bound by *waits*) is counted where its warps meet in the loop that multiplies. All warps are at the same step of the machine code, groups of products run one after the other, and
+instructions run beside them only if the products were begun before and nothing waits for them. So a turn takes the longest of products, instructions and bytes, and in addition what is beside no products: instructions, barriers (30 clocks) and waits.
+Warps that load for others take a part of their slots, and 0.35 µs where they wait for what they load. Once a tile come the instructions around the loop, and a read of 0.35 µs behind another block. Where registers and shared memory are
+enough for several blocks, one computes while another waits. Products of ´mma.sync´ run beside other warps' instructions; barriers and a tile's begin and end are added. No rate was changed for this. That warps are in step is an
+assumption: FlashAttention-3's times at three lengths follow with it from our own loop within 3 % (below); a later version of it takes a fifth less.
 
-Not in it: conflicts of banks, how far two warpgroups drift apart between barriers (what one computes beside the other's products makes it too slow), the gating of a tile's sums and what splits of a product share at its end, barriers of attention by ´mma.sync´ and of the delta rule, the second cache's
-rate for many blocks that read the same, clocks that fall under load, routing that is not uniform, and the host, whose work runs beside the step before.
+Not in it: conflicts of banks, warpgroups that drift apart between barriers (this makes waits too long), how a tile's sums are gated or joined, barriers of attention by ´mma.sync´ and of the delta rule, the second cache's rate for what many blocks read,
+clocks that fall under load, routing that is not uniform, and the host, whose work runs beside the step before.
 
 `
 

@@ -61,52 +61,55 @@ const prompts = "attention_f16_128_wide"
 const layers7B = 12*32 + 10
 
 const (
+	flashMLA  = "github.com/deepseek-ai/FlashMLA, README"
+	llamaCPP  = "github.com/ggml-org/llama.cpp, pull request 4766"
+	gptFast   = "github.com/pytorch-labs/gpt-fast, README"
+	fastCU    = "github.com/pranjalssh/fast.cu, README"
 	benchmark = "github.com/pytorch/benchmark, pull request 2391"
 	reference = "github.com/waynehacking8/blackwell-tensorcore-kernels, results/reference"
 )
 
+func other(what, gpu, source string, bytes, flops float64, unit Unit, launches int, seconds float64) Published {
+	return Published{what, gpu, source, bytes, flops, unit, launches, seconds, "", 0, false}
+}
+
 // attended returns a measurement of attention without a mask: 16,384 tokens in sequences of a length, 16 heads of 128.
 func attended(what, source string, length, tera float64, inTurn bool) Published {
 	work := 4 * 16 * 128 * 16384 * length
-	return Published{
-		What: what, GPU: h100, Source: source, Flops: work, Unit: Warpgroup, Launches: 1, Seconds: work / (tera * 1e12),
-		Like: prompts, Tiles: length / 128, InTurn: inTurn,
-	}
+	return Published{what, h100, source, 0, work, Warpgroup, 1, work / (tera * 1e12), prompts, length / 128, inTurn}
 }
 
 // product returns a measurement of a product of bf16 numbers.
 func product(what, source string, rows, out, in, seconds float64) Published {
-	return Published{
-		What: what, GPU: h100, Source: source, Bytes: 2 * (rows*in + out*in + rows*out), Flops: 2 * rows * out * in, Unit: Warpgroup, Seconds: seconds,
-	}
+	return other(what, h100, source, 2*(rows*in+out*in+rows*out), 2*rows*out*in, Warpgroup, 0, seconds)
 }
 
 // Measured lists published measurements that the rates were not made from, except where Source says so.
 func Measured() []Published {
 	return []Published{
-		{What: "FlashMLA, decode, bound by memory: 3,000 GB/s on H800 (the share of memory is from it)", GPU: h100, Source: "github.com/deepseek-ai/FlashMLA, README", Bytes: 3000e9, Unit: Sync, Seconds: 1},
-		{What: "FlashMLA, decode, bound by products: 660 TFLOP/s on H800", GPU: h100, Source: "github.com/deepseek-ai/FlashMLA, README", Flops: 660e12, Unit: Warpgroup, Seconds: 1},
-		{What: "DeepGEMM, fp8: 1,550 TFLOP/s on H800", GPU: h100, Source: "github.com/deepseek-ai/DeepGEMM, README", Flops: 1550e12, Unit: Group8, Seconds: 1},
+		other("FlashMLA, decode, bound by memory: 3,000 GB/s on H800 (the share of memory is from it)", h100, flashMLA, 3000e9, 0, Sync, 0, 1),
+		other("FlashMLA, decode, bound by products: 660 TFLOP/s on H800", h100, flashMLA, 0, 660e12, Warpgroup, 0, 1),
+		other("DeepGEMM, fp8: 1,550 TFLOP/s on H800", h100, "github.com/deepseek-ai/DeepGEMM, README", 0, 1550e12, Group8, 0, 1),
 		product("DeepGEMM, bf16, 1 row, 16,384 to 7,168", reference, 1, 7168, 16384, 89.3e-6),
 		product("the same, 128 rows", reference, 128, 7168, 16384, 89.8e-6),
 		product("the same, 4,096 rows", reference, 4096, 7168, 16384, 1167e-6),
 		product("DeepGEMM, bf16, 4,096 rows, 7,168 to 4,096", reference, 4096, 4096, 7168, 293.9e-6),
 		product("the same, 2,048 to 7,168", reference, 4096, 7168, 2048, 158.9e-6),
 		product("the same, 512 to 32,768", reference, 4096, 32768, 512, 212.1e-6),
-		product("cuBLAS, bf16, 4,096³: 716 TFLOP/s", "github.com/pranjalssh/fast.cu, README", 4096, 4096, 4096, 2*4096*4096*4096/716e12),
-		product("cuBLAS, bf16, 8,192³: 795 TFLOP/s", "github.com/pranjalssh/fast.cu, README", 8192, 8192, 8192, 2*8192*8192*8192/795e12),
+		product("cuBLAS, bf16, 4,096³: 716 TFLOP/s", fastCU, 4096, 4096, 4096, 2*4096*4096*4096/716e12),
+		product("cuBLAS, bf16, 8,192³: 795 TFLOP/s", fastCU, 8192, 8192, 8192, 2*8192*8192*8192/795e12),
 		attended("FlashAttention-3, 16K tokens, 16 heads of 128: 620.7 TFLOP/s", benchmark, 16384, 620.73, false),
 		attended("the same, 8 sequences of 2,048: 565.5 TFLOP/s", benchmark, 2048, 565.544, false),
 		attended("the same, 32 sequences of 512: 430.3 TFLOP/s", benchmark, 512, 430.32, false),
 		attended("a later FlashAttention-3, 2 sequences of 8,192: 756.9 TFLOP/s", reference, 8192, 756.9, false),
 		attended("Triton's FlashAttention-2, 16K tokens: 476.8 TFLOP/s", benchmark, 16384, 476.753, true),
 		attended("the same, 32 sequences of 512: 328.9 TFLOP/s", benchmark, 512, 328.882, true),
-		{What: "FMHA of CUTLASS, forward: 1,460 TFLOP/s", GPU: b200, Source: "github.com/deepseek-ai/FlashMLA, README", Flops: 1460e12, Unit: Warpgroup, Seconds: 1},
-		{What: "llama.cpp, 7B f16, decode: 61.03 tokens/s", GPU: rtx4090, Source: "github.com/ggml-org/llama.cpp, pull request 4766", Bytes: 12.55 * gib, Flops: 2 * 6.74e9, Unit: Sync, Launches: layers7B, Seconds: 1 / 61.03},
-		{What: "llama.cpp, 7B q8_0, decode: 98.13 tokens/s", GPU: rtx4090, Source: "github.com/ggml-org/llama.cpp, pull request 4766", Bytes: 6.67 * gib, Flops: 2 * 6.74e9, Unit: Sync, Launches: layers7B, Seconds: 1 / 98.13},
-		{What: "llama.cpp, 7B f16, prompt of 512: 11,048 tokens/s", GPU: rtx4090, Source: "github.com/ggml-org/llama.cpp, pull request 4766", Bytes: 12.55 * gib, Flops: 2 * 6.74e9 * 512, Unit: Sync, Launches: layers7B, Seconds: 512 / 11048.22},
-		{What: "gpt-fast, Llama-2-7B bf16, decode: 104.9 tokens/s at 330 W", GPU: a100, Source: "github.com/pytorch-labs/gpt-fast, README", Bytes: 1397.31e9 / 104.9, Flops: 2 * 6.74e9, Unit: Sync, Launches: layers7B, Seconds: 1 / 104.9},
-		{What: "gpt-fast, Llama-2-7B int8, decode: 155.58 tokens/s at 330 W", GPU: a100, Source: "github.com/pytorch-labs/gpt-fast, README", Bytes: 1069.20e9 / 155.58, Flops: 2 * 6.74e9, Unit: Sync, Launches: layers7B, Seconds: 1 / 155.58},
-		{What: "gpt-fast, Llama-2-70B int8, decode: 19.13 tokens/s at 330 W", GPU: a100, Source: "github.com/pytorch-labs/gpt-fast, README", Bytes: 1322.58e9 / 19.13, Flops: 2 * 69e9, Unit: Sync, Launches: 12*80 + 10, Seconds: 1 / 19.13},
+		other("FMHA of CUTLASS, forward: 1,460 TFLOP/s", b200, flashMLA, 0, 1460e12, Warpgroup, 0, 1),
+		other("llama.cpp, 7B f16, decode: 61.03 tokens/s", rtx4090, llamaCPP, 12.55*gib, 2*6.74e9, Sync, layers7B, 1/61.03),
+		other("llama.cpp, 7B q8_0, decode: 98.13 tokens/s", rtx4090, llamaCPP, 6.67*gib, 2*6.74e9, Sync, layers7B, 1/98.13),
+		other("llama.cpp, 7B f16, prompt of 512: 11,048 tokens/s", rtx4090, llamaCPP, 12.55*gib, 2*6.74e9*512, Sync, layers7B, 512/11048.22),
+		other("gpt-fast, Llama-2-7B bf16, decode: 104.9 tokens/s at 330 W", a100, gptFast, 1397.31e9/104.9, 2*6.74e9, Sync, layers7B, 1/104.9),
+		other("gpt-fast, Llama-2-7B int8, decode: 155.58 tokens/s at 330 W", a100, gptFast, 1069.20e9/155.58, 2*6.74e9, Sync, layers7B, 1/155.58),
+		other("gpt-fast, Llama-2-70B int8, decode: 19.13 tokens/s at 330 W", a100, gptFast, 1322.58e9/19.13, 2*69e9, Sync, 12*80+10, 1/19.13),
 	}
 }
