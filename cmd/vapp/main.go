@@ -129,6 +129,10 @@ folder, org/name of the Hugging Face hub, or a name of "vapp models".`,
 	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newManifest(), newUp(), newStatus(), newAudit(), newRun(), newChat(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newDialect(), newDoctor(), newMan(), newVersion(), newTemplateSandbox(), agentCommand())
 	onlyCommands(root)
 	onlyCommands(bench)
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
+		onlyCommands(c)
+	}
 	completeValues(root)
 	return root
 }

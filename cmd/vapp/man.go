@@ -25,7 +25,6 @@ it makes. The pages have no date, so that equal versions write equal bytes.`,
 			}
 			root := c.Root()
 			root.InitDefaultHelpCmd()
-			root.InitDefaultCompletionCmd()
 			var failed error
 			each(root, func(c *cobra.Command) {
 				if c == root || c.IsAvailableCommand() {

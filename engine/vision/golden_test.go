@@ -42,7 +42,7 @@ func processors(t testing.TB) map[string]*Processor {
 	return out
 }
 
-// golden is testdata/images.json, which testdata/record.py wrote.
+// golden is testdata/images.json.gz, which testdata/record.py wrote.
 type golden struct {
 	Images []struct {
 		Model          string
@@ -72,7 +72,7 @@ type golden struct {
 func readImages(t *testing.T) (g golden) {
 	t.Helper()
 	var raw map[string]json.RawMessage
-	readGolden(t, "images.json", &raw)
+	readGolden(t, "images.json.gz", &raw)
 	for name, into := range map[string]any{
 		"images": &g.Images, "videos": &g.Videos, "sampled": &g.Sampled, "resizes": &g.Resizes,
 		"sizes_gemma": &g.SizesGemma, "sizes_qwen": &g.SizesQwen, "sizes_video": &g.SizesVideo,

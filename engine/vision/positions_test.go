@@ -1,24 +1,34 @@
 package vision
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
-// readGolden reads a JSON file of testdata.
+// readGolden reads a JSON file of testdata, compressed if its name ends in .gz.
 func readGolden(t *testing.T, name string, into any) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
+	f, err := os.Open("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(name, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := json.NewDecoder(r).Decode(into); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -168,7 +168,7 @@ def texts():
     model = HERE / "smollm2-tokenizer.json"  # not committed: what checkpoint.TokenizerJSON writes of the default model
     if model.exists():
         out["SmolLM2"] = encoded(Tokenizer.from_file(str(model)))
-    (HERE / "texts.json").write_text(json.dumps(out, ensure_ascii=True, indent=1) + "\n")
+    (HERE / "texts.json").write_text(json.dumps(out, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 
 def encoded(t):

@@ -1,4 +1,4 @@
-"""Record images.json: what the image and video processors of transformers make of pictures.
+"""Record images.json.gz: what the image and video processors of transformers make of pictures.
 
     python record.py
 
@@ -8,6 +8,7 @@ int32 in little endian. Needs torch, torchvision, numpy, Pillow, transformers; v
 file.
 """
 
+import gzip
 import hashlib
 import json
 import pathlib
@@ -167,7 +168,8 @@ def main():
     # A line has one case, or ten rows of numbers.
     step = lambda rows: 10 if isinstance(rows[0], list) and len(rows) > 20 else 1
     text = ",\n".join(f'"{name}":[\n' + ",\n".join(",".join(map(dense, rows[i : i + step(rows)])) for i in range(0, len(rows), step(rows))) + "\n]" for name, rows in parts.items())
-    pathlib.Path(__file__).with_name("images.json").write_text("{" + text + "}\n")
+    data = gzip.compress(("{" + text + "}\n").encode(), mtime=0)
+    pathlib.Path(__file__).with_name("images.json.gz").write_bytes(data)
 
 
 if __name__ == "__main__":

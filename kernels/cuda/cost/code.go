@@ -3,6 +3,7 @@ package cost
 import (
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -15,6 +16,32 @@ type Code struct {
 	Loads float64 // bytes that a thread loads from global memory there
 	Body  float64 // instructions of the body
 	Path  float64 // instructions from the kernel's begin to its end, the body once
+
+	// Of kernels whose warps meet in the loop that multiplies alone:
+
+	Registers float64 // of a thread
+	Shared    float64 // bytes that a warp and its share of the products move to and from shared memory in the body
+	Load      Loading
+	// Turn is the body, Ends the shortest way through a piece of work that stores its sums,
+	// without gating them or sharing them with other blocks, the body of each of its loops once.
+	Turn, Ends []Step
+}
+
+// Loading is the loop of warps that load for others; zero: all warps of the kernel do the same.
+type Loading struct {
+	Bytes  float64 // that a thread loads in the body
+	Shared float64 // bytes that a warp moves to and from shared memory there
+	Body   float64 // its instructions
+	Waits  float64 // for what it loaded
+	Around float64 // instructions around the loop, for each tile
+}
+
+// Step is instructions of a warp, then a group of operations that the units do on their own, or a wait for such groups.
+type Step struct {
+	Instructions float64
+	Meets        float64 // waits for other warps among them: a block's barrier, a phase of a barrier in shared memory
+	Ops          float64
+	Leaves       int // groups that may be under way behind the wait; −1: there is no wait
 }
 
 // Unit is what multiplies.
@@ -35,15 +62,13 @@ var counted string
 var codes = sync.OnceValue(func() map[string]Code {
 	out := map[string]Code{}
 	for line := range strings.Lines(counted) {
-		var name, unit string
-		var c Code
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		if _, err := fmt.Sscan(line, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path); err != nil {
+		name, c, err := codeOf(line)
+		if err != nil {
 			panic("cost: code.tsv: " + line) // of this package; TestCode reads it
 		}
-		c.Unit = Unit(unit[0])
 		out[name] = c
 	}
 	return out
@@ -53,4 +78,93 @@ var codes = sync.OnceValue(func() map[string]Code {
 func CodeOf(kernel string) (c Code, ok bool) {
 	c, ok = codes()[kernel]
 	return c, ok
+}
+
+// codeOf reads a row as rowOf writes it.
+func codeOf(row string) (name string, c Code, err error) {
+	var unit, load, turn, ends string
+	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path); err != nil {
+		return name, c, err
+	}
+	c.Unit = Unit(unit[0])
+	if len(strings.Fields(row)) == 6 {
+		return name, c, nil
+	}
+	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path, &c.Registers, &c.Shared, &load, &turn, &ends); err != nil {
+		return name, c, err
+	}
+	if l := &c.Load; load != "-" {
+		if _, err = fmt.Sscanf(load, "%g:%g:%g:%g:%g", &l.Bytes, &l.Shared, &l.Body, &l.Waits, &l.Around); err != nil {
+			return name, c, err
+		}
+	}
+	if c.Turn, err = stepsOf(turn, c.Ops); err == nil {
+		c.Ends, err = stepsOf(ends, c.Ops)
+	}
+	return name, c, err
+}
+
+// rowOf writes the counts of a kernel as a row of code.tsv.
+func rowOf(name string, c Code) string {
+	row := fmt.Sprintf("%s %c %g %g %g %g", name, c.Unit, c.Ops, c.Loads, c.Body, c.Path)
+	if len(c.Turn) == 0 {
+		return row
+	}
+	load := "-"
+	if l := c.Load; l.Bytes > 0 {
+		load = fmt.Sprintf("%g:%g:%g:%g:%g", l.Bytes, l.Shared, l.Body, l.Waits, l.Around)
+	}
+	return row + fmt.Sprintf(" %g %g %s %s %s", c.Registers, c.Shared, load, stepsText(c.Turn, c.Ops), stepsText(c.Ends, c.Ops))
+}
+
+// grouped reports whether warpgroups multiply, on their own.
+func (c Code) grouped() bool { return c.Unit == Warpgroup || c.Unit == Group8 }
+
+// stepsOf reads steps: instructions, "b" for each wait for other warps, and "/4" for a group of a fourth of the body's operations or "w1"
+// for a wait that leaves one group.
+func stepsOf(text string, ops float64) (out []Step, err error) {
+	for one := range strings.SplitSeq(text, ",") {
+		x := Step{Leaves: -1}
+		part := 0.0
+		kind := strings.IndexAny(one, "/w")
+		head := one
+		if kind >= 0 {
+			head = one[:kind]
+		}
+		count := strings.TrimRight(head, "b")
+		x.Meets = float64(len(head) - len(count))
+		if x.Instructions, err = strconv.ParseFloat(count, 64); err != nil {
+			return nil, err
+		}
+		switch {
+		case kind < 0:
+		case one[kind] == 'w':
+			_, err = fmt.Sscanf(one[kind:], "w%d", &x.Leaves)
+		default:
+			if _, err = fmt.Sscanf(one[kind:], "/%g", &part); err == nil {
+				x.Ops = ops / part
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// stepsText writes steps as one word.
+func stepsText(steps []Step, ops float64) string {
+	out := []string{}
+	for _, x := range steps {
+		one := fmt.Sprintf("%g%s", x.Instructions, strings.Repeat("b", int(x.Meets)))
+		if x.Ops > 0 {
+			one += fmt.Sprintf("/%g", ops/x.Ops)
+		}
+		if x.Leaves >= 0 {
+			one += fmt.Sprintf("w%d", x.Leaves)
+		}
+		out = append(out, one)
+	}
+	return strings.Join(out, ",")
 }

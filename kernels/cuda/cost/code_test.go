@@ -40,7 +40,7 @@ func TestCode(t *testing.T) {
 		}
 		return
 	}
-	rows := []string{"# kernel unit ops loads body path: of sm_90a, by TestCode"}
+	rows := []string{"# kernel unit ops loads body path; where warps meet also registers shared bytes:shared:body:waits:around of warps that load, steps of a turn, of a piece: of sm_90a, by TestCode"}
 	for _, stem := range cuda.Stems() {
 		found, _ := filepath.Glob("../../../.cache/cuda/objects/" + stem + "-90a-*.cubin")
 		if len(found) == 0 {
@@ -55,17 +55,42 @@ func TestCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		log, err := os.ReadFile(strings.TrimSuffix(found[len(found)-1], "cubin") + "log")
+		if err != nil {
+			t.Fatal(err)
+		}
+		registers := registersOf(log)
 		rows = append(rows, "# "+stem+" "+digest(t, stem))
 		for name, list := range instructions(text) {
 			if err := waits(name, list); err != nil {
 				t.Error(err)
 			}
 			c := count(list)
-			rows = append(rows, fmt.Sprintf("%s %c %g %g %g %g", name, c.Unit, c.Ops, c.Loads, c.Body, c.Path))
+			if c.Registers = registers[name]; c.Registers == 0 {
+				t.Errorf("%s: ptxas does not say how many registers it has", name)
+			}
+			rows = append(rows, rowOf(name, c))
 		}
 	}
 	slices.Sort(rows)
 	goldentest.Compare(t, "code.tsv", strings.Join(rows, "\n")+"\n")
+}
+
+var registersLine = regexp.MustCompile(`function 'vapp_(\w+)'|Used (\d+) registers`)
+
+// registersOf returns the registers of a thread of each kernel, of what ptxas says.
+func registersOf(log []byte) map[string]float64 {
+	out, now := map[string]float64{}, ""
+	for _, m := range registersLine.FindAllSubmatch(log, -1) {
+		if len(m[1]) > 0 {
+			now = string(m[1])
+			continue
+		}
+		var n float64
+		fmt.Sscan(string(m[2]), &n)
+		out[now] = n
+	}
+	return out
 }
 
 var included = regexp.MustCompile(`(?m)^#include "(\w+\.cuh)"`)
@@ -93,6 +118,9 @@ func digest(t *testing.T, stem string) string {
 type instruction struct {
 	label, op, to string
 	guarded       bool
+	ends          bool    // a group of products
+	leaves        int     // of a wait for groups of products: those that may be under way; else −1
+	shared        float64 // bytes that a warp, or its share of a group's products, moves to and from shared memory
 }
 
 var (
@@ -100,6 +128,14 @@ var (
 	labelLine  = regexp.MustCompile(`^(\.L_x_\d+):`)
 	codeLine   = regexp.MustCompile("^\\s+/\\*[0-9a-f]+\\*/\\s+(@!?U?P\\w+\\s+)?([A-Z][\\w.]*)(?:[^`]*`\\((\\.L_x_\\d+)\\))?")
 )
+
+var (
+	leavesLine = regexp.MustCompile(`WARPGROUP\.DEPBAR\.LE gsb0, 0x(\w+)`)
+	inRegister = regexp.MustCompile(`GMMA\S* R\d+, R\d+, gdesc`) // the left operand
+)
+
+// meets matches the instructions that wait for other warps.
+var meets = regexp.MustCompile(`^(BAR\.SYNC|SYNCS\.PHASECHK)`)
 
 // global matches the instructions that access global memory.
 var global = regexp.MustCompile(`^(LDG|STG|LD\.|ST\.|ATOM|RED|UBLKCP|UTMA)`)
@@ -149,6 +185,51 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// TestCount counts the code of a small kernel by hand: its loop, and around it the way that stores its sums and not the one that shares them with
+// other blocks, which stores more.
+func TestCount(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(".text.vapp_small:\n")
+	for _, line := range strings.Split(`PREEXIT
+.L_x_1:
+BAR.SYNC.DEFER_BLOCKING 0x0
+LDS.128 R4, [R2]
+LDGSTS.E.BYPASS.128 [R3], desc[UR4][R6.64]
+HGMMA.64x128x16.F32.BF16 R24, R4, gdesc[UR8], R24
+HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8], R24, gsb0
+WARPGROUP.DEPBAR.LE gsb0, 0x1
+@P0 BRA ´(.L_x_1)
+@P1 BRA ´(.L_x_2)
+STG.E.128 desc[UR4][R6.64], R24
+EXIT
+.L_x_2:
+BAR.SYNC.DEFER_BLOCKING 0x0
+STG.E.128 desc[UR4][R6.64], R24
+STG.E.128 desc[UR4][R8.64], R24
+EXIT`, "\n") {
+		if !strings.HasPrefix(line, ".L") {
+			line = "        /*0000*/                   " + strings.ReplaceAll(line, "´", "`") + " ;"
+		}
+		text.WriteString(line + "\n")
+	}
+	c := count(instructions([]byte(text.String()))["small"])
+	// Products: 64·128·16 for four warps. Shared memory: 512 bytes each by LDS and LDGSTS; the right operands, 4,096 bytes, twice, and a left one of
+	// 2,048, for four warps.
+	const want = "small g 131072 16 7 13 0 3584 - 5b/1,1w1,1 6b/1,1w1,4"
+	if got := rowOf("small", c); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	name, again, err := codeOf(want)
+	if err != nil || name != "small" || rowOf(name, again) != want || again.Turn[1].Leaves != 1 {
+		t.Errorf("%s is read as %+v (%v)", want, again, err)
+	}
+	for _, row := range []string{"small", "small g 1 1 1 1 1 1 - 5x 1", "small g 1 1 1 1 1 1 1:2 1 1", "small g 1 1 1 1 1 1 - 1w 1"} {
+		if _, _, err := codeOf(row); err == nil {
+			t.Errorf("%q is read", row)
+		}
+	}
+}
+
 // instructions returns the lines of each kernel.
 func instructions(text []byte) map[string][]instruction {
 	out := map[string][]instruction{}
@@ -164,7 +245,13 @@ func instructions(text []byte) map[string][]instruction {
 		} else if m := labelLine.FindStringSubmatch(line); m != nil && now != "" {
 			out[now] = append(out[now], instruction{label: m[1]})
 		} else if m := codeLine.FindStringSubmatch(line); m != nil && now != "" {
-			out[now] = append(out[now], instruction{op: m[2], to: m[3], guarded: m[1] != ""})
+			x := instruction{op: m[2], to: m[3], guarded: m[1] != "", leaves: -1}
+			x.ends = strings.Contains(x.op, "GMMA") && strings.Contains(line, "gsb0")
+			x.shared = sharedBytes(x.op, inRegister.MatchString(line))
+			if n := leavesLine.FindStringSubmatch(line); n != nil {
+				fmt.Sscanf(n[1], "%x", &x.leaves)
+			}
+			out[now] = append(out[now], x)
 		}
 	}
 	return out
@@ -195,11 +282,37 @@ func multiplied(op string) (ops float64, u Unit) {
 	return 0, 0
 }
 
+// sharedBytes returns the bytes that an instruction moves to or from shared memory for a warp, without conflicts of banks: a warpgroup's
+// products read the right operand once for its four warps, and the left one unless it is in registers.
+func sharedBytes(op string, inRegister bool) float64 {
+	if s := groupShape.FindStringSubmatch(op); s != nil {
+		var n, k float64
+		fmt.Sscan(s[2]+" "+s[3], &n, &k)
+		size := 1.0
+		if s[1] == "HGMMA" {
+			size = 2
+		}
+		if inRegister {
+			return n * k * size / 4
+		}
+		return (n + 64) * k * size / 4
+	}
+	if strings.HasPrefix(op, "LDSM") { // of 1, 2 or 4 matrices of 8 rows of 16 bytes
+		return 128 * float64(max(1, int(op[len(op)-1])-'0'))
+	}
+	return 32 * (moved(op, "LDS") + moved(op, "STS") + moved(op, "LDGSTS"))
+}
+
 // loaded returns the bytes that an instruction loads from global memory for a thread.
-func loaded(op string) float64 {
+func loaded(op string) float64 { return moved(op, "LDG") + moved(op, "LDGSTS") }
+
+// stored returns the bytes that it stores there.
+func stored(op string) float64 { return moved(op, "STG") }
+
+func moved(op, prefix string) float64 {
 	op = strings.ReplaceAll(op, "LTC128B", "")
 	switch {
-	case !strings.HasPrefix(op, "LDG"):
+	case op != prefix && !strings.HasPrefix(op, prefix+"."):
 		return 0
 	case strings.Contains(op, ".128"):
 		return 16

@@ -1,6 +1,7 @@
 // Package cost predicts how long launches of the CUDA kernels take. It counts bytes and operations from a
 // launch's arguments, and instructions from the kernels' machine code (code.tsv), and divides them by the rates of
-// a GPU (rates.go). Nothing here was measured with these kernels: gpu-check is what compares predictions with a device.
+// a GPU (rates.go). Where a block's warps meet in the loop that multiplies, it also follows one block through the steps of that code (GPU.turn in
+// time.go): what waits takes its time beside nothing. Nothing here was measured with these kernels: gpu-check is what compares predictions with a device.
 //
 // It must not import a backend, read a clock or open a device: equal launches give equal times. Start reading at
 // Counter.Count in count.go, then GPU.Time in time.go.
@@ -40,6 +41,11 @@ type Work struct {
 	Issued       float64
 	Code         Code
 	Instructions float64 // that warps issue
+	Turns        float64 // of the loop that multiplies, of all warps of a block together
+	Tiles        float64 // of keys and values that warps load for others
+	LoadTurns    float64 // of their loop, for a tile
+	Warps        float64 // of a block, without those that load for others
+	Block        Block
 	Blocks       float64 // that have work
 	Pieces       float64 // of work that blocks take one after the other; 0: each has one
 	// Dependent: the launch is behind a kernel of the same list, which need not have ended when it begins.
@@ -47,6 +53,12 @@ type Work struct {
 	Prefetched float64 // bytes of Weights that a dependent launch prefetches before it waits
 	// Longest is the share of the block with the most work in that of all blocks, times Blocks: 1 if they are equal.
 	Longest float64
+}
+
+// Block is what a block needs.
+type Block struct {
+	Warps  int
+	Shared int // bytes of shared memory
 }
 
 // Bytes returns all bytes.

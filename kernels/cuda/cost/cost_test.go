@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -91,7 +92,11 @@ func TestPicks(t *testing.T) {
 // attending returns the work of attention with 8 of 32 heads' keys.
 func attending(t *testing.T, kernel string, splits int, window int32, rows ...Row) Work {
 	a := cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: int32(splits), Window: window}
-	return counted1(t, &Counter{Rows: rows}, launchOf(kernel, [3]int{100, 8, splits}, 128, a))
+	threads := 128
+	if strings.HasSuffix(kernel, "_wide") {
+		threads = 384
+	}
+	return counted1(t, &Counter{Rows: rows}, launchOf(kernel, [3]int{100, 8, splits}, threads, a))
 }
 
 // TestAttention: keys are read once for a sequence, windows and causal masks bound what is seen, and splits share the
@@ -120,6 +125,136 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// TestPhases: what a block does one after the other takes longer than products or instructions alone, about as long as FlashAttention-3 was
+// measured to take; loading warps issue instructions too.
+func TestPhases(t *testing.T) {
+	g, _ := Find(h100)
+	w := attending(t, "attention_bf16_128_wide", 1, 0, Row{0, 16384})
+	at := g.Time(w)
+	if at.Bound() != "waits" || at.Waits < 1.2*at.Matrix || at.Waits > 1.6*at.Matrix || at.Issue > at.Waits || at.Moves > at.Waits {
+		t.Errorf("bound by %s: %+v", at.Bound(), at)
+	}
+	loads := w.Code.Load
+	if w.Tiles*128*128*128*4 != w.Issued || w.LoadTurns*loads.Bytes != 2*128*128*2/128 || w.Warps != 8 || w.Turns != w.Tiles || g.resident(w) != 1 {
+		t.Errorf("%+v", w)
+	}
+	if by := w.Tiles * 4 * (w.LoadTurns*loads.Body + loads.Around); by < w.Instructions/10 || by > w.Instructions/3 {
+		t.Errorf("%g of %g instructions are of warps that load", by, w.Instructions)
+	}
+	beside, _ := attended("", "", 512, 1, false).Predict()
+	if waiting, _ := attended("", "", 512, 1, true).Predict(); waiting < 1.1*beside {
+		t.Errorf("others' attention: %g, waiting for each group of products %g", beside, waiting)
+	}
+	eight := attending(t, "attention_e4m3_128_wide", 1, 0, Row{0, 16384})
+	if eight.KV != w.KV/2 || eight.Code.Load.Waits != 1 || eight.LoadTurns*eight.Code.Load.Bytes != 2*128*128/128 {
+		t.Errorf("8 bits: %+v", eight)
+	}
+	tile := counted1(t, &Counter{}, launchOf("linear_bf16_wide", [3]int{16, 16, 1}, 256, cuda.LinearArgs{In: 4096, Out: 4096, Rows: 2048, Splits: 1}))
+	if one := g.Time(tile); one.Waits < 1.05*one.Matrix || tile.Turns != tile.Blocks*64 || g.resident(tile) != 1 {
+		t.Errorf("a product's tiles: %+v of %+v", one, tile)
+	}
+	mid := counted1(t, &Counter{}, launchOf("linear_mxfp4_mid_16", [3]int{1, 64, 1}, 256, cuda.LinearArgs{In: 4096, Out: 16384, Rows: 16, Splits: 1}))
+	if g.resident(mid) != 2 {
+		t.Errorf("blocks at once: %+v", mid)
+	}
+}
+
+// TestBlocks compares what blocks do one after the other, and what they move, with figures by hand, on a multiprocessor of one instruction a
+// second and scheduler, 10 operations, 4 bytes in shared memory and 2 from the second cache.
+func TestBlocks(t *testing.T) {
+	g := GPU{Capability: "9.0", SMs: 1, Clock: 1, BF16: 10, Bandwidth: 1e9, Shares: Shares{Memory: 1, Sync: 1, Warpgroup: 1, Issue: 1, L2: 1, SM: 2, Banks: 4, Latency: 7, Meet: 3}}
+	work := func(change func(*Work)) Work {
+		w := Work{Blocks: 2, Warps: 2, Turns: 3, Block: Block{2, 120 << 10}, Longest: 1, Code: Code{Unit: Warpgroup, Ops: 20, Body: 10, Shared: 8, Loads: 0.25}}
+		for to, text := range map[*[]Step]string{&w.Code.Turn: "6b/1,4w0", &w.Code.Ends: "10/1,2w0,8"} {
+			steps, err := stepsOf(text, w.Code.Ops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*to = steps
+		}
+		change(&w)
+		return w
+	}
+	loading := Loading{Bytes: 0.01, Body: 2, Around: 1}
+	for _, c := range []struct {
+		name         string
+		change       func(*Work)
+		waits, moves float64
+	}{
+		// A turn: 3 seconds for 6 instructions of two warps, 3 to meet, 4 for the products, beside which there are 2 of instructions: 10. Around: 5,
+		// 4 and 4, of which a turn is 10: 3. The second block begins with a read: 3·10 + 2·3 + 7.
+		{"alone", func(*Work) {}, 43, 24},
+		{"two blocks at once", func(w *Work) { w.Block.Shared = 113 << 10 }, 36.0 / 2, 24},
+		{"shared memory", func(w *Work) { w.Code.Shared = 80 }, 120 + 6 + 7, 120}, // 3 turns of 2 warps, 80 bytes at 4 a second
+		{"from the second cache", func(w *Work) { w.Code.Loads = 2 }, 192 + 6 + 7, 192},
+		// Warps that load have 5 instructions a turn of 10, half of the slots of a scheduler. A turn: 6 and 3 and 4, around: 10, 4, 8, of which 13 are
+		// a turn: 9. No block begins with a read.
+		// Products of mma.sync, 4 seconds, beside the 5 of the turn's instructions; 3 to meet, and 8 instructions more around: 3·8 + 2·4 + 7.
+		{"mma.sync", func(w *Work) {
+			w.Code.Unit, w.Code.Loads = Sync, 0
+			w.Code.Turn, w.Code.Ends = []Step{{Instructions: 10, Meets: 1, Ops: 20, Leaves: -1}}, []Step{{Instructions: 18, Ops: 20, Leaves: -1}}
+		}, 3*8 + 2*4 + 7, 12},
+		{"warps that load", func(w *Work) { w.Code.Load, w.Tiles, w.LoadTurns, w.Code.Loads = loading, 3, 2, 0 }, 3*13 + 2*9, 12},
+		{"that wait", func(w *Work) {
+			w.Code.Load, w.Tiles, w.LoadTurns, w.Code.Loads = loading, 3, 2, 0
+			w.Code.Load.Waits = 2
+		}, 3*5 + 3*2*2*7, 12},
+		{"that bring much", func(w *Work) { // 3 tiles, 2 turns of 4 warps each
+			w.Code.Load, w.Tiles, w.LoadTurns, w.Code.Loads = loading, 3, 2, 0
+			w.Code.Load.Bytes = 1
+		}, 3*2*4*32/2 + 2*9, 3 * 2 * 4 * 32 / 2},
+	} {
+		w := work(c.change)
+		if at := g.Time(w); math.Abs(at.Waits-c.waits) > 1e-9 || math.Abs(at.Moves-c.moves) > 1e-9 {
+			t.Errorf("%s: %g and %g, want %g and %g", c.name, at.Waits, at.Moves, c.waits, c.moves)
+		}
+	}
+}
+
+// TestResident: warps, registers and shared memory bound the blocks that a multiprocessor has at once.
+func TestResident(t *testing.T) {
+	for _, c := range []struct {
+		capability string
+		block      Block
+		registers  float64
+		want       float64
+	}{{"9.0", Block{}, 0, 64}, {"9.0", Block{8, 0}, 0, 8}, {"8.9", Block{8, 0}, 0, 6}, {"9.0", Block{8, 0}, 128, 2}, {"9.0", Block{8, 0}, 129, 1},
+		{"9.0", Block{8, 112 << 10}, 128, 2}, {"8.9", Block{8, 96 << 10}, 128, 1}, {"8.0", Block{8, 96 << 10}, 128, 1}, {"8.9", Block{64, 200 << 10}, 255, 1}} {
+		w := Work{Block: c.block, Code: Code{Registers: c.registers}}
+		if n := (GPU{Capability: c.capability}).resident(w); n != c.want {
+			t.Errorf("%+v: %g blocks", c, n)
+		}
+	}
+	for _, g := range GPUs() {
+		if capacity[g.Capability].warps == 0 {
+			t.Errorf("%s: no capacity", g.Name)
+		}
+	}
+}
+
+// TestUnits: groups of products run one after the other beside instructions, and a wait is for all but the last ones.
+func TestUnits(t *testing.T) {
+	for text, want := range map[string]float64{
+		"10/4,1w0":                 20, // 10, 5 operations of 2, and an instruction beside them
+		"10/4,30w0":                40, // the instructions take longer
+		"0/4,0/4,1w1,4w0":          20, // a wait for the first of two groups, then for the other
+		"0/4,0/4,1w1,40w0,3":       53,
+		"0/4,1bw0":                 101, // warps meet while the units multiply
+		"0/4,1w0,1b,0/4,1w0,2bbw0": 323, // and then beside nothing
+		"7":                        7,
+	} {
+		steps, err := stepsOf(text, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := units{issue: 1, multiply: 2, meet: 100}
+		u.run(steps)
+		if u.now != want || stepsText(steps, 20) != text {
+			t.Errorf("%s: %g, want %g (%s)", text, u.now, want, stepsText(steps, 20))
+		}
+	}
+}
+
 // listing returns the work of attention by a list for decoding, of 8 of 32 heads' keys on 528 blocks.
 func listing(t *testing.T, p cuda.AttentionPieces, rows ...Row) Work {
 	a := cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: 1, Most: int32(p.Most)}
@@ -144,6 +279,11 @@ func TestAttentionLists(t *testing.T) {
 	}
 	if alone.Values != 64*4*32*256 || beside.Values != 65*4*32*256+63*2*4*32*130 {
 		t.Errorf("activations and partial results: %g, %g", alone.Values, beside.Values)
+	}
+	l := launchOf("attention_bf16_128_wide", [3]int{66, 8, 1}, 384, cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: 1, Most: 1})
+	l.Pieces = cuda.AttentionPieces{Rows: 128, Group: 4, From: 2, To: 1 << 20, Least: 512, Most: 1}
+	if w := counted1(t, &Counter{Rows: mixed}, l); w.Tiles != 8*40 || w.Turns != w.Tiles { // 16 blocks of 32 tokens, which see 1 to 4 tiles of 128 keys
+		t.Errorf("a prompt by warpgroups: %+v", w)
 	}
 	p.From, p.To, p.Most, p.Rows = 2, 1<<20, 1, 64
 	if w := listing(t, p, short...); w.Blocks != 0 || w.Issued != 0 || w.KV != 0 {

@@ -3,6 +3,7 @@ package cost
 import (
 	"math"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"vapp.dev/kernels"
@@ -75,7 +76,12 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	if w.Instructions > 0 { // of a loop that is no share of Issued
 		return w, nil
 	}
-	warps := max(w.Blocks, w.Pieces) * float64((l.Threads+31)/32)
+	w.Block = Block{(l.Threads + 31) / 32, sharedOf()[l.Kernel]}
+	w.Warps = float64(w.Block.Warps)
+	if code.Load.Bytes > 0 {
+		w.Warps = max(1, w.Warps-loadingWarps)
+	}
+	warps := max(w.Blocks, w.Pieces) * w.Warps
 	turns := 0.0 // of the loop, in all warps
 	switch {
 	case code.Ops > 0:
@@ -83,12 +89,38 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	case code.Loads > 0:
 		turns = w.Bytes() / (32 * code.Loads)
 	}
+	if w.Warps > 0 {
+		w.Turns = turns / w.Warps
+	}
 	w.Instructions = warps*code.Path + max(0, turns-warps)*code.Body
 	if code.Unit != Scalar {
 		w.Instructions = min(w.Instructions, warps*code.Path+turns*code.Body)
 	}
+	if w.LoadTurns = loadTurns(l.Kernel, code.Load); w.LoadTurns > 0 {
+		w.Instructions += w.Tiles * loadingWarps * (w.LoadTurns*code.Load.Body + code.Load.Around)
+	}
 	return w, nil
 }
+
+// loadingWarps are those of a block that load for the others, one warpgroup.
+const loadingWarps = 4
+
+// loadTurns returns the turns of a loading warp's loop for a tile of keys and values.
+func loadTurns(kernel string, l Loading) float64 {
+	if l.Bytes == 0 {
+		return 0
+	}
+	keys, dims := wideTile(kernel)
+	return 2 * float64(keys*dims) * bytesOf(kernel) / (32 * loadingWarps * l.Bytes)
+}
+
+var sharedOf = sync.OnceValue(func() map[string]int {
+	out := map[string]int{}
+	for _, k := range cuda.Catalogue() {
+		out[k.Name] = k.Shared
+	}
+	return out
+})
 
 func with[T any](l Launch, f func(T)) error {
 	a, err := argsOf[T](l)

@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// way is what a way through code does.
-type way struct{ ops, scalar, stores, async, loads, count float64 }
+// way is what a way through code does, and the blocks that it leads through.
+type way struct {
+	ops, scalar, stores, async, loads, count float64
+	through                                  []int
+}
 
 // better reports whether a way does more than another: it multiplies more, stores more, copies more, loads more, and
 // then has fewer instructions.
@@ -22,6 +25,7 @@ func (w way) better(v way) bool {
 // graph is the code of a kernel as blocks without branches.
 type graph struct {
 	does []way
+	code [][]instruction
 	next [][]int
 	doms []map[int]bool // the blocks through which each way to a block leads
 }
@@ -39,13 +43,14 @@ func graphOf(list []instruction) graph {
 			at[x.label] = len(starts) - 1
 		}
 	}
-	g := graph{make([]way, len(starts)), make([][]int, len(starts)), make([]map[int]bool, len(starts))}
+	g := graph{make([]way, len(starts)), make([][]instruction, len(starts)), make([][]int, len(starts)), make([]map[int]bool, len(starts))}
 	for n, from := range starts {
 		to := len(list)
 		if n+1 < len(starts) {
 			to = starts[n+1]
 		}
 		w, falls := &g.does[n], true
+		g.code[n] = list[from:to]
 		for _, x := range list[from:to] {
 			if x.op == "" {
 				continue
@@ -163,7 +168,7 @@ func (g graph) best(head int, in map[int]bool) way {
 			continue
 		}
 		d := g.does[n]
-		w = way{w.ops + d.ops, w.scalar + d.scalar, w.stores + d.stores, w.async + d.async, w.loads + d.loads, w.count + d.count}
+		w = way{w.ops + d.ops, w.scalar + d.scalar, w.stores + d.stores, w.async + d.async, w.loads + d.loads, w.count + d.count, append(slices.Clip(w.through), n)}
 		last := in == nil && len(g.next[n]) == 0
 		for _, m := range g.next[n] {
 			if m == head {
@@ -191,6 +196,115 @@ func (w way) moreThan(other way, unit Unit) bool {
 	return slices.Compare(work(w), work(other)) > 0
 }
 
+// steps returns the steps of a way.
+func (g graph) steps(w way) (out []Step) {
+	now := Step{Leaves: -1}
+	next := func() {
+		out = append(out, now)
+		now = Step{Leaves: -1}
+	}
+	for _, n := range w.through {
+		for _, x := range g.code[n] {
+			if x.op == "" {
+				continue
+			}
+			ops, _ := multiplied(x.op)
+			now.Instructions++
+			now.Ops += ops
+			if meets.MatchString(x.op) {
+				now.Meets++
+			}
+			switch {
+			case x.leaves >= 0:
+				now.Leaves = x.leaves
+				next()
+			case x.ends:
+				next()
+			}
+		}
+	}
+	if now.Instructions > 0 {
+		next()
+	}
+	return out
+}
+
+// shared returns the bytes that a way moves to and from shared memory, for a warp.
+func (g graph) shared(w way) (bytes float64) {
+	for _, n := range w.through {
+		for _, x := range g.code[n] {
+			bytes += x.shared
+		}
+	}
+	return bytes
+}
+
+// single returns the graph with bytes as stores, and without what not every launch does behind a loop: where warps of a block meet once more, to share
+// sums with other blocks or to gate them.
+func (g graph) single(loop int) graph {
+	out := graph{slices.Clone(g.does), g.code, make([][]int, len(g.next)), g.doms}
+	for n, to := range g.next {
+		out.does[n].stores = 0
+		for _, x := range g.code[n] {
+			out.does[n].stores += stored(x.op)
+		}
+		for _, m := range to {
+			if g.doms[loop][m] || !slices.ContainsFunc(g.code[m], func(x instruction) bool { return strings.HasPrefix(x.op, "BAR.SYNC") && !x.guarded }) {
+				out.next[n] = append(out.next[n], m)
+			}
+		}
+	}
+	return out
+}
+
+// loading returns the loop of warps that load for others, where registers are given from some warps to others: the innermost of the loops in which
+// nothing multiplies that copy most, also what they widen. Around it is the loop over tiles, and around that one the loop over pieces of work.
+func (g graph) loading(list []instruction, loops map[int]map[int]bool) (l Loading) {
+	if !slices.ContainsFunc(list, func(x instruction) bool { return strings.HasPrefix(x.op, "USETMAXREG") }) {
+		return l
+	}
+	g.does = slices.Clone(g.does)
+	for n, code := range g.code {
+		for _, x := range code {
+			g.does[n].async += moved(x.op, "STS")
+		}
+	}
+	least, tiles, copies := -1, -1, 0.0
+	var around []int // heads of loops
+	for head, in := range loops {
+		w := g.best(head, in)
+		bytes, waits := 0.0, 0.0
+		for _, n := range w.through {
+			for _, x := range g.code[n] {
+				bytes += moved(x.op, "LDGSTS")
+				if x.op == "DEPBAR.LE" {
+					waits++
+				}
+			}
+		}
+		if bytes == 0 || w.ops > 0 {
+			continue
+		}
+		around = append(around, head)
+		if least < 0 || w.async > copies || w.async == copies && len(in) < len(loops[least]) {
+			l, least, copies = Loading{Bytes: bytes, Shared: g.shared(w), Body: w.count, Waits: waits}, head, w.async
+		}
+	}
+	most := 0
+	for _, head := range around { // of those around it the second largest: the largest is that over pieces
+		most = max(most, len(loops[head]))
+	}
+	for _, head := range around {
+		if in := loops[head]; head != least && in[least] && len(in) < most && (tiles < 0 || len(in) > len(loops[tiles])) {
+			tiles = head
+		}
+	}
+	if tiles >= 0 {
+		l.Around = g.best(tiles, loops[tiles]).count - l.Body
+	}
+	return l
+}
+
 // count returns the counts of a kernel: its loop is the one that multiplies most on the matrix units, the innermost of equal
 // ones, for warpgroups of those in which no other loop multiplies; without one the innermost that multiplies most in float32, without one
 // the innermost that loads most.
@@ -204,6 +318,7 @@ func count(list []instruction) Code {
 	g := graphOf(list)
 	loops := g.loops()
 	var top way
+	loop := 0 // where it begins
 	for head, in := range loops {
 		inner := true
 		for other, body := range loops {
@@ -218,7 +333,7 @@ func count(list []instruction) Code {
 		}
 		w := g.best(head, in)
 		if w.moreThan(top, unit) {
-			top = w
+			top, loop = w, head
 		}
 	}
 	path := g.best(0, nil)
@@ -226,6 +341,23 @@ func count(list []instruction) Code {
 		path.count += top.count
 	}
 	c := Code{Unit: unit, Ops: top.ops, Loads: top.loads, Body: top.count, Path: path.count}
+	if c.grouped() {
+		c.Turn, c.Shared, c.Load = g.steps(top), g.shared(top), g.loading(list, loops)
+		one := g.single(loop)
+		piece := one.best(0, nil)
+		if piece.ops == 0 { // its pieces are the loop around, of those that multiply most the longest
+			for head, in := range loops {
+				if w := one.best(head, in); w.ops > piece.ops || w.ops == piece.ops && w.count > piece.count {
+					piece = w
+				}
+			}
+		}
+		c.Ends = g.steps(piece)
+	} else if turn := g.steps(top); unit != Scalar && len(turn) == 1 && turn[0].Meets > 0 {
+		if piece := g.single(loop).best(0, nil); piece.ops == top.ops { // its one loop
+			c.Turn, c.Ends, c.Shared = turn, g.steps(piece), g.shared(top)
+		}
+	}
 	if unit == Scalar {
 		c.Ops = top.scalar
 	}

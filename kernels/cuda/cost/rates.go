@@ -25,6 +25,9 @@ type Shares struct {
 	SM        float64 // bytes a clock that one multiprocessor reads at most
 	Gap       float64 // seconds from the end of a launch to the begin of the next in a graph
 	Ramp      float64 // seconds in which a launch's first bytes come and its last results leave
+	Latency   float64 // seconds of a read of memory
+	Meet      float64 // clocks from the last warp's arrival at a barrier to the next instruction of the others
+	Banks     float64 // bytes a clock that one multiprocessor's shared memory moves
 	// Dependent is Gap where a kernel is launched while the kernel before it runs; 0: it cannot be.
 	Dependent float64
 }
@@ -40,17 +43,23 @@ type Shares struct {
 //   - L2 2 is assumed; SM 64 is the width of the path from the second cache ("Dissecting the NVIDIA Hopper
 //     Architecture", arXiv 2501.12084).
 //   - Gap 1.3 µs: "Look Ma, No Bubbles" (Hazy Research, 2025) measured it for empty kernels in CUDA graphs on H100.
-//   - Ramp 1.0 µs is assumed: two dependent reads of memory at about 0.35 µs each (arXiv 2402.13499, 480 clocks) and
-//     the last writes.
+//   - Latency 0.35 µs: a read of memory takes 690 clocks on GH200 (github.com/markdewing/AI_kernels, latency), at 1.98 GHz.
+//   - Ramp 1.0 µs is assumed: two dependent reads of memory and the last writes.
+//   - Meet 30 clocks is assumed: a barrier is about as far as shared memory, of which a read takes 29 (arXiv 2402.13499).
+//   - Banks 128: 32 banks of 4 bytes a clock (CUDA C++ Programming Guide, shared memory of compute capability 5.x and on).
 //   - Dependent 0.5 µs: such a launch takes 0.96 µs off the gap between two empty kernels of a graph, on GPUs at 1.755 GHz
 //     (github.com/pegainfer-project/pegainfer, issue 569, which calls it a ceiling); 0.8 are assumed. llama.cpp's gain is of that
 //     size: 0.32 ms a token of gpt-oss-20b (pull request 22522, RTX PRO 6000), whose launches are not stated.
 var (
-	ampere    = Shares{Memory: 0.90, Sync: 0.90, Warpgroup: 0.90, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6}
-	hopper    = Shares{Memory: 0.90, Sync: 0.62, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Dependent: 0.5e-6}
-	blackwell = Shares{Memory: 0.90, Sync: 0.25, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Dependent: 0.5e-6}
-	geforce12 = Shares{Memory: 0.90, Sync: 0.90, Warpgroup: 0.90, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Dependent: 0.5e-6}
+	ampere    = Shares{Memory: 0.90, Sync: 0.90, Warpgroup: 0.90, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Latency: 0.35e-6, Meet: 30, Banks: 128}
+	hopper    = Shares{Memory: 0.90, Sync: 0.62, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Latency: 0.35e-6, Meet: 30, Banks: 128, Dependent: 0.5e-6}
+	blackwell = Shares{Memory: 0.90, Sync: 0.25, Warpgroup: 0.80, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Latency: 0.35e-6, Meet: 30, Banks: 128, Dependent: 0.5e-6}
+	geforce12 = Shares{Memory: 0.90, Sync: 0.90, Warpgroup: 0.90, Issue: 0.70, L2: 2, SM: 64, Gap: 1.3e-6, Ramp: 1.0e-6, Latency: 0.35e-6, Meet: 30, Banks: 128, Dependent: 0.5e-6}
 )
+
+// capacity is what a multiprocessor has for blocks, by compute capability: warps, and KiB of shared memory, of which each block takes one besides its
+// own (CUDA C++ Programming Guide, technical specifications per compute capability). All have 65,536 registers.
+var capacity = map[string]struct{ warps, shared int }{"8.0": {64, 164}, "8.6": {48, 100}, "8.9": {48, 100}, "9.0": {64, 228}, "10.0": {64, 228}, "12.0": {48, 100}}
 
 // gpus is the table of GPUs. Multiprocessors, bandwidth, cache and peaks are those of engine/backend/devices.
 var gpus = []GPU{

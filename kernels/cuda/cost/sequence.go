@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"fmt"
 	"strings"
 
 	"vapp.dev/kernels"
@@ -30,6 +31,16 @@ func bytesOf(kernel string) float64 {
 	return 2
 }
 
+// wideTile returns the keys of a tile of attention_wide.cu and their dimensions.
+func wideTile(kernel string) (keys, dims int) {
+	for keys, dims = 128, 64; dims < 512 && !strings.HasSuffix(kernel, fmt.Sprintf("_%d_wide", dims)); {
+		if dims *= 2; dims > 128 {
+			keys = 64
+		}
+	}
+	return keys, dims
+}
+
 // attention counts the blocks of rows of each sequence. A block reads what its rows see; what several blocks of a
 // sequence read comes from memory once.
 func (c *Counter) attention(l Launch, w *Work) error {
@@ -40,11 +51,9 @@ func (c *Counter) attention(l Launch, w *Work) error {
 	tile, keys, twice := 64, 64, 1.0
 	switch {
 	case strings.HasSuffix(l.Kernel, "_wide"):
-		switch tile, keys = 128, 128; {
-		case strings.HasSuffix(l.Kernel, "_256_wide"):
-			keys = 64
-		case strings.HasSuffix(l.Kernel, "_512_wide"): // two warpgroups score the same 64 rows
-			tile, keys, twice = 64, 64, 2
+		tile = 128
+		if keys, _ = wideTile(l.Kernel); strings.HasSuffix(l.Kernel, "_512_wide") { // two warpgroups score the same 64 rows
+			tile, twice = 64, 2
 		}
 	case strings.HasSuffix(l.Kernel, "_few"):
 		tile = 16
@@ -82,12 +91,14 @@ func (c *Counter) attention(l Launch, w *Work) error {
 			busy := min(splits, tiles)
 			w.Blocks += float64(kv * parts * busy)
 			w.Issued += float64(kv*parts*tiles) * issued
+			w.Tiles += float64(kv * parts * tiles)
 			longest = max(longest, float64((tiles+busy-1)/busy)*issued)
 		}
 	}
 	partial := 0.0 // bytes of the results of splits, written once and read once
 	if l.Pieces.Rows > 0 {
 		partial = c.pieces(l, keys, w)
+		w.Tiles = w.Issued * float64(kv*parts)
 		w.Issued *= float64(kv*parts) * issued
 		w.Blocks, w.Pieces, partial = w.Blocks*float64(kv*parts), w.Pieces*float64(kv*parts), 2*partial*float64(kv)*(v+2)*4
 	} else if w.Issued > 0 {

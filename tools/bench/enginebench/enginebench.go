@@ -245,6 +245,10 @@ func (o Options) profile(path string, m appliance.Machine) (profile *schema.Prof
 		}
 	}
 	p, err := appliance.PrepareProfile(profile, m)
+	var refused *schema.Error
+	if errors.As(err, &refused) && refused.List[0].Path == "maxModelLen" {
+		return nil, m, cleanup, fmt.Errorf("a row is too long (--prompt-len, --output-len, --work): %s", refused.List[0].Message)
+	}
 	if err != nil {
 		return nil, m, cleanup, err
 	}
