@@ -42,6 +42,8 @@ type Work struct {
 	Code         Code
 	Instructions float64 // that warps issue
 	Turns        float64 // of the loop that multiplies, of all warps of a block together
+	HalfTurns    float64 // those among them of blocks that multiply by half of their rows, with the code Half
+	Half         Code
 	Tiles        float64 // of keys and values that warps load for others
 	LoadTurns    float64 // of their loop, for a tile
 	Warps        float64 // of a block, without those that load for others

@@ -76,6 +76,7 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	if w.Instructions > 0 { // of a loop that is no share of Issued
 		return w, nil
 	}
+	code = w.Code
 	w.Block = Block{(l.Threads + 31) / 32, sharedOf()[l.Kernel]}
 	w.Warps = float64(w.Block.Warps)
 	if code.Load.Bytes > 0 {
@@ -95,6 +96,11 @@ func (c *Counter) Count(l Launch) (Work, error) {
 	w.Instructions = warps*code.Path + max(0, turns-warps)*code.Body
 	if code.Unit != Scalar {
 		w.Instructions = min(w.Instructions, warps*code.Path+turns*code.Body)
+	}
+	if part := w.HalfTurns; part > 0 {
+		around := func(c Code) float64 { return warps*(c.Path-c.Body) + turns*c.Body }
+		w.Instructions += part * (around(w.Half) - around(code))
+		w.HalfTurns, w.Issued = part*w.Turns, w.Issued*(1-part/2)
 	}
 	if w.LoadTurns = loadTurns(l.Kernel, code.Load); w.LoadTurns > 0 {
 		w.Instructions += w.Tiles * loadingWarps * (w.LoadTurns*code.Load.Body + code.Load.Around)
@@ -188,26 +194,22 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
 	if name, ok := strings.CutSuffix(l.Kernel, "_picks_wide"); ok {
 		_, least := c.reached(picks, float64(c.experts.Experts), tile/2)
-		tails(l, name, 2*(placed-least)/placed, w)
-		w.Issued = 2 * least * roundUp(in, 32) * roundUp(out, 16)
+		tails(name, 2*(placed-least)/placed, w)
 	}
 	return nil
 }
 
-// tails counts the instructions of a product of experts whose blocks of 128 rows multiply by 64 where they have no more: part of
-// the blocks do, with the machine code of the product's blocks of 64, where its format has those. The shortest way through the
-// kernel is that of 64 rows, so the paths are those of dense products.
-func tails(l Launch, product string, part float64, w *Work) {
-	whole, half := w.Code, w.Code
+// tails sets the machine code of a product of experts whose blocks of 128 rows multiply by 64 where they have no more: part of the
+// blocks do, with the loop of the product's blocks of 64, where its format has those. The shortest way through the kernel is that of 64
+// rows, so ways are those of dense products.
+func tails(product string, part float64, w *Work) {
 	if dense, ok := CodeOf(product + "_wide"); ok {
-		whole.Path, half.Path = dense.Path, dense.Path
+		w.Code.Path, w.Code.Ends = dense.Path, dense.Ends
 	}
-	turns := w.Issued / whole.Ops
+	w.Half, w.HalfTurns = w.Code, part
 	if mid, ok := CodeOf(product + "_mid_64"); ok {
-		half = mid
+		w.Half = mid
 	}
-	instructions := func(c Code) float64 { return w.Blocks*float64(l.Threads/32)*(c.Path-c.Body) + turns*c.Body }
-	w.Instructions = (1-part)*instructions(whole) + part*instructions(half)
 }
 
 // productOf returns a product's arguments.

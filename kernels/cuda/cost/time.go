@@ -106,7 +106,12 @@ func (g GPU) waits(w Work) float64 {
 	}
 	turn, ends := g.turn(c, w.Warps, loads)
 	pieces := max(w.Blocks, w.Pieces)
-	seconds := max(w.Turns*turn, g.moves(w)) + pieces*ends
+	took := w.Turns * turn
+	if w.HalfTurns > 0 {
+		half, _ := g.turn(w.Half, w.Warps, loads)
+		took += w.HalfTurns * (half - turn)
+	}
+	seconds := max(took, g.moves(w)) + pieces*ends
 	if l.Bytes == 0 {
 		return seconds + max(0, pieces-float64(g.SMs)*g.resident(w))*g.Shares.Latency
 	}
