@@ -74,6 +74,7 @@ func TestPicks(t *testing.T) {
 	}
 	a := cuda.LinearArgs{In: 704, Out: 2816, Rows: 256 * 128, Experts: 1, Splits: 1}
 	dense := launchOf("", [3]int{256, 22, 1}, 256, a)
+	h, _ := Find(h100)
 	picks := launchOf("", [3]int{256, 22, 1}, 256, cuda.PicksArgs{Product: a, Gathers: 1})
 	for kernel, least := range map[string]float64{"f8_e4m3": 0.88, "mxfp4": 0.85, "bf16": 0.9} {
 		all, some := count("linear_"+kernel+"_wide", dense, 16384), count("linear_"+kernel+"_picks_wide", picks, 16384)
@@ -82,6 +83,9 @@ func TestPicks(t *testing.T) {
 		}
 		if r := some.Instructions / all.Instructions; r > 1 || r < least {
 			t.Errorf("%s: %.3f of the instructions", kernel, r)
+		}
+		if one, two := h.Time(some).Waits, h.Time(all).Waits; some.Turns != all.Turns || one > two || one < 0.7*two || one == 0 {
+			t.Errorf("%s: %g turns and waits of %g, without %g, %g", kernel, some.Turns, one, all.Turns, two)
 		}
 	}
 	if all, some := count("linear_f8_e4m3_wide", dense, 128), count("linear_f8_e4m3_picks_wide", picks, 128); some.Issued != all.Issued/2 {
