@@ -37,12 +37,13 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
   };
   constexpr int across = S::Keys / 8, rows = S::kThreads / across;
   int position = base + int(threadIdx.x) % across * 8, d0 = threadIdx.x / across;
+  uint16_t *key_to = keys + d0 * S::kK + position - base;  // targets are at constants behind one address
   const T *page = at(position, p.k);
   if (page != nullptr) page += size_t(o.kv) * p.key_dim * p.block + position % p.block;
   fetch_chunks<S::Store, S::D / rows, false>(a.q, [&](int i) {
     int d = d0 + i * rows, row = d < p.head_dim ? stored_key(p, d) : 0;
     bool there = d < p.head_dim && page != nullptr;
-    return Chunk<T>{there ? page + size_t(row) * p.block : nullptr, there && row < 0 ? nullptr : keys + d * S::kK + position - base};
+    return Chunk<T>{there ? page + size_t(row) * p.block : nullptr, key_to + i * rows * S::kK, there && row < 0};
   });
   if (a.rebuild != nullptr && page != nullptr) {
     const T *v = at(position, p.v) + (size_t(o.kv) * p.block + position % p.block) * p.head_dim;
@@ -53,6 +54,7 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
   }
   constexpr int wide = S::V / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
   int d = int(threadIdx.x) % wide * 8, part = blockIdx.y / p.kv_heads * S::V + d, key0 = threadIdx.x / wide;
+  uint16_t *value_to = values + key0 * S::kV + d;
   const T *pages[runs];
 #pragma unroll
   for (int r = 0; r < runs; r++) {
@@ -60,9 +62,9 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
     if (pages[r] != nullptr) pages[r] += (size_t(o.kv) * p.block + (base + 16 * r) % p.block) * p.head_dim + part;
   }
   fetch_chunks<S::Store, runs * each, true>(a.q, [&](int i) {
-    int inside = key0 + i % each * tall, key = i / each * 16 + inside;
-    bool there = pages[i / each] != nullptr && base + key < o.history;
-    return Chunk<T>{there ? pages[i / each] + size_t(inside) * p.head_dim : nullptr, values + key * S::kV + d};
+    int inside = key0 + i % each * tall, key = i / each * 16 + i % each * tall;
+    bool there = pages[i / each] != nullptr && base + key0 + key < o.history;
+    return Chunk<T>{there ? pages[i / each] + size_t(inside) * p.head_dim : nullptr, value_to + key * S::kV};
   });
 }
 
@@ -75,12 +77,13 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
     int token = base + key - o.history;
     return token < 0 || token >= o.count ? nullptr : (const T *)x + (size_t(o.first + token) * p.kv_heads + o.kv) * p.head_dim;
   };
-  constexpr int across = S::D / 8, wide = S::V / 8;
-  fetch_chunks<S::Store, S::Keys * across / S::kThreads, false>(a.q, [&](int i) {
-    int c = threadIdx.x + i * S::kThreads, key = c / across, d = c % across * 8;
-    const T *from = d < p.head_dim ? row(a.k, key) : nullptr;
+  constexpr int across = S::D / 8, wide = S::V / 8, tall = S::kThreads / across, high = S::kThreads / wide;
+  int thread = threadIdx.x, d = thread % across * 8, key0 = thread / across;
+  uint16_t *key_to = keys + key0 * S::kOwn + d;
+  fetch_chunks<S::Store, S::Keys / tall, false>(a.q, [&](int i) {
+    const T *from = d < p.head_dim ? row(a.k, key0 + i * tall) : nullptr;
     bool made = from != nullptr && stored_key(p, d) < 0;  // all 8 or none: the stored part of each half is a multiple of 8
-    return Chunk<T>{from == nullptr ? from : from + d, made ? nullptr : keys + key * S::kOwn + d};
+    return Chunk<T>{from == nullptr ? from : from + d, key_to + i * tall * S::kOwn, made};
   });
   if (a.rebuild != nullptr)
     for (int c = threadIdx.x; c < S::Keys * across; c += S::kThreads) {
@@ -89,11 +92,11 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
       if (v == nullptr || stored_key(p, d) >= 0) continue;
       rebuild8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[d + i]) * a.rebuild[d + i]; });
     }
-  int part = blockIdx.y / p.kv_heads * S::V;
-  fetch_chunks<S::Store, S::Keys * wide / S::kThreads, false>(a.q, [&](int i) {
-    int c = threadIdx.x + i * S::kThreads, key = c / wide, d = c % wide * 8;
-    const T *from = part + d < p.head_dim ? row(a.v, key) : nullptr;
-    return Chunk<T>{from == nullptr ? from : from + part + d, values + key * S::kV + d};
+  int column = thread % wide * 8, part = blockIdx.y / p.kv_heads * S::V + column;
+  uint16_t *value_to = values + thread / wide * S::kV + column;
+  fetch_chunks<S::Store, S::Keys / high, false>(a.q, [&](int i) {
+    const T *from = part < p.head_dim ? row(a.v, thread / wide + i * high) : nullptr;
+    return Chunk<T>{from == nullptr ? from : from + part, value_to + i * high * S::kV};
   });
 }
 

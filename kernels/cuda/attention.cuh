@@ -53,7 +53,8 @@ struct Blocks {
   static constexpr int V = V_, Keys = Keys_, Stages = Stages_, Store = Store_, Parts = Parts_;
   static constexpr bool Decode = Decode_;
   static constexpr bool kInner = true;  // tiles that all rows see have a way without masks
-  static constexpr bool kLists = V <= 128 && Parts == 1;  // wider ones have no register to spare for a list
+  static constexpr bool kLists = Parts == 1;  // it takes pieces from lists
+  static constexpr bool kLoops = kLists && (Decode || V <= 128);  // a block takes several; others have no register to spare for that
   static constexpr int kGroups = Decode ? Keys / 16 : 4, kWarps = Parts * kGroups, kThreads = 32 * kWarps, kRows = Decode ? 16 : 64;
   static constexpr int kTiles = (Decode ? 16 : Keys) / 8;  // tiles of 8 keys for each warp
   METHOD int group() { return int(threadIdx.x >> 5) / Parts; }
@@ -109,11 +110,13 @@ DEVICE void widen8(uint16_t *to, uint2 v) {
                             eight_bits(v.y, 1, shift, power));
 }
 
-// Chunk is a copy of 8 numbers to shared memory; from null: zeros; to null: no copy.
+// Chunk is a copy of 8 numbers to shared memory; from null: zeros. skip and not a null to says that there is no copy: whether
+// an address is null takes its upper half.
 template <class T>
 struct Chunk {
   const T *from;
   uint16_t *to;
+  bool skip = false;
 };
 
 // fetch_chunks copies N chunks of a thread in the format of the matrix units; of(i) returns the
@@ -127,7 +130,7 @@ DEVICE void fetch_chunks(const void *any, Of of) {
 #pragma unroll kUnrolled
     for (int i = 0; i < N; i++) {
       auto c = of(i);
-      if (c.to != nullptr) copy_async(c.to, c.from != nullptr ? (const void *)c.from : any, c.from != nullptr ? 16 : 0);
+      if (!c.skip) copy_async(c.to, c.from != nullptr ? (const void *)c.from : any, c.from != nullptr ? 16 : 0);
     }
   } else {
     constexpr int kAtOnce = N < 8 ? N : 8;
@@ -142,7 +145,7 @@ DEVICE void fetch_chunks(const void *any, Of of) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; i++) {
         auto c = of(i0 + i);
-        if (c.to != nullptr) widen8<Store>(c.to, v[i]);
+        if (!c.skip) widen8<Store>(c.to, v[i]);
       }
     }
   }
@@ -322,10 +325,15 @@ DEVICE float with_sink(const float *sinks, int head, float *most, float sum) {
   return sum;
 }
 
+// QueryRow is where a query row of a block is: its token among those of the sequence, −1: there is no row; and its head.
+struct QueryRow {
+  int token, head;
+};
+
 // join_splits computes y for a piece's rows if its block is the last of the splits to finish: then the results of all are
 // there. Splits are added in their order.
 template <class S>
-DEVICE void join_splits(const AttentionArgs &a, const Piece &w, int kv, int row0, int row1, float *weights) {
+DEVICE void join_splits(const AttentionArgs &a, const Piece &w, int kv, const QueryRow *places, float *weights) {
   constexpr int kMost = 64;  // splits
   __shared__ unsigned count;
   const Pages &p = a.pages;
@@ -339,24 +347,25 @@ DEVICE void join_splits(const AttentionArgs &a, const Piece &w, int kv, int row0
   if (threadIdx.x == 0) *arrived = 0;
   __threadfence();
   // slot returns the place of a row's first split, token the place of its result.
-  auto head_of = [&](int row) { return kv * group + row % group; };
-  auto slot = [&](int row) { return (size_t(w.row + row / group) * a.heads + head_of(row)) * a.most; };
-  for (int row = row0 + warp; row < row1; row += S::kWarps) {
-    const float2 *stats = a.stats + slot(row);
+  auto slot = [&](QueryRow r) { return (size_t(w.row + r.token) * a.heads + r.head) * a.most; };
+  for (int i = warp; i < S::kRows && places[i].token >= 0; i += S::kWarps) {
+    const float2 *stats = a.stats + slot(places[i]);
     float2 none = make_float2(-INFINITY_F, 0.0f), x = lane < w.splits ? stats[lane] : none, y = lane + 32 < w.splits ? stats[lane + 32] : none;
     float high = warp_max(fmaxf(x.x, y.x)), most = high;
     float first = x.x == -INFINITY_F ? 0.0f : exp2f(x.x - high), second = y.x == -INFINITY_F ? 0.0f : exp2f(y.x - high);
-    float sum = with_sink(a.sinks, head_of(row), &most, warp_sum(x.y * first + y.y * second));
+    float sum = with_sink(a.sinks, places[i].head, &most, warp_sum(x.y * first + y.y * second));
     float inverse = high == -INFINITY_F ? 0.0f : exp2f(high - most) / sum;
-    weights[(row - row0) * kMost + lane] = x.x == -INFINITY_F ? -1.0f : first * inverse;
-    weights[(row - row0) * kMost + lane + 32] = y.x == -INFINITY_F ? -1.0f : second * inverse;
+    weights[i * kMost + lane] = x.x == -INFINITY_F ? -1.0f : first * inverse;
+    weights[i * kMost + lane + 32] = y.x == -INFINITY_F ? -1.0f : second * inverse;
   }
   __syncthreads();
   int wide = p.head_dim / 4;
-  for (int i = threadIdx.x; i < (row1 - row0) * wide; i += S::kThreads) {
-    int row = row0 + i / wide, d = i % wide;
-    const float *weight = weights + (row - row0) * kMost;
-    const float4 *v = (const float4 *)(a.partial + slot(row) * p.head_dim) + d;
+  for (int i = threadIdx.x; i < S::kRows * wide; i += S::kThreads) {
+    int d = i % wide;
+    QueryRow r = places[i / wide];
+    if (r.token < 0) break;
+    const float *weight = weights + i / wide * kMost;
+    const float4 *v = (const float4 *)(a.partial + slot(r) * p.head_dim) + d;
     float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll 8
     for (int s = 0; s < w.splits; s++) {
@@ -364,54 +373,60 @@ DEVICE void join_splits(const AttentionArgs &a, const Piece &w, int kv, int row0
       if (weight[s] == -1.0f) continue;  // it saw nothing
       sum = make_float4(fmaf(weight[s], x.x, sum.x), fmaf(weight[s], x.y, sum.y), fmaf(weight[s], x.z, sum.z), fmaf(weight[s], x.w, sum.w));
     }
-    int token = a.first[w.seq] + row / group;
+    int token = a.first[w.seq] + r.token;
     if (a.packed == nullptr) {
-      ((float4 *)(a.y + (size_t(token) * a.heads + head_of(row)) * p.head_dim))[d] = sum;
+      ((float4 *)(a.y + (size_t(token) * a.heads + r.head) * p.head_dim))[d] = sum;
       continue;
     }
     uint32_t *to = (uint32_t *)a.packed;
-    int in = a.heads * p.head_dim, col = head_of(row) * p.head_dim + 4 * d;
+    int in = a.heads * p.head_dim, col = r.head * p.head_dim + 4 * d;
     to[word_at(a.words, in, token, col)] = packed_pair(a.f16, sum.x, sum.y);
     to[word_at(a.words, in, token, col + 2)] = packed_pair(a.f16, sum.z, sum.w);
   }
 }
 
-// attend computes a piece.
+// attend computes a piece. What it knows of the piece and the rows is in shared memory, for what comes behind the tiles of keys.
 template <class S>
-DEVICE void attend(const AttentionArgs &a, const Piece &w) {
+DEVICE void attend(const AttentionArgs &a, const Piece &piece) {
   DYNAMIC_SHARED(memory);
+  __shared__ Piece w;
+  __shared__ int column;  // of the output, the first of the block's
+  __shared__ QueryRow places[S::kRows];
   const Pages &p = a.pages;
   int thread = S::kLists ? hidden(threadIdx.x) : threadIdx.x;  // else what follows from it would be kept in registers from piece to piece
   int lane = thread & 31, warp = thread >> 5, g = lane >> 2, q = lane & 3;
-  int group = a.heads / p.kv_heads, part = (blockIdx.y / p.kv_heads + (S::Parts > 1 ? warp % S::Parts : 0)) * S::V, width = S::query_width(p);
+  int group = a.heads / p.kv_heads, width = S::query_width(p);
   Source o;
   o.kv = blockIdx.y % p.kv_heads;
-  o.seq = w.seq;
+  o.seq = piece.seq;
   o.first = a.first[o.seq];
   o.count = a.first[o.seq + 1] - o.first;
   o.history = a.bidirectional ? 0 : a.positions[o.first];
   o.skip = first_block(p, o.history);
-  int row0 = w.block * S::kRows, row1 = min(row0 + S::kRows, o.count * group);  // of the sequence
+  int row0 = piece.block * S::kRows, row1 = min(row0 + S::kRows, o.count * group);  // of the sequence
+  if (thread == 0) w = piece, column = blockIdx.y / p.kv_heads * S::Parts * S::V;
+  for (int i = thread; i < S::kRows; i += S::kThreads) places[i] = {row0 + i < row1 ? (row0 + i) / group : -1, o.kv * group + (row0 + i) % group};
+  __syncthreads();
   uint16_t *queries = (uint16_t *)memory, *ring = queries + S::kRows * S::kQ;
   for (int i = thread; i < S::kRows * (S::D / 2); i += S::kThreads) {
-    int r = i / (S::D / 2), d = i % (S::D / 2) * 2, row = row0 + r;
+    int r = i / (S::D / 2), d = i % (S::D / 2) * 2, dim = S::query_dim(p, d);
+    QueryRow at = places[r];
     float2 v = make_float2(0, 0);
-    int dim = S::query_dim(p, d);
-    if (row < row1 && dim < width) v = __ldg((const float2 *)(a.q + (size_t(o.first + row / group) * a.heads + o.kv * group + row % group) * width + dim));
+    if (at.token >= 0 && dim < width) v = __ldg((const float2 *)(a.q + (size_t(o.first + at.token) * a.heads + at.head) * width + dim));
     *(uint32_t *)(queries + r * S::kQ + d) = pair<S>(v.x, v.y);
   }
   Rows rows;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    int row = row0 + S::row0() + g + 8 * i;
-    rows.from[i] = seen_from(a, o.history + row / group);
-    rows.until[i] = row < row1 ? seen_until(a, o, row / group) : 0;
+    int token = places[S::row0() + g + 8 * i].token;
+    rows.from[i] = seen_from(a, o.history + token);
+    rows.until[i] = token >= 0 ? seen_until(a, o, token) : 0;
     rows.most[i] = -INFINITY_F;
     rows.sum[i] = 0.0f;
   }
   Span span = span_of(a, o, row0, row1, group);
   int from = span.from, to = span.to;
-  split_range(w.split, w.splits, &from, &to);
+  split_range(piece.split, piece.splits, &from, &to);
   int paged0 = from / S::Keys, paged = max(0, ceil_div(min(to, o.history), S::Keys) - paged0);
   int own0 = max(from, o.history) / S::Keys, tiles = paged + max(0, to > o.history ? ceil_div(to, S::Keys) - own0 : 0);
   auto base_of = [&](int t) { return (t < paged ? paged0 + t : own0 + t - paged) * S::Keys; };
@@ -446,17 +461,18 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
     join_warps<S>(rows, out, (float *)ring);
     if (!S::kLists && S::group() > 0) return;
   }
+  __syncwarp();  // what is read below is not read above, where no register is free
+  int part = column + (S::Parts > 1 ? warp % S::Parts * S::V : 0);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    int row = row0 + S::row0() + g + 8 * i;
-    if (row >= row1 || (S::kLists && S::Decode && S::group() > 0)) continue;
-    int head = o.kv * group + row % group;
-    size_t at = size_t(o.first + row / group) * a.heads + head;
+    QueryRow r = places[S::row0() + g + 8 * i];
+    if (r.token < 0 || (S::kLists && S::Decode && S::group() > 0)) continue;
+    size_t at = size_t(o.first + r.token) * a.heads + r.head;
     float *y = a.y + at * p.head_dim, inverse = 1.0f;
     if (w.splits > 1) {
       float *stats;
       if (S::kLists && S::Decode && a.list != nullptr) {
-        size_t slot = (size_t(w.row + row / group) * a.heads + head) * a.most + w.split;
+        size_t slot = (size_t(w.row + r.token) * a.heads + r.head) * a.most + w.split;
         y = a.partial + slot * p.head_dim;
         stats = (float *)(a.stats + slot);
       } else {
@@ -468,11 +484,11 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
         stats[1] = rows.sum[i];
       }
     } else {
-      float most = rows.most[i], sum = with_sink(a.sinks, head, &most, rows.sum[i]);
+      float most = rows.most[i], sum = with_sink(a.sinks, r.head, &most, rows.sum[i]);
       inverse = rows.most[i] == -INFINITY_F ? 0.0f : exp2f(rows.most[i] - most) / sum;
     }
     if (a.packed != nullptr && w.splits == 1) {
-      uint32_t *to = (uint32_t *)a.packed + word_at(a.words, a.heads * p.head_dim, o.first + row / group, head * p.head_dim + part + 2 * q);
+      uint32_t *to = (uint32_t *)a.packed + word_at(a.words, a.heads * p.head_dim, o.first + r.token, r.head * p.head_dim + part + 2 * q);
       int step = a.words == 2 ? 16 : 128, next = a.words == 2 ? 4 : a.words ? 32 : 1;  // words from 32 columns to the next, and from 8
 #pragma unroll
       for (int d = 0; d < S::V / 8; d++)
@@ -488,24 +504,28 @@ DEVICE void attend(const AttentionArgs &a, const Piece &w) {
       }
   }
   if constexpr (S::kLists && S::Decode)
-    if (a.list != nullptr && w.splits > 1) join_splits<S>(a, w, o.kv, row0, row1, (float *)ring);
+    if (a.list != nullptr && w.splits > 1) join_splits<S>(a, w, o.kv, places, (float *)ring);
 }
 
 // attention: grid.y is the KV heads, once for each part of V dimensions. With a list, a block computes every grid.x-th of its
-// pieces. Without one, grid.x is blocks of rows, at most Σ over sequences of their rows / kRows, rounded up, and grid.z is the
-// splits, which attention_join joins.
+// pieces, and without kLoops one of them: then grid.x is not below their number. Without a list, grid.x is blocks of rows, at
+// most Σ over sequences of their rows / kRows, rounded up, and grid.z is the splits, which attention_join joins.
 template <class S>
 DEVICE void attention(const AttentionArgs &a) {
+  __shared__ int at;  // the number of the piece: no register keeps it, nor the number of pieces
   bool listed = S::kLists && a.list != nullptr;
-  int pieces = listed ? __ldg(a.list) : 1;
-  for (int i = listed ? int(blockIdx.x) : 0; i < pieces; i += gridDim.x) {
+  int i = listed ? int(blockIdx.x) : 0;
+  if (listed && i >= __ldg(a.list)) return;
+  do {
     Piece w = {0, 0, int(blockIdx.z), a.splits, 0};
     if (listed)
       w = piece_at(a, i);
     else if (!sequence_of(a, S::kRows, a.heads / a.pages.kv_heads, &w.seq, &w.block))
       return;
+    if (S::kLoops && threadIdx.x == 0) at = i;
     attend<S>(a, w);
-    if constexpr (!S::kLists) return;
+    if (!S::kLoops || !listed) return;
+    i = at + gridDim.x;
     __syncthreads();  // all warps are done with the piece's shared memory
-  }
+  } while (i < __ldg(a.list));
 }

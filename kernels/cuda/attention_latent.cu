@@ -37,7 +37,7 @@ DEVICE void fetch_latent(const AttentionArgs &a, const Source &o, int base, bool
       if (in_step(position)) from = (const T *)a.v + size_t(o.first + position - o.history) * p.head_dim + d;
       if (pages[i / each] != nullptr && position < o.history) from = pages[i / each] + size_t(inside) * p.head_dim;
     }
-    return Chunk<T>{from, padded ? latents + key * S::kV + d : nullptr};
+    return Chunk<T>{from, latents + key * S::kV + d, !padded};
   });
   constexpr int chunks = S::Keys * kRotated / 8, many = (chunks + S::kThreads - 1) / S::kThreads, across = S::Keys / 8;
   uint16_t *rotated = latents + S::Keys * S::kV;
@@ -52,7 +52,7 @@ DEVICE void fetch_latent(const AttentionArgs &a, const Source &o, int base, bool
       if (by_dimension != nullptr) from = by_dimension + size_t(dim) * p.block;
     }
     bool there = c < chunks && dim < whole_steps(p.key_dim);
-    return Chunk<T>{there ? from : nullptr, there ? rotated + (own ? key * S::kOwn + dim : dim * S::kK + position - base) : nullptr};
+    return Chunk<T>{there ? from : nullptr, rotated + (own ? key * S::kOwn + dim : dim * S::kK + position - base), !there};
   });
 }
 

@@ -16,9 +16,6 @@ type AttentionPieces struct {
 	Chunked     bool
 }
 
-// ListedDim is the widest head of the kernels that take lists.
-const ListedDim = 128
-
 // MostSplits is the most splits of a piece (attention.cuh: kMost).
 const MostSplits = 64
 

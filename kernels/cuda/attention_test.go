@@ -296,7 +296,11 @@ func attendByLists(r *rig, c attentionCase, args cuda.AttentionArgs) {
 			counters = make([]uint32, p.Counters(n, c.kv))
 			args.Arrived, args.Partial, args.Stats = up(r, counters), alloc[byte](r, n*p.Most*int(values)), alloc[byte](r, n*p.Most*int(stats))
 		}
-		launch(r, kernel.Kernel, cudatest.Grid{Blocks: [3]int{3, c.kv * kernel.Parts, 1}, Threads: [3]int{kernel.Threads, 1, 1}, Shared: kernel.Shared}, &args)
+		blocks := 3
+		if many && !c.wide && c.dim > 128 { // a block computes one piece
+			blocks = int(list[0]) + 1
+		}
+		launch(r, kernel.Kernel, cudatest.Grid{Blocks: [3]int{blocks, c.kv * kernel.Parts, 1}, Threads: [3]int{kernel.Threads, 1, 1}, Shared: kernel.Shared}, &args)
 		if counters == nil {
 			continue
 		}
@@ -330,33 +334,51 @@ func TestAttentionLists(t *testing.T) {
 		"most":    {f: kernels.BF16, dim: 64, heads: 2, kv: 1, history: []int{2999}, count: []int{1}, short: 1, most: cuda.MostSplits},
 		"items":   vary(mixed, func(c *attentionCase) { c.items = [][3]int{{1, 5, 18}, {4, 50, 100}} }),
 		"nan":     vary(decode, func(c *attentionCase) { c.f, c.dim, c.nan = kernels.F8E4M3, 128, true }),
+		"256": vary(mixed, func(c *attentionCase) {
+			c.dim, c.history, c.count = 256, []int{150, 3, 70, 7, 40}, []int{1, 5, 2, 0, 37}
+		}),
+		"248": vary(decode, func(c *attentionCase) { c.f, c.dim, c.window, c.softcap = kernels.F16, 248, 150, 20 }),
+		"512": vary(mixed, func(c *attentionCase) {
+			c.dim, c.kv, c.history, c.count = 512, 1, []int{130, 3, 70, 7, 20}, []int{1, 3, 2, 0, 17}
+		}),
+		"rebuild": vary(decode, func(c *attentionCase) { c.f, c.dim, c.key, c.heads, c.sinks = kernels.F8E4M3, 512, 128, 4, true }),
+		"narrow": vary(mixed, func(c *attentionCase) {
+			c.dim, c.heads, c.kv, c.count, c.shared = 512, 2, 1, []int{1, 5, 2, 0, 9}, 99<<10
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			testAttention(newRig(t), c, name == "decode" || name == "mixed")
+			testAttention(newRig(t), c, name == "decode" || name == "mixed" || name == "256")
 		})
 	}
-	t.Run("alone", func(t *testing.T) {
-		r := newRig(t)
-		b := newBatch(r, mixed)
-		args := cuda.AttentionArgs{
-			Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), First: up(r, b.first), Positions: up(r, b.positions), Y: alloc[float32](r, len(b.y)),
-			Scale: 0.11, Seqs: int32(len(mixed.count)), Heads: int32(mixed.heads),
-		}
-		attendByLists(r, mixed, args)
-		all := down[float32](r, args.Y, len(b.y))
-		for s, n := range mixed.count {
-			one := mixed
-			one.count = make([]int, len(mixed.count))
-			one.count[s] = n
-			args.Y = alloc[float32](r, len(b.y))
-			attendByLists(r, one, args) // lists of one sequence; First is as before
-			width := mixed.heads * mixed.dim
-			from, to := int(b.first[s])*width, int(b.first[s+1])*width
-			if !slices.Equal(down[float32](r, args.Y, len(b.y))[from:to], all[from:to]) {
-				t.Errorf("sequence %d has other bits alone", s)
+	for _, dim := range []int{64, 256, 512} {
+		mixed := vary(mixed, func(c *attentionCase) {
+			if c.dim = dim; dim > 64 {
+				c.heads, c.kv, c.count = 2, 1, []int{1, 5, 2, 0, 9}
 			}
-		}
-	})
+		})
+		t.Run(fmt.Sprint("alone ", dim), func(t *testing.T) {
+			r := newRig(t)
+			b := newBatch(r, mixed)
+			args := cuda.AttentionArgs{
+				Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), First: up(r, b.first), Positions: up(r, b.positions), Y: alloc[float32](r, len(b.y)),
+				Scale: 0.11, Seqs: int32(len(mixed.count)), Heads: int32(mixed.heads),
+			}
+			attendByLists(r, mixed, args)
+			all := down[float32](r, args.Y, len(b.y))
+			for s, n := range mixed.count {
+				one := mixed
+				one.count = make([]int, len(mixed.count))
+				one.count[s] = n
+				args.Y = alloc[float32](r, len(b.y))
+				attendByLists(r, one, args) // lists of one sequence; First is as before
+				width := mixed.heads * mixed.dim
+				from, to := int(b.first[s])*width, int(b.first[s+1])*width
+				if !slices.Equal(down[float32](r, args.Y, len(b.y))[from:to], all[from:to]) {
+					t.Errorf("sequence %d has other bits alone", s)
+				}
+			}
+		})
+	}
 }
 
 // TestAttentionWide: prompts by the warpgroups of sm_90a are what ref computes, with and without lists, whatever of a tile

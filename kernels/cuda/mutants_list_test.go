@@ -18,6 +18,9 @@ const attentionCases = "TestAttention/^(decode|prompt|behind|inside|windows|chun
 // listCases selects those of attention by lists of pieces.
 const listCases = "TestAttentionLists/^(decode|mixed|most)$"
 
+// wideListCases selects those with heads of 256 and 512.
+const wideListCases = "TestAttentionLists/^(256|512)$"
+
 // wideCases selects those of attention by warpgroups.
 const wideCases = "TestAttentionWide/^(prompt|long|windows|sinks|512|mixed)$"
 
@@ -152,13 +155,18 @@ var mutants = []mutant{
 	{"attention.cuh", "rows.sum[i] *= keep[i];", "", attentionCases},
 	{"attention.cuh", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / splits", attentionCases},
 	{"attention.cuh", "a.softcap * tanhf(v / a.softcap)", "v", attentionCases},
-	{"attention.cu", "made ? nullptr : keys", "made ? keys : keys", attentionCases},
+	{"attention.cu", "key_to + i * tall * S::kOwn, made}", "key_to + i * tall * S::kOwn, false}", attentionCases},
 	{"attention.cuh", "if (count + 1 < unsigned(w.splits * parts)) return;", "if (count + 2 < unsigned(w.splits * parts)) return;", listCases},
 	{"attention.cuh", "if (threadIdx.x == 0) *arrived = 0;", "", listCases},
 	{"attention.cuh", "__syncthreads();  // all warps are done with the piece's shared memory", "", listCases},
 	{"attention.cuh", "* a.most + w.split;", "* a.most;", listCases},
 	{"attention.cuh", "lane + 32 < w.splits ? stats[lane + 32] : none", "none", listCases},
 	{"attention.cuh", "to[d / 4 * step + d % 4 * next]", "to[d * next]", listCases},
+	{"attention.cuh", "i = at + gridDim.x;", "i = at + 2 * gridDim.x;", wideListCases},
+	{"attention.cuh", "kLists && (Decode || V <= 128)", "kLists && V <= 128", wideListCases},
+	{"attention.cuh", "column = blockIdx.y / p.kv_heads * S::Parts * S::V", "column = 0", wideListCases},
+	{"attention.cuh", "row0 + i < row1 ? (row0 + i) / group : -1", "(row0 + i) / group", wideListCases},
+	{"attention.cu", "value_to + key * S::kV}", "value_to + i % each * tall * S::kV}", wideListCases},
 	{"attention.cuh", "token, col + 2)]", "token, col)]", listCases},
 	{"attention.cuh", "a.packed != nullptr && w.splits == 1", "a.packed != nullptr", attentionCases},
 	{"attention.cu", "a.gate ? v * sigmoid(__ldg(a.gate + at * d + i)) : v", "v", attentionCases},
@@ -202,7 +210,7 @@ var mutants = []mutant{
 	{"attention_latent.cu", "+ (threadIdx.x >> 5 & 1) * (kLatent / 2)", "", latentCases},
 	{"attention_latent.cu", "half * mine + j) * 32", "j) * 32", latentCases},
 	{"attention.cuh", "w = warp + S::Parts;", "w = warp + 1;", latentCases},
-	{"attention.cuh", "S::Parts > 1 ? warp % S::Parts : 0", "0", latentCases},
+	{"attention.cuh", "S::Parts > 1 ? warp % S::Parts * S::V : 0", "0", latentCases},
 	{"attention.cu", "if (!a.latent) values", "values", latentCases},
 	{"attention.cu", "own * a.latent + j - d", "own * d + j - d", latentCases},
 	{"head_linear.cu", "__syncthreads();  // all warps are done with the tile", "", "TestHeadLinear"},
@@ -301,8 +309,8 @@ func TestMutantsApply(t *testing.T) {
 // killed counts a file's mutants that made a test fail in TestMutants.
 var killed = map[string]int{
 	"adapt.cu":            4,
-	"attention.cu":        8,
-	"attention.cuh":       28,
+	"attention.cu":        9,
+	"attention.cuh":       32,
 	"attention_latent.cu": 9,
 	"delta.cu":            22,
 	"device.cuh":          1,

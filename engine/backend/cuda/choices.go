@@ -78,9 +78,9 @@ func (c *lowering) choices(op backend.Op) ([]backend.KernelChoice, error) {
 		case o.Latent > 0:
 			shape += fmt.Sprintf("+%d", o.Latent)
 		case o.Chunked:
-			shape += fmt.Sprintf(", chunk %d", o.Window)
+			shape += fmt.Sprintf(" chunk %d", o.Window)
 		case o.Window > 0:
-			shape += fmt.Sprintf(", window %d", o.Window)
+			shape += fmt.Sprintf(" window %d", o.Window)
 		}
 		choice := backend.KernelChoice{
 			Op: backend.OpName(op), Format: c.info(o.K).Format.String(), Shape: shape, Rows: c.rows(c.info(o.Y).Rows), Decode: c.v.decode,

@@ -19,10 +19,10 @@ const (
 )
 
 // listed reports whether an op's launches take their work from lists. The positions of draft rows are known to the device
-// alone; bidirectional rows have no history; wide heads, attention_f32 and latent attention divide all histories into equal
-// numbers of parts.
+// alone; bidirectional rows have no history; attention_f32 and latent attention divide all histories into equal numbers of
+// parts.
 func listed(o backend.Attention, f kernels.Format) bool {
-	return o.Draft == nil && !o.Bidirectional && o.Latent == 0 && o.HeadDim <= cuda.ListedDim && f != kernels.F32
+	return o.Draft == nil && !o.Bidirectional && o.Latent == 0 && f != kernels.F32
 }
 
 // addLists plans the launches of an op. Lists for few rows and for decoding have one launch of blocks of 16 rows. Steps of

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -13,9 +14,18 @@ import (
 
 // TestPieces: steps of few rows and of decoding have one launch of attention, others two, which take each sequence once. The
 // grid of blocks of 16 rows is the same for every step of a list, decoding splits keys in every list, and the lists and partial
-// results fit in what is planned.
+// results fit in what is planned. A prompt's launch has a block for every piece.
 func TestPieces(t *testing.T) {
-	l, p := on(t, "h200", backend.Graphs{}), layer(t, kernels.BF16, kernels.BF16, 512)
+	for _, dim := range []int{64, 256, 512} {
+		for device, kv := range map[string]kernels.Format{"h200": kernels.BF16, "a100-80g": kernels.F8E4M3, "l4": kernels.F16} {
+			t.Run(fmt.Sprintf("%d on %s", dim, device), func(t *testing.T) {
+				testPieces(t, on(t, device, backend.Graphs{}), layerOf(t, kernels.BF16, kv, 512, dim))
+			})
+		}
+	}
+}
+
+func testPieces(t *testing.T, l layout, p *backend.Program) {
 	work, err := l.WorkLists(p)
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +60,11 @@ func TestPieces(t *testing.T) {
 			if i == 0 && (w.Most < 2 || n.bound(backend.Bucket{Tokens: 1, Seqs: 1}).blocks != n.bound(backend.Bucket{Tokens: v.rows, Seqs: v.rows}).blocks) {
 				t.Errorf("%+v: decoding has %d splits and a grid of %v", v, w.Most, n.blocks)
 			}
+			for _, b := range []backend.Bucket{{Tokens: 1, Seqs: 1}, {Tokens: min(v.rows, p.Bucket.Tokens), Seqs: min(v.rows, p.Bucket.Seqs)}} {
+				if got := n.bound(b).blocks[0]; i == 1 && got < w.Count(b.Tokens, b.Seqs) {
+					t.Errorf("%+v: prompts have %d blocks for %d pieces", v, got, w.Count(b.Tokens, b.Seqs))
+				}
+			}
 			a := *(*cuda.AttentionArgs)(unsafe.Pointer(unsafe.SliceData(n.args)))
 			tokens := min(v.rows, p.Bucket.Tokens)
 			if end := int64(a.List-1<<41) + w.Bytes(tokens, min(v.rows, p.Bucket.Seqs)); end > 4*int64(work) || a.List%16 != 0 {
@@ -66,6 +81,48 @@ func TestPieces(t *testing.T) {
 		}
 		if next <= min(v.rows, p.Bucket.Tokens) {
 			t.Errorf("%+v: no launch takes sequences of %d tokens", v, next)
+		}
+	}
+}
+
+// TestLongestBlock: in a step with a prompt, one sequence of 32,768 positions beside 62 short ones costs the longest block of the
+// launch for decoding its own reads spread over the blocks and one split, whatever the width of heads.
+func TestLongestBlock(t *testing.T) {
+	for _, dim := range []int{64, 128, 256, 512} {
+		l, p := on(t, "h200", backend.Graphs{}), layerOf(t, kernels.BF16, kernels.BF16, 1024, dim)
+		p.Classes[0].MaxPages = 2048
+		list, err := l.lower(p, variant{rows: 1024}, noAddresses(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(list, func(n launch) bool { return n.pieces.Rows > 0 })
+		if i < 0 {
+			t.Fatalf("heads of %d have no list", dim)
+		}
+		n := list[i]
+		b := backend.Bucket{Tokens: 575, Seqs: 64}
+		grid := n.bound(b).blocks[0]
+		at := func(s int) (from, count int) {
+			switch s {
+			case 62:
+				return 0, 512
+			case 63:
+				return 32767, 1
+			}
+			return 511, 1
+		}
+		work := make([]int32, n.pieces.Bytes(b.Tokens, b.Seqs)/4)
+		if _, ok := new(cuda.AttentionLister).Write(n.pieces, work, b.Seqs, at); !ok {
+			t.Fatalf("heads of %d: the list is too short", dim)
+		}
+		reads := make([]int, grid)
+		for i, w := range cuda.PiecesOf(work) {
+			history, count := at(w.Seq)
+			from, to := n.pieces.Range(w, history, count)
+			reads[i%grid] += to - from
+		}
+		if most := 512 + 32768/grid + 32768/n.pieces.Splits(32767, 1) + cuda.AttentionKeys; slices.Max(reads) > most || slices.Max(reads) > 2048 {
+			t.Errorf("heads of %d: the longest of %d blocks reads %d positions, want at most %d", dim, grid, slices.Max(reads), most)
 		}
 	}
 }

@@ -19,31 +19,38 @@ import (
 // tokens.
 func layer(t *testing.T, f, kv kernels.Format, tokens int) *backend.Program {
 	t.Helper()
+	return layerOf(t, f, kv, tokens, 64)
+}
+
+// layerOf is layer with four heads of dim dimensions.
+func layerOf(t *testing.T, f, kv kernels.Format, tokens, dim int) *backend.Program {
+	t.Helper()
+	cols := 4 * dim
 	spec := func(name string, use backend.Use, f kernels.Format, experts, rows, cols int) backend.WeightSpec {
 		return backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: f, Use: use, Experts: experts, Parts: []backend.Part{{Tensor: name, Rows: rows, Format: f}}}
 	}
-	class := backend.KVClass{Name: "full", Format: kv, BlockSize: 16, Layers: 1, KVHeads: 2, HeadDim: 64, MaxPages: 512, PagesPerSlab: 1, Plane: true}
+	class := backend.KVClass{Name: "full", Format: kv, BlockSize: 16, Layers: 1, KVHeads: 2, HeadDim: dim, MaxPages: 512, PagesPerSlab: 1, Plane: true}
 	class.SlabBytes = class.PageBytes()
 	p := &backend.Program{Name: "p", Vocab: 1000, Classes: []backend.KVClass{class}, Bucket: backend.Bucket{Tokens: tokens, Seqs: min(tokens, 64), Samples: min(tokens, 64)}}
 	p.Weights = []backend.WeightSpec{
-		spec("table", backend.Lookup|backend.Multiply, f, 0, 1000, 256),
-		spec("qkv", backend.Multiply, f, 0, 8*64, 256),
-		spec("up", backend.Multiply, f, 8, 2*256, 256), spec("down", backend.Multiply, f, 8, 256, 256),
-		spec("router", backend.Multiply, kernels.F32, 0, 8, 256),
-		spec("norm", backend.Vector, kernels.F32, 0, 1, 256), spec("freq", backend.Vector, kernels.F32, 0, 1, 32),
+		spec("table", backend.Lookup|backend.Multiply, f, 0, 1000, cols),
+		spec("qkv", backend.Multiply, f, 0, 2*cols, cols),
+		spec("up", backend.Multiply, f, 8, 2*256, cols), spec("down", backend.Multiply, f, 8, cols, 256),
+		spec("router", backend.Multiply, kernels.F32, 0, 8, cols),
+		spec("norm", backend.Vector, kernels.F32, 0, 1, cols), spec("freq", backend.Vector, kernels.F32, 0, 1, dim/2),
 	}
 	r := backend.Record(p)
 	v := func(f kernels.Format, rows backend.Rows, cols int) backend.Value { return r.New("v", f, rows, cols) }
 	f32, none := kernels.F32, backend.NoWeight
-	ids, x, qkv, angles := v(kernels.I32, backend.PerToken, 1), v(f32, backend.PerToken, 256), v(f32, backend.PerToken, 512), v(f32, backend.PerToken, 64)
-	q, k, val := v(f32, backend.PerToken, 256), v(kv, backend.PerToken, 128), v(kv, backend.PerToken, 128)
+	ids, x, qkv, angles := v(kernels.I32, backend.PerToken, 1), v(f32, backend.PerToken, cols), v(f32, backend.PerToken, 2*cols), v(f32, backend.PerToken, dim)
+	q, k, val := v(f32, backend.PerToken, cols), v(kv, backend.PerToken, 2*dim), v(kv, backend.PerToken, 2*dim)
 	logits, picks, shares := v(f32, backend.PerToken, 8), v(kernels.I32, backend.PerToken, 2), v(f32, backend.PerToken, 2)
-	last, z := v(f32, backend.PerSample, 256), v(f32, backend.PerSample, 1000)
+	last, z := v(f32, backend.PerSample, cols), v(f32, backend.PerSample, 1000)
 	for _, op := range []backend.Op{
 		backend.Tokens{Out: ids}, backend.StoreTokens{Ids: ids}, backend.Embed{Ids: ids, Table: 0, Y: x, Scale: 1},
 		backend.Norm{X: x, Residual: backend.NoValue, W: 5, Y: x}, backend.Linear{X: x, W: 1, Bias: none, Y: qkv},
-		backend.Angles{InvFreq: 6, Scale: 1, Y: angles}, backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: val, Heads: 4, KVHeads: 2, HeadDim: 64, Rotary: 64},
-		backend.Attention{Q: q, K: k, V: val, Y: q, Heads: 4, KVHeads: 2, HeadDim: 64, Scale: 1}, backend.StoreKV{K: k, V: val},
+		backend.Angles{InvFreq: 6, Scale: 1, Y: angles}, backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: val, Heads: 4, KVHeads: 2, HeadDim: dim, Rotary: dim},
+		backend.Attention{Q: q, K: k, V: val, Y: q, Heads: 4, KVHeads: 2, HeadDim: dim, Scale: 1}, backend.StoreKV{K: k, V: val},
 		backend.Linear{X: x, W: 4, Bias: none, Y: logits}, backend.Route{Logits: logits, Ids: picks, Weights: shares, Top: 2, Scale: none},
 		backend.Experts{X: x, Ids: picks, Weights: shares, Y: x, GateUp: 2, Down: 3, GateUpBias: none, DownBias: none, Top: 2, Width: 256},
 		backend.Add{X: q, Into: x, Scale: none}, backend.Gather{X: x, Y: last}, backend.Linear{X: last, W: 0, Bias: none, Y: z}, backend.Sample{Logits: z},
@@ -758,6 +765,7 @@ func TestAttentionPacks(t *testing.T) {
 		dim                        int
 		gated, fp8, reused, noNorm bool // reused: the product's result has the memory of keys and values
 		kept, over                 bool // an op behind reads the norm's rows; they have the memory of keys and values
+		f32                        bool // keys and values, whose launches have no lists
 	}
 	for _, c := range []struct {
 		change
@@ -773,11 +781,16 @@ func TestAttentionPacks(t *testing.T) {
 		{change{dim: 64, gated: true}, 1, "attention_bf16_64_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 64, fp8: true}, 1, "attention_bf16_64_few store_pack_f8_e4m3+ linear_f8_e4m3_x8_mid_16 norm_pack_bf16 linear_bf16_8"},
 		{change{dim: 72}, 1, "attention_bf16_128_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 256}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 256, gated: true, reused: true}, 1, "attention_bf16_256_few attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
-		{change{dim: 256}, 512, "attention_bf16_256_wide linear_bf16_wide norm_pack_bf16+ linear_bf16_wide"},
+		{change{dim: 256}, 1, "attention_bf16_256_few linear_bf16_8 norm_pack_bf16+ linear_bf16_8"},
+		{change{dim: 512, gated: true}, 1, "attention_bf16_512_few store_pack_bf16+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 64, f32: true}, 1, "attention_f32 attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 64, f32: true, gated: true, reused: true}, 1, "attention_f32 attention_join+ linear_bf16_8 norm_pack_bf16 linear_bf16_8"},
+		{change{dim: 256}, 512, "attention_bf16_256_few attention_bf16_256_wide linear_bf16_wide norm_pack_bf16+ linear_bf16_wide"},
 	} {
 		class := backend.KVClass{Name: "full", Format: kernels.BF16, BlockSize: 16, Layers: 1, KVHeads: kv, HeadDim: c.dim, MaxPages: 256, PagesPerSlab: 1}
+		if c.f32 {
+			class.Format = kernels.F32
+		}
 		class.SlabBytes = class.PageBytes()
 		p := &backend.Program{Name: "p", Classes: []backend.KVClass{class}, Bucket: backend.Bucket{Tokens: 512, Seqs: 8, Samples: 8}}
 		p.Weights = []backend.WeightSpec{
@@ -853,7 +866,7 @@ func TestAttentionPacks(t *testing.T) {
 			}
 			if b.Across > 0 {
 				name += "+"
-				if m := n.bound(backend.Bucket{Tokens: c.rows, Seqs: 8, Samples: 8}); b.Store.K == 0 || n.shared != cuda.StoreShared(c.dim, 2) || m.blocks[0]+m.blocks[1] < int(b.Across)+kv+1 {
+				if m := n.bound(backend.Bucket{Tokens: c.rows, Seqs: 8, Samples: 8}); b.Store.K == 0 || n.shared != cuda.StoreShared(c.dim, int(class.Format.Bytes(1))) || m.blocks[0]+m.blocks[1] < int(b.Across)+kv+1 {
 					t.Errorf("%+v: %s stores with %d bytes of shared memory, %v blocks, from %d on", c, name, n.shared, m.blocks, b.Across)
 				}
 			}
