@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -271,7 +272,8 @@ func (g graph) loading(list []instruction, loops map[int]map[int]bool) (l Loadin
 	}
 	least, tiles, copies := -1, -1, 0.0
 	var around []int // heads of loops
-	for head, in := range loops {
+	for _, head := range slices.Sorted(maps.Keys(loops)) {
+		in := loops[head]
 		w := g.best(head, in)
 		bytes, waits := 0.0, 0.0
 		for _, n := range w.through {
@@ -319,7 +321,8 @@ func count(list []instruction) Code {
 	loops := g.loops()
 	var top way
 	loop := 0 // where it begins
-	for head, in := range loops {
+	for _, head := range slices.Sorted(maps.Keys(loops)) {
+		in := loops[head]
 		inner := true
 		for other, body := range loops {
 			if unit == Warpgroup || unit == Group8 { // warps wait in loops that do not multiply
@@ -346,7 +349,8 @@ func count(list []instruction) Code {
 		one := g.single(loop)
 		piece := one.best(0, nil)
 		if piece.ops == 0 { // its pieces are the loop around, of those that multiply most the longest
-			for head, in := range loops {
+			for _, head := range slices.Sorted(maps.Keys(loops)) {
+				in := loops[head]
 				if w := one.best(head, in); w.ops > piece.ops || w.ops == piece.ops && w.count > piece.count {
 					piece = w
 				}
