@@ -385,7 +385,7 @@ DEVICE void join_splits(const AttentionArgs &a, const Piece &w, int kv, const Qu
   }
 }
 
-// attend computes a piece. What it knows of the piece and the rows is in shared memory, for what comes behind the tiles of keys.
+// attend computes a piece. The piece and the rows are in shared memory, for what comes behind the tiles of keys.
 template <class S>
 DEVICE void attend(const AttentionArgs &a, const Piece &piece) {
   DYNAMIC_SHARED(memory);
