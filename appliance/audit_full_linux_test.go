@@ -48,7 +48,7 @@ func TestAuditDiskFull(t *testing.T) {
 	path, filler := filepath.Join(disk, "audit.log"), filepath.Join(disk, "filler")
 	more := `log: audit: file: "` + path + `", sampling: temperature: `
 	s := start(t, more+"0.5")
-	s.eventually(t, "the entry of the start", func() bool { return len(entries(t, path)) == 2 })
+	s.eventually(t, "the entry of the start", func() bool { return wholeEntries(path) == 2 })
 
 	for err := error(nil); err == nil; { // until the disk is full
 		var f *os.File
@@ -67,7 +67,7 @@ func TestAuditDiskFull(t *testing.T) {
 		})
 		changes++
 		s.eventually(t, "its entry or the loss", func() bool {
-			return len(entries(t, path))+int(s.lostEntries()) == len(before)+changes
+			return wholeEntries(path)+int(s.lostEntries()) == len(before)+changes
 		})
 	}
 	for s.lostEntries() == 0 { // the last page of the file has place for some
@@ -94,6 +94,16 @@ func TestAuditDiskFull(t *testing.T) {
 	if last := got[len(got)-1]; last.Seq != int64(len(got))+1 || !strings.Contains(strings.Join(last.Changes, " "), "0.9") {
 		t.Errorf("%d entries, the last one is %+v", len(got), last)
 	}
+}
+
+// wholeEntries counts the entries of an audit log. The last line may be a part of one, which the server takes back.
+func wholeEntries(path string) (n int) {
+	_ = auditlog.Scan(path, func(r auditlog.Record) {
+		if r.Err == nil {
+			n++
+		}
+	})
+	return n
 }
 
 // entries returns the entries of an audit log, each of which must be whole.

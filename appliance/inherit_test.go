@@ -157,6 +157,7 @@ func TestAdaptersSurvive(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			same("after a swap")
+			s.swaps.await() // the old engine is closed
 			if code, text := s.post(t, "/sleep", ""); code != 200 {
 				t.Fatal(text)
 			}

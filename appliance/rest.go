@@ -65,12 +65,13 @@ func (a *Appliance) sleep(ctx context.Context, level int, asked bool) (reply api
 
 // alone does what must not happen during a swap, and waits for it until ctx is done; it then goes on.
 func (a *Appliance) alone(ctx context.Context, do func(opening, lasting context.Context, opened func()) error) error {
-	ended := make(chan error, 1)
-	if !a.swaps.run(func(opening, lasting context.Context, opened func()) { ended <- do(opening, lasting, opened) }) {
+	var err error
+	ended := a.swaps.run(func(opening, lasting context.Context, opened func()) { err = do(opening, lasting, opened) })
+	if ended == nil {
 		return chat.Errorf(chat.Unavailable, "", "The engine is being replaced. Please try again later.")
 	}
 	select {
-	case err := <-ended:
+	case <-ended:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -212,12 +213,11 @@ func (a *Appliance) openResting(ctx context.Context) error {
 func (a *Appliance) loadOnRequest() {
 	a.loading.run(func() {
 		for a.swaps.await() {
-			ended := make(chan error, 1)
-			if a.swaps.run(func(opening, _ context.Context, opened func()) {
+			if ended := a.swaps.run(func(opening, _ context.Context, opened func()) {
 				defer opened()
-				ended <- a.openResting(opening)
-			}) {
-				<-ended // openResting has logged the error
+				_ = a.openResting(opening) // which has logged the error
+			}); ended != nil {
+				<-ended
 				return
 			}
 		}

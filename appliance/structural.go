@@ -89,7 +89,7 @@ func (r *reloader) beginSwap(newest *schema.Profile, next *Prepared) error {
 		return err
 	}
 	s := &swap{a: r.a, old: old, next: next, way: way, newest: newest, live: settings, trigger: r.trigger, diff: r.waiting.Plan, changes: structuralLines(changes)}
-	if !r.a.swaps.run(s.run) {
+	if r.a.swaps.run(s.run) == nil {
 		r.a.keepWay()
 		return errors.New("the server is ending")
 	}

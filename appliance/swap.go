@@ -31,13 +31,13 @@ func (s *swaps) start(ctx, hard context.Context) {
 	s.lasting = hard
 }
 
-// run runs a swap in a goroutine of its own. do calls opened when it opens nothing any more. run returns false if a swap runs
-// already or the server ends.
-func (s *swaps) run(do func(opening, lasting context.Context, opened func())) bool {
+// run runs a swap in a goroutine of its own. do calls opened when it opens nothing any more. run returns a channel that is
+// closed when another swap can run; nil if a swap runs already or the server ends.
+func (s *swaps) run(do func(opening, lasting context.Context, opened func())) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended != nil || s.opening == nil || s.opening.Err() != nil {
-		return false
+		return nil
 	}
 	open, ended := make(chan struct{}), make(chan struct{})
 	s.open, s.ended = open, ended
@@ -50,7 +50,7 @@ func (s *swaps) run(do func(opening, lasting context.Context, opened func())) bo
 		s.mu.Unlock()
 		close(ended)
 	}()
-	return true
+	return ended
 }
 
 // running reports whether a swap runs.
