@@ -1,7 +1,7 @@
 package cost
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"vapp.dev/kernels"
@@ -31,14 +31,14 @@ func bytesOf(kernel string) float64 {
 	return 2
 }
 
-// wideTile returns the keys of a tile of attention_wide.cu and their dimensions.
+// wideTile returns the keys of a tile of a kernel of attention_wide.cu, attention_F_DIMS_wide, and their dimensions.
 func wideTile(kernel string) (keys, dims int) {
-	for keys, dims = 128, 64; dims < 512 && !strings.HasSuffix(kernel, fmt.Sprintf("_%d_wide", dims)); {
-		if dims *= 2; dims > 128 {
-			keys = 64
-		}
+	name := strings.TrimSuffix(kernel, "_wide")
+	dims, _ = strconv.Atoi(name[strings.LastIndex(name, "_")+1:])
+	if dims > 128 {
+		return 64, dims
 	}
-	return keys, dims
+	return 128, dims
 }
 
 // attention counts the blocks of rows of each sequence. A block reads what its rows see; what several blocks of a
