@@ -42,7 +42,7 @@ func (d frailDevice) Launch(e backend.Executable, b backend.Binding) error {
 	if d.failed.Load() {
 		return errKernel
 	}
-	time.Sleep(5 * time.Millisecond) // a reply takes a second
+	time.Sleep(50 * time.Millisecond) // a reply takes ten seconds, and the device fails before
 	return d.Device.Launch(e, b)
 }
 

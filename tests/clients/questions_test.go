@@ -3,7 +3,9 @@
 package clients
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 )
@@ -71,5 +73,23 @@ func waitAborted(t *testing.T, before float64) {
 		if time.Since(at) > time.Minute {
 			t.Fatalf("%v aborts after a minute", aborts(t)-before)
 		}
+	}
+}
+
+// cancelRunning cancels a request when the server runs it, and checks that the client reports that.
+func cancelRunning(t *testing.T, ask func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- ask(ctx) }()
+	for at := time.Now(); metric(t, base, "vllm:num_requests_running") == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Since(at) > time.Minute {
+			t.Fatal("the request does not run after a minute")
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the request was cancelled", err)
 	}
 }
