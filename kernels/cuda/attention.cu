@@ -17,8 +17,32 @@ template <int Store, class Get>
 DEVICE void rebuild8(uint16_t *to, Get get) {
   uint32_t w[4];
 #pragma unroll
-  for (int i = 0; i < 4; i++) w[i] = Store == kF16 ? to_f16x2(get(2 * i), get(2 * i + 1)) : to_bf16x2(get(2 * i), get(2 * i + 1));
+  for (int i = 0; i < 4; i++) w[i] = Store != kBF16 ? to_f16x2(get(2 * i), get(2 * i + 1)) : to_bf16x2(get(2 * i), get(2 * i + 1));
   *(uint4 *)to = make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+// fetch_whole fetches a tile of keys that are all in pages, with every dimension as stored.
+template <class S>
+DEVICE void fetch_whole(const AttentionArgs &a, const Source &o, int base, uint16_t *keys, uint16_t *values) {
+  using T = typename Stored<S::Store>::type;
+  const Pages &p = a.pages;
+  int thread = hidden(threadIdx.x);
+  RunPages<S> pages(a, o, base, thread);
+  constexpr int across = S::Keys / 8, rows = S::kThreads / across;
+  int chunk = thread % across, d0 = thread / across;
+  uint16_t *key_to = keys + d0 * S::kK + 8 * chunk;  // targets are at constants behind one address
+  const T *key = pages.of_run((const T *)(pages.page + p.k) + size_t(o.kv) * S::D * p.block + pages.slot, chunk / 2) + size_t(d0) * p.block + 8 * (chunk % 2);
+  size_t next = size_t(rows) * p.block;
+  fetch_chunks<S::Store, S::D / rows, S::D <= 256, true>(nullptr, [&](int i) { return Chunk<T>{key + i * next, key_to + i * rows * S::kK}; });
+  constexpr int wide = S::V / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
+  int d = thread % wide * 8, key0 = thread / wide;
+  uint16_t *value_to = values + key0 * S::kV + d;
+  const T *mine = (const T *)(pages.page + p.v) + (size_t(o.kv) * p.block + pages.slot) * S::D, *from[runs];
+#pragma unroll
+  for (int r = 0; r < runs; r++) from[r] = pages.of_run(mine, r) + key0 * S::D + (S::V < S::D ? blockIdx.y / p.kv_heads * S::V : 0) + d;
+  fetch_chunks<S::Store, runs * each, true, true>(nullptr, [&](int i) {
+    return Chunk<T>{from[i / each] + i % each * tall * S::D, value_to + (i / each * 16 + i % each * tall) * S::kV};
+  });
 }
 
 // fetch_paged fetches the keys from position base on, by dimension, and their values. A thread
@@ -28,6 +52,7 @@ template <class S>
 DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint16_t *keys, uint16_t *values) {
   using T = typename Stored<S::Store>::type;
   const Pages &p = a.pages;
+  if (in_pages<S>(p, o, base) && p.head_dim == S::D && p.key_dim == S::D) return fetch_whole<S>(a, o, base, keys, values);
   // at returns the address at `offset` in the page of a position; null: the position is
   // not in the history.
   auto at = [&](int position, long long offset) -> const T * {
@@ -100,23 +125,25 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
   });
 }
 
-// key_scores computes s = q·k for a warp's 16 rows and its keys.
-template <class S>
-DEVICE void key_scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *keys, bool own) {
+// key_scores computes s = q·k for a warp's 16 rows and its keys, which are own by token, else by dimension.
+template <class S, bool own>
+DEVICE void key_scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *keys) {
   int lane = threadIdx.x & 31, m = lane >> 3, r = lane & 7;
-  int row0 = S::row0(), key0 = S::key0();
-#pragma unroll 4
+  int key = S::key0() + (m >> 1) * 8, dim = (m & 1) * 8;
+  q += (S::row0() + (lane & 15)) * S::kQ + (lane >> 4) * 8;
+  keys += own ? (key + r) * S::kOwn + dim : (dim + r) * S::kK + key;
+  [[maybe_unused]] constexpr int kUnrolled = S::D <= 256 ? S::D / 16 : 4;
+#pragma unroll kUnrolled
   for (int d = 0; d < S::D; d += 16) {
     uint32_t qa[4];
-    load_matrix(qa, q + (row0 + (lane & 15)) * S::kQ + d + (lane >> 4) * 8);
+    load_matrix(qa, q + d);
 #pragma unroll
     for (int j = 0; j < S::kTiles; j += 2) {
       uint32_t b[4];
-      int key = key0 + 8 * j + (m >> 1) * 8, dim = d + (m & 1) * 8;
-      if (own)
-        load_matrix(b, keys + (key + r) * S::kOwn + dim);
+      if constexpr (own)
+        load_matrix(b, keys + 8 * j * S::kOwn + d);
       else
-        load_matrix_transposed(b, keys + (dim + r) * S::kK + key);
+        load_matrix_transposed(b, keys + d * S::kK + 8 * j);
       product<S>(s[j], qa, b[0], b[1]);
       product<S>(s[j + 1], qa, b[2], b[3]);
     }
@@ -141,7 +168,10 @@ struct Shape : Blocks<V_, Keys_, Stages_, Store_, Decode_, 1> {
       fetch_paged<Shape>(a, o, base, tile, tile + kKeyElements);
   }
   METHOD void scores(const Pages &, float (&s)[Shape::kTiles][4], const uint16_t *queries, const uint16_t *tile, bool own, float4 *) {
-    key_scores<Shape>(s, queries, tile, own);
+    if (own)
+      key_scores<Shape, true>(s, queries, tile);
+    else
+      key_scores<Shape, false>(s, queries, tile);
   }
 };
 

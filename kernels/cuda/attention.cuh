@@ -43,6 +43,23 @@ DEVICE int hidden(int v) {
 
 constexpr float kLog2e = 1.4426950408889634f;
 
+// exponential and reciprocal return 2 to the power of v and 1 / v, within 2 units of the last place; subnormal numbers are zero.
+#if defined(__CUDACC__)
+DEVICE float exponential(float v) {
+  float d;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(d) : "f"(v));
+  return d;
+}
+DEVICE float reciprocal(float v) {
+  float d;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(d) : "f"(v));
+  return d;
+}
+#else
+DEVICE float exponential(float v) { return exp2f(v); }
+DEVICE float reciprocal(float v) { return 1.0f / v; }
+#endif
+
 // Blocks is what shapes of blocks share. Keys: keys of a tile. A decode block has 16 rows, and its
 // warps share the keys of a tile. Other blocks have 64 rows, 16 for each group of warps. The Parts
 // warps of a group have the same rows and keys, and V dimensions of the output each. A shape adds
@@ -51,8 +68,8 @@ constexpr float kLog2e = 1.4426950408889634f;
 template <int V_, int Keys_, int Stages_, int Store_, bool Decode_, int Parts_>
 struct Blocks {
   static constexpr int V = V_, Keys = Keys_, Stages = Stages_, Store = Store_, Parts = Parts_;
-  static constexpr bool Decode = Decode_;
-  static constexpr bool kInner = true;  // tiles that all rows see have a way without masks
+  static constexpr bool Decode = Decode_, Half = Store != kBF16;  // Half: products of fp16
+  static constexpr bool kInner = true;  // tiles that all rows see have a way without masks, and sums that stay as they are one without products
   static constexpr bool kLists = Parts == 1;  // it takes pieces from lists
   static constexpr bool kLoops = kLists && (Decode || V <= 128);  // a block takes several; others have no register to spare for that
   static constexpr int kGroups = Decode ? Keys / 16 : 4, kWarps = Parts * kGroups, kThreads = 32 * kWarps, kRows = Decode ? 16 : 64;
@@ -87,27 +104,31 @@ struct Source {
   int seq, first, count, kv;
 };
 
-// nonfinite reports whether one of four 8-bit floats is a NaN or infinite.
-template <int Store>
-DEVICE uint32_t nonfinite(uint32_t word) {
-  return ((word & 0x7f7f7f7fu) + (Store == kE4M3 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
+// as_halves converts two 8-bit floats, the lower or the upper bytes of v, to fp16, which has all their numbers.
+template <int Store, bool upper>
+DEVICE uint32_t as_halves(uint32_t v) {
+  if constexpr (Store == kE5M2) return pick_bytes(v, 0, upper ? 0x3424 : 0x1404);
+#if !defined(__CUDACC__)
+  v >>= upper ? 16 : 0;
+  return to_f16x2(from_e4m3(uint8_t(v)), from_e4m3(uint8_t(v >> 8)));
+#elif __CUDA_ARCH__ >= 890
+  uint32_t d;
+  if constexpr (upper)
+    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, u;\n}\n" : "=r"(d) : "r"(v));
+  else
+    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}\n" : "=r"(d) : "r"(v));
+  return d;
+#else
+  v = upper ? v >> 16 : v;
+  if (((v & 0x7f7fu) + 0x0101u) & 0x8080u) return to_f16x2(from_e4m3(uint8_t(v)), from_e4m3(uint8_t(v >> 8)));  // a NaN, for which the bits below do not hold
+  return e4m3_as_f16x2(v);
+#endif
 }
 
-// widen8 converts eight 8-bit floats to bf16.
+// widen8 converts eight 8-bit floats to fp16.
 template <int Store>
 DEVICE void widen8(uint16_t *to, uint2 v) {
-  if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y)) {  // the bit trick below does not hold for NaNs and infinities
-#pragma unroll 1
-    for (int i = 0; i < 4; i++) {
-      uint32_t two = (i < 2 ? v.x : v.y) >> 16 * (i % 2);
-      ((uint32_t *)to)[i] = to_bf16x2(Stored<Store>::read(uint8_t(two)), Stored<Store>::read(uint8_t(two >> 8)));
-    }
-    return;
-  }
-  constexpr int shift = Store == kE4M3 ? 4 : 3;
-  constexpr uint32_t power = Store == kE4M3 ? 0x7b807b80u : 0x77807780u;
-  *(uint4 *)to = make_uint4(eight_bits(v.x, 0, shift, power), eight_bits(v.x, 1, shift, power), eight_bits(v.y, 0, shift, power),
-                            eight_bits(v.y, 1, shift, power));
+  *(uint4 *)to = make_uint4(as_halves<Store, false>(v.x), as_halves<Store, true>(v.x), as_halves<Store, false>(v.y), as_halves<Store, true>(v.y));
 }
 
 // Chunk is a copy of 8 numbers to shared memory; from null: zeros. skip and not a null to says that there is no copy: whether
@@ -122,15 +143,18 @@ struct Chunk {
 // fetch_chunks copies N chunks of a thread in the format of the matrix units; of(i) returns the
 // i-th. 16-bit numbers are copied asynchronously. Of 8-bit numbers several are loaded before
 // the first is widened. any is a valid address, from which nothing is read. whole unrolls all
-// N; otherwise long loops are unrolled in part, to save registers.
-template <int Store, int N, bool whole, class Of>
+// N; otherwise long loops are unrolled in part, to save registers. sure: every chunk is there.
+template <int Store, int N, bool whole, bool sure = false, class Of>
 DEVICE void fetch_chunks(const void *any, Of of) {
-  [[maybe_unused]] constexpr int kUnrolled = whole || N <= 8 ? N : 4;
+  [[maybe_unused]] constexpr int kUnrolled = whole || N <= 8 ? N : N <= 16 ? 4 : 1;
   if constexpr (Store == kBF16 || Store == kF16) {
 #pragma unroll kUnrolled
     for (int i = 0; i < N; i++) {
       auto c = of(i);
-      if (!c.skip) copy_async(c.to, c.from != nullptr ? (const void *)c.from : any, c.from != nullptr ? 16 : 0);
+      if (sure)
+        copy_async(c.to, c.from, 16);
+      else if (!c.skip)
+        copy_async(c.to, c.from != nullptr ? (const void *)c.from : any, c.from != nullptr ? 16 : 0);
     }
   } else {
     constexpr int kAtOnce = N < 8 ? N : 8;
@@ -140,20 +164,45 @@ DEVICE void fetch_chunks(const void *any, Of of) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; i++) {
         auto c = of(i0 + i);
-        v[i] = c.from != nullptr ? __ldg((const uint2 *)c.from) : make_uint2(0, 0);
+        v[i] = sure || c.from != nullptr ? __ldg((const uint2 *)c.from) : make_uint2(0, 0);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; i++) {
         auto c = of(i0 + i);
-        if (!c.skip) widen8<Store>(c.to, v[i]);
+        if (sure || !c.skip) widen8<Store>(c.to, v[i]);
       }
     }
   }
 }
 
+// in_pages reports whether all keys of a tile are in pages.
+template <class S>
+DEVICE bool in_pages(const Pages &p, const Source &o, int base) {
+  return base + S::Keys <= o.history && base >= o.skip * p.block;
+}
+
+// RunPages are the pages of a tile that in_pages: each lane looks up one of its runs of 16 positions, which are never in two pages.
+template <class S>
+struct RunPages {
+  static constexpr int kRuns = S::Keys / 16;
+  const unsigned char *page;  // of this lane's run
+  unsigned slot;              // where in the page it begins
+  DEVICE_METHOD RunPages(const AttentionArgs &a, const Source &o, int base, int thread) {
+    const Pages &p = a.pages;
+    unsigned position = base + 16 * (thread % kRuns), block = position / unsigned(p.block);
+    slot = position - block * p.block;
+    page = page_at(p, p.tables[size_t(o.seq) * p.width + block - o.skip]);
+  }
+  // of_run returns the address that the lanes of a run computed.
+  template <class T>
+  METHOD const T *of_run(const T *mine, int run) {
+    return (const T *)__shfl_sync(kAllLanes, (unsigned long long)mine, run);
+  }
+};
+
 template <class S>
 DEVICE void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if (S::Store == kF16)
+  if (S::Half)
     multiply_f16(d, a, b0, b1);
   else
     multiply_bf16(d, a, b0, b1);
@@ -161,7 +210,7 @@ DEVICE void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
 
 template <class S>
 DEVICE uint32_t pair(float lo, float hi) {
-  return S::Store == kF16 ? to_f16x2(lo, hi) : to_bf16x2(lo, hi);
+  return S::Half ? to_f16x2(lo, hi) : to_bf16x2(lo, hi);
 }
 
 // Rows is a lane's two query rows, g and g+8: the keys that they see, and their softmax so far.
@@ -227,12 +276,19 @@ DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, fl
 #pragma unroll
   for (int j = 0; j < S::kTiles; j++)
 #pragma unroll
+    for (int c = 0; c < 4; c++) s[j][c] *= a.scale;
+  if (a.softcap > 0.0f)
+#pragma unroll
+    for (int j = 0; j < S::kTiles; j++)
+#pragma unroll
+      for (int c = 0; c < 4; c++) s[j][c] = a.softcap * tanhf(s[j][c] / a.softcap);
+#pragma unroll
+  for (int j = 0; j < S::kTiles; j++)
+#pragma unroll
     for (int c = 0; c < 4; c++) {
       int p = key0 + 8 * j + 2 * q + c % 2;
       bool seen = !masked || (p >= rows.from[c / 2] && p < rows.until[c / 2] && own == (p >= o.history));
-      float v = s[j][c] * a.scale;
-      if (a.softcap > 0.0f) v = a.softcap * tanhf(v / a.softcap);
-      s[j][c] = seen ? v * kLog2e : -INFINITY_F;
+      s[j][c] = seen ? s[j][c] * kLog2e : -INFINITY_F;
       most[c / 2] = fmaxf(most[c / 2], s[j][c]);
     }
   float keep[2], high[2];  // high: the largest score, 0 if the row has seen no key
@@ -241,7 +297,7 @@ DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, fl
     most[i] = fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 1));
     most[i] = fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 2));
     most[i] = fmaxf(most[i], rows.most[i]);
-    keep[i] = most[i] == -INFINITY_F ? 1.0f : exp2f(rows.most[i] - most[i]);
+    keep[i] = most[i] == -INFINITY_F ? 1.0f : exponential(rows.most[i] - most[i]);
     high[i] = most[i] == -INFINITY_F ? 0.0f : most[i];
     rows.most[i] = most[i];
     rows.sum[i] *= keep[i];
@@ -250,9 +306,10 @@ DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, fl
   for (int j = 0; j < S::kTiles; j++)
 #pragma unroll
     for (int c = 0; c < 4; c++) {
-      s[j][c] = exp2f(s[j][c] - high[c / 2]);
+      s[j][c] = exponential(s[j][c] - high[c / 2]);
       rows.sum[c / 2] += s[j][c];  // for this lane's columns; lanes are added at the end
     }
+  if (S::kInner && !__any_sync(kAllLanes, keep[0] != 1.0f || keep[1] != 1.0f)) return;  // as in most tiles
 #pragma unroll
   for (int d = 0; d < S::V / 8; d++)
 #pragma unroll
@@ -263,14 +320,14 @@ DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, fl
 template <class S>
 DEVICE void sum_values(float (&out)[S::V / 8][4], const float (&s)[S::kTiles][4], const uint16_t *values) {
   int lane = threadIdx.x & 31, m = lane >> 3, r = lane & 7;
-  int key0 = S::key0();
+  values += (S::key0() + (m & 1) * 8 + r) * S::kV + (m >> 1) * 8;
 #pragma unroll
   for (int j = 0; j < S::kTiles; j += 2) {
     uint32_t w[4] = {pair<S>(s[j][0], s[j][1]), pair<S>(s[j][2], s[j][3]), pair<S>(s[j + 1][0], s[j + 1][1]), pair<S>(s[j + 1][2], s[j + 1][3])};
 #pragma unroll
     for (int d = 0; d < S::V / 8; d += 2) {
       uint32_t b[4];
-      load_matrix_transposed(b, values + (key0 + 8 * j + (m & 1) * 8 + r) * S::kV + 8 * d + (m >> 1) * 8);
+      load_matrix_transposed(b, values + 8 * j * S::kV + 8 * d);
       product<S>(out[d], w, b[0], b[1]);
       product<S>(out[d + 1], w, b[2], b[3]);
     }

@@ -8,12 +8,38 @@ constexpr int kStep = 32;  // dimensions of two multiplications; those of a key 
 
 DEVICE int whole_steps(int dims) { return ceil_div(dims, kStep) * kStep; }
 
+// fetch_whole_latent fetches a tile of keys that are all in pages, with as many dimensions as a block has.
+template <class S>
+DEVICE void fetch_whole_latent(const AttentionArgs &a, const Source &o, int base, uint16_t *latents) {
+  using T = typename Stored<S::Store>::type;
+  const Pages &p = a.pages;
+  int thread = hidden(threadIdx.x);
+  RunPages<S> pages(a, o, base, thread);
+  constexpr int wide = kLatent / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
+  int d = thread % wide * 8, key0 = thread / wide;
+  uint16_t *to = latents + key0 * S::kV + d;
+  const T *mine = (const T *)(pages.page + p.v) + size_t(pages.slot) * kLatent, *from[runs];
+#pragma unroll
+  for (int r = 0; r < runs; r++) from[r] = pages.of_run(mine, r) + key0 * kLatent + d;
+  fetch_chunks<S::Store, runs * each, true, true>(nullptr, [&](int i) {
+    return Chunk<T>{from[i / each] + i % each * tall * kLatent, to + (i / each * 16 + i % each * tall) * S::kV};
+  });
+  constexpr int across = S::Keys / 8, rows = S::kThreads / across;
+  int chunk = thread % across, dim = thread / across;
+  const T *key = pages.of_run((const T *)(pages.page + p.k) + pages.slot, chunk / 2) + size_t(dim) * p.block + 8 * (chunk % 2);
+  uint16_t *key_to = latents + S::Keys * S::kV + dim * S::kK + 8 * chunk;
+  if (rows <= kRotated || dim < kRotated)
+    fetch_chunks<S::Store, (kRotated + rows - 1) / rows, true, true>(
+        nullptr, [&](int i) { return Chunk<T>{key + i * size_t(rows) * p.block, key_to + i * rows * S::kK}; });
+}
+
 // fetch_latent fetches the keys from position base on: latents by key, and behind them the rotated
 // dimensions, of pages by dimension and of the step by key.
 template <class S>
 DEVICE void fetch_latent(const AttentionArgs &a, const Source &o, int base, bool own, uint16_t *latents) {
   using T = typename Stored<S::Store>::type;
   const Pages &p = a.pages;
+  if (!own && in_pages<S>(p, o, base) && p.head_dim == kLatent && p.key_dim == kRotated) return fetch_whole_latent<S>(a, o, base, latents);
   // page_of returns the page of a position; null: the position is not in the history.
   auto page_of = [&](int position) -> const unsigned char * {
     int block = position / p.block;

@@ -134,23 +134,6 @@ struct KeyRun {
   bool columns;
 };
 
-// as_halves converts two 8-bit floats, the lower or the upper bytes of v, to fp16, which has all their numbers.
-template <int Store, bool upper>
-DEVICE uint32_t as_halves(uint32_t v) {
-  if constexpr (Store == kE5M2) return pick_bytes(v, 0, upper ? 0x3424 : 0x1404);
-#if defined(__CUDACC__)
-  uint32_t d;
-  if constexpr (upper)
-    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, u;\n}\n" : "=r"(d) : "r"(v));
-  else
-    asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}\n" : "=r"(d) : "r"(v));
-  return d;
-#else
-  v >>= upper ? 16 : 0;
-  return to_f16x2(from_e4m3(uint8_t(v)), from_e4m3(uint8_t(v >> 8)));
-#endif
-}
-
 // copy_part begins the copies of a part of a warp's runs of 8-bit numbers, kAtOnce dimensions from d0 on: 16 dimensions of a key for each lane,
 // or, by columns, 16 keys of a dimension, if any of them exists.
 template <class S, class Of>
@@ -279,23 +262,6 @@ DEVICE void load_tiles(const AttentionArgs &a, unsigned char *memory) {
       widen();
     }
 }
-
-// exponential and reciprocal return 2 to the power of v and 1 / v, within 2 units of the last place; subnormal numbers are zero.
-#if defined(__CUDACC__)
-DEVICE float exponential(float v) {
-  float d;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(d) : "f"(v));
-  return d;
-}
-DEVICE float reciprocal(float v) {
-  float d;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(d) : "f"(v));
-  return d;
-}
-#else
-DEVICE float exponential(float v) { return exp2f(v); }
-DEVICE float reciprocal(float v) { return 1.0f / v; }
-#endif
 
 template <class S>
 DEVICE uint32_t wide_pair(float lo, float hi) {

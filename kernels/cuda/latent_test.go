@@ -63,6 +63,7 @@ func TestLatentAttention(t *testing.T) {
 		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
 			for _, shared := range []int{0, maxShared, 99 << 10} {
 				latentCase{f: f, rank: 24, rotary: 8, heads: 2, history: []int{19, 0}, count: []int{1, 3}, many: shared > 0, shared: shared}.test(r, false)
+				latentCase{f: f, rank: 512, rotary: 64, heads: 2, history: []int{83, 0}, count: []int{1, 3}, many: shared > 0, shared: shared}.test(r, false)
 			}
 		}
 	})
@@ -129,8 +130,8 @@ func (c latentCase) test(r *rig, schedules bool) {
 	} else {
 		got = run()
 	}
-	bound := map[kernels.Format]float64{kernels.F16: 5e-4, kernels.F32: 3e-6}[c.f]
-	r.near(fmt.Sprintf("%+v", c), got, y, cmp.Or(bound, 4e-3)) // weights are rounded to bf16
+	bound := map[kernels.Format]float64{kernels.BF16: 4e-3, kernels.F32: 3e-6}[c.f]
+	r.near(fmt.Sprintf("%+v", c), got, y, cmp.Or(bound, 5e-4)) // weights are rounded to fp16
 }
 
 // TestLatentShapes checks that every device has kernels for the heads of published models, that they

@@ -16,8 +16,9 @@ struct Pages {
   int chunked;  // the class keeps a chunk of window tokens, and a token sees its chunk
 };
 
-DEVICE unsigned char *page_at(const Pages &p, int page) {
-  return p.arena + (long long)(page / p.per_slab) * p.slab_bytes + (long long)(page % p.per_slab) * p.page_bytes;
+DEVICE unsigned char *page_at(const Pages &p, unsigned page) {
+  unsigned slab = page / unsigned(p.per_slab);
+  return p.arena + (long long)slab * p.slab_bytes + (long long)(page - slab * p.per_slab) * p.page_bytes;
 }
 
 // first_block returns the first block of a sequence's page table, for a step that begins at

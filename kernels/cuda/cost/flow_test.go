@@ -8,17 +8,21 @@ import (
 
 // way is what a way through code does, and the blocks that it leads through.
 type way struct {
-	ops, scalar, stores, async, loads, count float64
-	through                                  []int
+	ops, scalar, stores, async, wide, loads, count float64 // wide: loads of 8 bytes and more
+	data                                           float64 // of loads, what is no index: those that are wide, if some are
+	through                                        []int
 }
 
 // better reports whether a way does more than another: it multiplies more, stores more, copies more, loads more, and
-// then has fewer instructions.
-func (w way) better(v way) bool {
+// then has fewer instructions. products: some way multiplies.
+func (w way) better(v way, products bool) bool {
 	a := [6]float64{w.ops, w.stores, w.scalar, w.async, w.loads, -w.count}
 	b := [6]float64{v.ops, v.stores, v.scalar, v.async, v.loads, -v.count}
-	if w.ops+v.ops > 0 { // around products, the shortest way that stores all: loads by number are exceptions
-		a[2], b[2], a[4], b[4] = 0, 0, 0, 0
+	if products { // before them what loads all data, behind them the shortest way that stores all: loads there are exceptions
+		a[2], b[2], a[4], b[4] = 0, 0, w.data, v.data
+		if w.ops+v.ops > 0 {
+			a[4], b[4] = 0, 0
+		}
 	}
 	return slices.Compare(a[:], b[:]) > 0
 }
@@ -58,6 +62,9 @@ func graphOf(list []instruction) graph {
 			}
 			ops, _ := multiplied(x.op)
 			w.ops, w.loads, w.count = w.ops+ops, w.loads+loaded(x.op), w.count+1
+			if n := moved(x.op, "LDG"); n >= 8 {
+				w.wide += n
+			}
 			switch {
 			case strings.HasPrefix(x.op, "FFMA"):
 				w.scalar += 64
@@ -69,7 +76,7 @@ func graphOf(list []instruction) graph {
 				if b, ok := at[x.to]; ok {
 					g.next[n] = append(g.next[n], b)
 				}
-				falls = x.guarded
+				falls = x.guarded || x.op == "BRA.DIV" // which is taken where the lanes of a warp are not together
 			case x.op == "EXIT":
 				falls = x.guarded
 			}
@@ -161,6 +168,16 @@ func (g graph) best(head int, in map[int]bool) way {
 		place[n] = i
 	}
 	at := map[int]way{head: {}}
+	any := func(of func(way) float64) bool {
+		return slices.ContainsFunc(order, func(n int) bool { return of(g.does[n]) > 0 })
+	}
+	products := any(func(w way) float64 { return w.ops })
+	data := func(w way) float64 { return w.loads }
+	if any(func(w way) float64 { return w.async }) {
+		data = func(way) float64 { return 0 } // copies are the data
+	} else if any(func(w way) float64 { return w.wide }) {
+		data = func(w way) float64 { return w.wide }
+	}
 	var top way
 	for i := len(order) - 1; i >= 0; i-- {
 		n := order[i]
@@ -169,16 +186,16 @@ func (g graph) best(head int, in map[int]bool) way {
 			continue
 		}
 		d := g.does[n]
-		w = way{w.ops + d.ops, w.scalar + d.scalar, w.stores + d.stores, w.async + d.async, w.loads + d.loads, w.count + d.count, append(slices.Clip(w.through), n)}
+		w = way{w.ops + d.ops, w.scalar + d.scalar, w.stores + d.stores, w.async + d.async, w.wide + d.wide, w.loads + d.loads, w.count + d.count, w.data + data(d), append(slices.Clip(w.through), n)}
 		last := in == nil && len(g.next[n]) == 0
 		for _, m := range g.next[n] {
 			if m == head {
 				last = true
-			} else if old, ok := at[m]; place[m] < i && (in == nil || in[m]) && (!ok || w.better(old)) {
+			} else if old, ok := at[m]; place[m] < i && (in == nil || in[m]) && (!ok || w.better(old, products)) {
 				at[m] = w
 			}
 		}
-		if last && (top.count == 0 || w.better(top)) {
+		if last && (top.count == 0 || w.better(top, products)) {
 			top = w
 		}
 	}
