@@ -83,6 +83,9 @@ func linearKernels() []Kernel {
 	for _, k := range out {
 		if p, ok := (Linear{Kernel: k.Name}).Picks(); ok {
 			k.Name, k.Op, k.Stem, k.Args, k.Test = p.Kernel, "experts", "linear_picks", sizeOf[PicksArgs](), "TestPicks"
+			if p.Walks() {
+				k.Threads, k.Shared = p.Threads, p.Shared
+			}
 			out = append(out, k)
 		}
 	}

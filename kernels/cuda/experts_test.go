@@ -209,23 +209,31 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 }
 
 // TestPicks compares products that read rows by the order of places with those of rows packed in that order: they have the same bits,
-// also where a block of 128 rows multiplies by 64. X is row by row, or packed by places too. The last step of a stage is missing,
-// and a row with an infinity changes no other.
+// also where a block of 128 rows multiplies by 64, and whatever tiles a block of a fixed grid takes. X is row by row, or packed by places too. The
+// last step of a stage is missing, and a row with an infinity changes no other. 8-bit floats have scales.
 func TestPicks(t *testing.T) {
 	for _, f := range cuda.PackedFormats() {
 		for _, rows := range []int{16, 32, 64, 129} {
 			l := wideFor(f, cuda.RoundsTo(f), rows)
 			if p, ok := l.Picks(); ok && p.Rows == min(rows, 128) {
-				t.Run(p.Kernel, func(t *testing.T) { testPicks(newRig(t), f, l, p) })
+				t.Run(p.Kernel, func(t *testing.T) {
+					testPicks(newRig(t), f, l, p, 224, []int{l.Rows/2 + 1, l.Rows / 2, 0, l.Rows + 3})
+				})
 			}
 		}
 	}
 }
 
-func testPicks(r *rig, f kernels.Format, l, p cuda.Linear) {
-	const experts, in, infinite = 4, 224, 9
-	out := 16*l.Panels + 16
-	counts := []int{l.Rows/2 + 1, l.Rows / 2, 0, l.Rows + 3}
+// TestPicksMany has more blocks of rows than lanes that look them up.
+func TestPicksMany(t *testing.T) {
+	l := wideFor(kernels.Q4_0, cuda.RoundsTo(kernels.Q4_0), 129)
+	p, _ := l.Picks()
+	testPicks(newRig(t), kernels.Q4_0, l, p, 32, append(slices.Repeat([]int{1}, 33), 70))
+}
+
+func testPicks(r *rig, f kernels.Format, l, p cuda.Linear, in int, counts []int) {
+	const infinite = 9
+	experts, out, all := len(counts), 16*l.Panels+16, 16*l.Panels+64
 	var ids []int32
 	for e, n := range counts {
 		ids = append(ids, slices.Repeat([]int32{int32(e)}, n)...)
@@ -235,7 +243,7 @@ func testPicks(r *rig, f kernels.Format, l, p cuda.Linear) {
 	packed := blocks * l.Rows
 	o := cuda.OrderArgs{
 		IDs: up(r, ids), Order: alloc[int32](r, packed), Place: alloc[int32](r, rows), Owner: alloc[int32](r, blocks),
-		Picks: int32(rows), Top: 1, Experts: experts, Block: int32(l.Rows), Blocks: int32(blocks),
+		Picks: int32(rows), Top: 1, Experts: int32(experts), Block: int32(l.Rows), Blocks: int32(blocks),
 	}
 	g := cudatest.Line(1, 64)
 	g.Shared = 8 * experts
@@ -243,20 +251,32 @@ func testPicks(r *rig, f kernels.Format, l, p cuda.Linear) {
 	order := down[int32](r, o.Order, packed)
 	slices.Reverse(order[:counts[0]]) // of a block that is not the first of all
 	o.Order = up(r, order)
-	m, _ := r.stack(f, experts, out, in)
+	m, _ := r.stack(f, experts, all, in)
 	x := r.floats(rows*in, 1)
 	x[infinite*in] = float32(math.Inf(1))
 	a := m.args(nil)
-	a.Rows, a.Experts, a.ExpertBytes, a.Bias, a.ExpertBias = int32(packed), o.Owner, m.bytes, up(r, r.floats(experts*out, 1)), int64(out)
-	multiply := func(kernel string, args any) []float32 {
-		a.Y = alloc[float32](r, packed*out)
-		grid := cudatest.Grid{Blocks: l.Blocks(out, packed, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+	a.Out, a.Rows, a.Experts, a.ExpertBytes, a.Bias, a.ExpertBias = int32(out), int32(packed), o.Owner, m.bytes, up(r, r.floats(experts*all, 1)), int64(all)
+	if f == kernels.F8E4M3 || f == kernels.F8E5M2 { // of 16 features and 128 columns
+		across := ceil(in, 128)
+		a.Scales, a.ExpertScales = up(r, r.floats(experts*all/16*across, 1)), int64(all/16*across)
+		a.ScaleRows, a.ScaleCols, a.ScaleAcross = 16, 128, int32(across)
+	}
+	multiprocessors := 3
+	multiply := func(l cuda.Linear, a cuda.LinearArgs, args any) {
+		grid := cudatest.Grid{Blocks: l.Blocks(int(a.Out), packed, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+		if l.Walks() {
+			grid.Blocks = l.Walk(int(a.Out), packed, multiprocessors)
+		}
 		if b, ok := args.(*cuda.PicksArgs); ok {
 			b.Product = a
-			launch(r, kernel, grid, b)
+			launch(r, l.Kernel, grid, b)
 		} else {
-			launch(r, kernel, grid, &a)
+			launch(r, l.Kernel, grid, &a)
 		}
+	}
+	sums := func(l cuda.Linear, args any) []float32 {
+		a.Y = alloc[float32](r, packed*out)
+		multiply(l, a, args)
 		y := down[float32](r, a.Y, packed*out)
 		for i, row := range order {
 			if row < 0 || row == infinite {
@@ -265,18 +285,39 @@ func testPicks(r *rig, f kernels.Format, l, p cuda.Linear) {
 		}
 		return y
 	}
+	// gated returns the tiles of 8 rows that have one.
+	gated := func(l cuda.Linear, args any) (words []uint32) {
+		g, tile := a, 8*all/4
+		g.Out, g.Gated, g.Words, g.Alpha, g.Limit, g.Paired = int32(all), alloc[uint32](r, packed*all/4), 1, 1.702, 1.5, 1
+		multiply(l, g, args)
+		for i, w := range slices.Collect(slices.Chunk(down[uint32](r, g.Gated, packed*all/4), tile)) {
+			if order[8*i] >= 0 {
+				words = append(words, w...)
+			}
+		}
+		return words
+	}
 	a.X, a.Sums = r.packX(l, f, x, packed, in, order)
-	want := multiply(l.Kernel, nil)
-	if got := multiply(p.Kernel, &cuda.PicksArgs{Order: o.Order}); !slices.Equal(got, want) {
+	want := sums(l, nil)
+	if got := sums(p, &cuda.PicksArgs{Order: o.Order}); !slices.Equal(got, want) {
 		r.Errorf("rows that are packed by places: other bits than %s", l.Kernel)
 	}
+	some := f == kernels.MXFP4 || f == kernels.F8E4M3
+	if some && !slices.Equal(gated(p, &cuda.PicksArgs{Order: o.Order}), gated(l, nil)) {
+		r.Errorf("gated: other bits than %s", l.Kernel)
+	}
 	a.X, a.Sums = r.packX(cuda.Linear{Plain: true}, f, x, rows, in, nil)
-	gathered := func() []float32 { return multiply(p.Kernel, &cuda.PicksArgs{Order: o.Order, Gathers: 1}) }
+	gathered := func() []float32 { return sums(p, &cuda.PicksArgs{Order: o.Order, Gathers: 1}) }
 	if f == kernels.MXFP4 {
 		r.eachSchedule(gathered)
 	}
-	if got := gathered(); !slices.Equal(got, want) {
-		r.Errorf("rows by their order: other bits than %s", l.Kernel)
+	for _, multiprocessors = range []int{3, 1, 100} { // tiles of the first block of the grid: some, all, one
+		if got := gathered(); !slices.Equal(got, want) {
+			r.Errorf("rows by their order, %d blocks: other bits than %s", multiprocessors, l.Kernel)
+		}
+		if !p.Walks() || !some {
+			break
+		}
 	}
 }
 

@@ -17,7 +17,10 @@ type Linear struct {
 	Words   bool // how X is packed (PackArgs)
 	Plain   bool // W and X are stored row by row
 	Library bool // no kernel: cuBLASLt is called, with LibraryArgs
-	shares  shares
+	// Of a product that walks (Walk): the columns that are loaded at once, and how many of these stages the second of a block's warpgroups is
+	// behind the first; else 0.
+	StageCols, Behind int
+	shares            shares
 }
 
 // shares describes how a product may be split over its input features.
@@ -126,14 +129,22 @@ func (l Linear) GatesNarrow(to Rounding, out, rows int) (counters int, ok bool) 
 }
 
 // Picks returns the kernel, with PicksArgs, that multiplies rows of experts by the order of places; ok is false if there is none.
-// Blocks of 128 rows multiply by 64 where an expert has no more rows for them.
+// Tiles of 128 rows multiply by 64 where an expert has no more rows for them.
 func (l Linear) Picks() (p Linear, ok bool) {
 	name, ok := strings.CutSuffix(l.Kernel, "_wide")
 	switch at := strings.Index(l.Kernel, "_mid_"); {
 	case strings.Contains(l.Kernel, "_x8_") || !strings.HasPrefix(l.Kernel, "linear_"):
 		return l, false
-	case ok:
-		l.Kernel = name + "_picks_wide"
+	case ok: // Ring in linear_picks.cu has the same sizes
+		const most, places = 208 << 10, 4*256*16 + 256 + 12*288 // of stages; of what is gated, barriers and walks
+		f, _ := kernels.Parse(strings.TrimPrefix(name, "linear_"))
+		steps := 4
+		if l, _ = group(name, f, 128); l.Panels == 16 {
+			steps = 2
+		}
+		stage := steps * (l.Panels*PanelRows*int(f.Bytes(StepCols)) + l.Rows/8*512)
+		l.Kernel, l.Threads, l.Shared = name+"_picks_wide", 384, min(8, most/stage)*stage+places
+		l.StageCols, l.Behind = steps*StepCols, min(8, most/stage)/2-1
 	case at >= 0:
 		l.Kernel, ok = l.Kernel[:at]+"_picks"+l.Kernel[at:], true
 	}
@@ -262,6 +273,16 @@ func (l Linear) Splits(out, in, rows, multiprocessors int) int {
 // Blocks returns the grid: row blocks, feature blocks, splits.
 func (l Linear) Blocks(out, rows, splits int) [3]int {
 	return [3]int{(rows + l.Rows - 1) / l.Rows, (out + PanelRows*l.Panels - 1) / (PanelRows * l.Panels), splits}
+}
+
+// Walks reports whether the grid is fixed, as Walk has it.
+func (l Linear) Walks() bool { return l.StageCols > 0 }
+
+// Walk returns the grid of a product that walks, for out features and blocks of rows: at most a block on each multiprocessor, which take all
+// tiles in turns. A block has the shared memory of a multiprocessor for itself.
+func (l Linear) Walk(out, rows, multiprocessors int) [3]int {
+	b := l.Blocks(out, rows, 1)
+	return [3]int{min(b[0]*b[1], multiprocessors), 1, 1}
 }
 
 // PartialBytes returns the bytes and the number of counters that splits need for a number of

@@ -30,6 +30,9 @@ const eightCases = "TestAttentionWide/^(e4m3_long|e4m3_list|e5m2_512)$"
 // latentCases selects those of attention over latent keys.
 const latentCases = "TestLatentAttention/^(decode|prompt|narrow|verify|splits|many_splits|f16_many|nan|f32|f32_many)$"
 
+// pickedWide is a product of experts whose blocks walk over tiles.
+const pickedWide = "TestPicks/^linear_mxfp4_picks_wide$"
+
 var mutants = []mutant{
 	{"linear_tile.cuh", "copy_wait<kStages - 2>();", "", "TestLinear"},
 	{"linear_tile.cuh", "copy_wait<kStages - 2>();\n    __syncthreads();", "copy_wait<kStages - 2>();", "TestLinear"},
@@ -86,8 +89,21 @@ var mutants = []mutant{
 	{"linear_picks.cu", "* 4 * steps :", "* steps :", "TestPicks"},
 	{"linear_picks.cu", "part < bytes ? 16 : 0", "16", "TestPicks"},
 	{"linear_picks.cu", "next = Steps * (p.gathers ? 64 : 512)", "next = Steps * 512", "TestPicks"},
-	{"linear_picks.cu", "block.tile0 = Across * blockIdx.x;", "", "TestPicks"},
-	{"linear_picks.cu", "+ 4 * N] < 0", "+ 6 * N] < 0", "TestPicks"},
+	{"linear_picks.cu", "item += gridDim.x", "item += gridDim.x + 1", pickedWide},                                              // a tile is left out
+	{"linear_picks.cu", "half ? 2 * begin : begin)", "begin)", pickedWide},                                                     // tiles of 64 rows: two items have one
+	{"linear_picks.cu", "min(2 * begin + 2, strips) * Panels", "panel + Panels", pickedWide},                                   // one of them is left out
+	{"linear_picks.cu", "l, panel, half ? ~found.x : found.x", "l, panel, found.x", pickedWide},                                // whose expert is
+	{"linear_picks.cu", "if (lane == 0) w.tile.panel0 = panel;", "", pickedWide},                                               // the same tile twice
+	{"linear_picks.cu", "    until += before;\n", "", "TestPicksMany"},                                                         // items of the next 32 blocks of rows
+	{"linear_picks.cu", "if (at.lap > 0) barrier_wait(there + 1, at.lap - 1);", "", pickedWide},                                // a stage is loaded over one that is read
+	{"linear_picks.cu", "if (i == 0 || !half)", "if (i == 0)", pickedWide},                                                     // rows that are not loaded
+	{"linear_picks.cu", "k / 2 < many ? 16 : 0", "16", pickedWide},                                                             // steps behind the last one
+	{"linear_picks.cu", "? size_t(max(p.order[place], 0))", "? size_t(place)", pickedWide},                                     // other rows
+	{"linear_picks.cu", "if (i + 1 < many) run += apart;", "run += apart;", pickedWide},                                        // panels past the end
+	{"linear_picks.cu", "i > 0) release((at.stage > 0 ? at.stage : R::kStages) - 1)", "i >= 0) release(at.stage)", pickedWide}, // a stage that is not read yet
+	{"linear_picks.cu", "scaled += a.scale_cols;", "", "TestPicks/^linear_f8_e4m3_picks_wide$"},
+	{"linear_picks.cu", "panel + 4 * (i % M), R::kRows / 8 * t.block + n", "panel + 4 * (i % M), R::kRows / 8 * t.block", pickedWide},
+	{"linear_picks.cu", "if (n == 8 && t.half) return;\n#pragma unroll\n      for (int m", "if (n == 0 && t.half) return;\n#pragma unroll\n      for (int m", pickedWide},
 	{"linear_wide.cuh", "kScaled ? 1 : 2);", "1);", "TestLinearMid"},
 	{"linear_wide.cuh", "group = blockIdx.y / kBlocks", "group = blockIdx.y", "TestLinearGated"},
 	{"linear_wide.cuh", "if (threadIdx.x == 0) *arrived = 0;", "", "TestLinearGated"},
@@ -331,7 +347,7 @@ var killed = map[string]int{
 	"linear.cuh":          15,
 	"linear_plain.cu":     12,
 	"linear_tile.cuh":     13,
-	"linear_picks.cu":     8,
+	"linear_picks.cu":     21,
 	"linear_wide.cuh":     23,
 	"norm.cu":             2,
 	"pack.cu":             18,

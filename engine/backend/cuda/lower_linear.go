@@ -296,6 +296,9 @@ func (c *lowering) expert(m mixture, p product, w matrix, at, bias cuda.Ptr, y i
 // multiplyExperts launches one of the two products.
 func (c *lowering) multiplyExperts(m mixture, p product, w matrix, a cuda.LinearArgs) error {
 	b := p.Blocks(w.Rows, m.rows(), 1)
+	if p.Walks() {
+		b = p.Walk(w.Rows, m.rows(), c.l.sms)
+	}
 	g := grid{fixed(b[0]), fixed(b[1]), fixed(b[2])}
 	if p.picks {
 		return add(c, p.Kernel, g, p.Threads, p.Shared, cuda.PicksArgs{Product: a, Order: c.workspace(m.order), Gathers: flag(p.gathers)})

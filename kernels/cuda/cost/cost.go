@@ -50,6 +50,7 @@ type Work struct {
 	Block        Block
 	Blocks       float64 // that have work
 	Pieces       float64 // of work that blocks take one after the other; 0: each has one
+	Behind       float64 // turns by which a block's second warpgroup follows the first at least: then one ends a piece while the other multiplies
 	// Dependent: the launch is behind a kernel of the same list, which need not have ended when it begins.
 	Dependent  bool
 	Prefetched float64 // bytes of Weights that a dependent launch prefetches before it waits

@@ -102,7 +102,10 @@ func (c *Counter) Count(l Launch) (Work, error) {
 		w.Instructions += part * (around(w.Half) - around(code))
 		w.HalfTurns, w.Issued = part*w.Turns, w.Issued*(1-part/2)
 	}
-	if w.LoadTurns = loadTurns(l.Kernel, code.Load); w.LoadTurns > 0 {
+	if w.LoadTurns == 0 {
+		w.LoadTurns = loadTurns(l.Kernel, code.Load)
+	}
+	if w.LoadTurns > 0 {
 		w.Instructions += w.Tiles * loadingWarps * (w.LoadTurns*code.Load.Body + code.Load.Around)
 	}
 	return w, nil
@@ -191,22 +194,27 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	n, placed := c.reached(picks, float64(c.experts.Experts), tile)
 	w.Weights, w.Values, w.Flops = n*each, picks*(x*in+y), 2*picks*in*out
 	w.Issued = 2 * placed * roundUp(in, 32) * roundUp(out, 16)
-	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
 	if name, ok := strings.CutSuffix(l.Kernel, "_picks_wide"); ok {
 		_, least := c.reached(picks, float64(c.experts.Experts), tile/2)
-		tails(name, 2*(placed-least)/placed, w)
+		walk(name, placed/tile, (placed-least)/(tile/2), a, w)
+		return nil
 	}
+	w.Blocks *= min(1, placed/tile/float64(l.Blocks[0])) // the others have no rows
 	return nil
 }
 
-// tails sets the machine code of a product of experts whose blocks of 128 rows multiply by 64 where they have no more: part of the
-// blocks do, with the loop of the product's blocks of 64, where its format has those. The shortest way through the kernel is that of 64
-// rows, so ways are those of dense products.
-func tails(product string, part float64, w *Work) {
-	if dense, ok := CodeOf(product + "_wide"); ok {
-		w.Code.Path, w.Code.Ends = dense.Path, dense.Ends
-	}
-	w.Half, w.HalfTurns = w.Code, part
+// walk counts a product of experts whose blocks of a fixed grid take tiles in turns (each_tile in linear_picks.cu), of some blocks of 128 rows, of
+// which half have no more than 64 and multiply by 64: with the loop of the product's blocks of 64, where its format has those. A
+// tile of 64 rows counts as half an item of the list that is dealt.
+func walk(product string, rows, half float64, a cuda.LinearArgs, w *Work) {
+	p, _ := cuda.Linear{Kernel: product + "_wide"}.Picks()
+	strips := float64(p.Blocks(int(a.Out), p.Rows, 1)[1])
+	items := (rows-half)*strips + half*math.Ceil(strips/2)
+	grid := w.Blocks
+	w.Blocks, w.Pieces, w.Tiles, w.Behind = min(grid, items), rows*strips, rows*strips, float64(p.Behind)
+	w.Longest = max(1, math.Ceil(items/grid)*grid/items)
+	w.LoadTurns = math.Ceil(float64(a.In) / float64(p.StageCols))
+	w.Half, w.HalfTurns = w.Code, half/rows
 	if mid, ok := CodeOf(product + "_mid_64"); ok {
 		w.Half = mid
 	}

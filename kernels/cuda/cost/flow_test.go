@@ -276,7 +276,7 @@ func (g graph) single(loop int) graph {
 }
 
 // loading returns the loop of warps that load for others, where registers are given from some warps to others: the innermost of the loops in which
-// nothing multiplies that copy most, also what they widen. Around it is the loop over tiles, and around that one the loop over pieces of work.
+// nothing multiplies that copy most, also what they widen; a loop around another copies more if it is half as much again. Around it is the loop over tiles, and around that one the loop over pieces of work.
 func (g graph) loading(list []instruction, loops map[int]map[int]bool) (l Loading) {
 	if !slices.ContainsFunc(list, func(x instruction) bool { return strings.HasPrefix(x.op, "USETMAXREG") }) {
 		return l
@@ -305,7 +305,8 @@ func (g graph) loading(list []instruction, loops map[int]map[int]bool) (l Loadin
 			continue
 		}
 		around = append(around, head)
-		if least < 0 || w.async > copies || w.async == copies && len(in) < len(loops[least]) {
+		inner := least >= 0 && loops[least][head] && 1.5*w.async >= copies // the loop around it writes little more
+		if least < 0 || inner || w.async > copies && !(in[least] && w.async <= 1.5*copies) {
 			l, least, copies = Loading{Bytes: bytes, Shared: g.shared(w), Body: w.count, Waits: waits}, head, w.async
 		}
 	}

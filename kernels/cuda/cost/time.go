@@ -106,6 +106,10 @@ func (g GPU) waits(w Work) float64 {
 	}
 	turn, ends := g.turn(c, w.Warps, loads)
 	pieces := max(w.Blocks, w.Pieces)
+	if w.Behind > 0 && ends > 0 { // one warpgroup ends a piece while the other multiplies alone, in less time for each turn
+		alone, end := g.turn(c, w.Warps/2, loads)
+		ends = max(0, ends-min(end, w.Behind*alone)*turn/alone)
+	}
 	took := w.Turns * turn
 	if w.HalfTurns > 0 {
 		half, _ := g.turn(w.Half, w.Warps, loads)
