@@ -61,7 +61,7 @@ half of its 1.0; what it reads while the kernel before works comes in addition a
 instructions run beside them only if the products were begun before and nothing waits for them. So a turn takes the longest of products, instructions and bytes, and in addition what is beside no products: instructions, barriers (30 clocks) and waits.
 Warps that load for others take a part of their slots, and 0.35 µs where they wait for what they load. Once a tile come the instructions around the loop, and a read of 0.35 µs behind another block. Where registers and shared memory are
 enough for several blocks, one computes while another waits. Products of ´mma.sync´ run beside other warps' instructions; barriers and a tile's begin and end are added. No rate was changed for this. That warps are in step is an
-assumption: FlashAttention-3's times at three lengths follow with it from our own loop within 3 % (below); a later version of it takes a fifth less.
+assumption: FlashAttention-3's times at three lengths follow with it from our own loop within 6 % (below); a later version of it takes a fifth less.
 
 Not in it: conflicts of banks, warpgroups that drift apart between barriers (this makes waits too long), how a tile's sums are gated or joined, barriers of attention by ´mma.sync´ and of the delta rule, the second cache's rate for what many blocks read,
 clocks that fall under load, routing that is not uniform, and the host, whose work runs beside the step before.
