@@ -178,6 +178,9 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	if a.GatedScales != 0 { // written, read and written in 8 bits
 		y = out / 2 * (4 + 4 + 1)
 	}
+	if a.Gated != 0 {
+		w.Code = w.Code.gated(piecesOf(l.Kernel, l, a))
+	}
 	if a.Experts == 0 {
 		w.Weights, w.Values, w.Flops = each, rows*(x*in+y), 2*rows*in*out
 		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
@@ -195,8 +198,20 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	if name, ok := strings.CutSuffix(l.Kernel, "_picks_wide"); ok {
 		_, least := c.reached(picks, float64(c.experts.Experts), tile/2)
 		tails(name, 2*(placed-least)/placed, w)
+		if a.Gated != 0 {
+			w.Code, w.Half = w.Code.gated(piecesOf(l.Kernel, l, a)), w.Half.gated(piecesOf(name+"_mid_64", l, a))
+		}
 	}
 	return nil
+}
+
+// piecesOf returns the panels of 16 features that a warp of a product with many rows has, and the tiles of 8 rows for each: all tiles of a block in a
+// kernel of warpgroups, else a fourth of them.
+func piecesOf(kernel string, l Launch, a cuda.LinearArgs) (panels, pieces float64) {
+	if pieces = tileOf(kernel) / 8; strings.Contains(kernel, "_wide") || strings.Contains(kernel, "_mid_") {
+		return math.Round(math.Ceil(float64(a.Out)/128) / float64(l.Blocks[1])), pieces
+	}
+	return 4, pieces / 4
 }
 
 // tails sets the machine code of a product of experts whose blocks of 128 rows multiply by 64 where they have no more: part of the
@@ -204,7 +219,7 @@ func (c *Counter) linear(l Launch, w *Work) error {
 // rows, so ways are those of dense products.
 func tails(product string, part float64, w *Work) {
 	if dense, ok := CodeOf(product + "_wide"); ok {
-		w.Code.Path, w.Code.Ends = dense.Path, dense.Ends
+		w.Code.Path, w.Code.Ends, w.Code.Gating = dense.Path, dense.Ends, dense.Gating
 	}
 	w.Half, w.HalfTurns = w.Code, part
 	if mid, ok := CodeOf(product + "_mid_64"); ok {
