@@ -41,53 +41,113 @@ struct LinearArgs {
 // feature_of returns the output feature of row r of the panels.
 DEVICE int feature_of(const LinearArgs &a, int r) { return a.half ? r % 16 / 8 * a.half + r / 16 * 8 + r % 8 : r; }
 
-// store_sums writes a lane's part d of a piece: 16 features (a panel) by 8 rows (a tile).
-DEVICE void store_sums(const LinearArgs &a, int panel, int tile, const float *bias, const float *d) {
-  int lane = threadIdx.x & 31;
+// Lines is how a lane stores its sums of the pieces of a panel, 16 features by a tile of 8 rows, one tile after the other: those of
+// features g and g+8 of the panel.
+struct Lines {
+  float bias[2];
+  float *at[2];  // where the lane's first number of the next tile goes
+  int row;       // its row
+  int rows[2];   // of the product; none where it has no such feature
+  DEVICE_METHOD Lines(const LinearArgs &a, int panel, int tile, const float *factors) {
+    int lane = threadIdx.x & 31;
+    row = 8 * tile + 2 * (lane & 3);
 #pragma unroll
-  for (int c = 0; c < 4; c++) {
-    int r = 16 * panel + (lane >> 2) + c / 2 * 8, feature = feature_of(a, r), row = 8 * tile + (lane & 3) * 2 + c % 2;
-    if (r < a.out && row < a.rows) a.y[size_t(row) * a.out + feature] = d[c] + (bias ? bias[feature] : 0.0f);
+    for (int i = 0; i < 2; i++) {
+      int r = 16 * panel + (lane >> 2) + 8 * i, feature = feature_of(a, r);
+      at[i] = a.y + (size_t(row) * a.out + feature);
+      rows[i] = r < a.out ? a.rows : 0;
+      bias[i] = factors && r < a.out ? factors[feature] : 0.0f;
+    }
   }
-}
+  // store writes d, a lane's part of the next tile's piece.
+  DEVICE_METHOD void store(const LinearArgs &a, const float (&d)[4]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      if (row < rows[i]) at[i][0] = d[2 * i] + bias[i];
+      if (row + 1 < rows[i]) at[i][a.out] = d[2 * i + 1] + bias[i];
+      at[i] += 8 * (long long)a.out;
+    }
+    row += 8;
+  }
+};
 
-// store_gated gates a piece: a lane has gates and ups of one feature, or those of a pair are in neighbours. Then lanes of
-// two neighbouring results exchange one each, and write a word. With Narrow they may be written to y instead, for round_gated.
-// All lanes of a warp call it.
-template <bool Narrow = false>
-DEVICE void store_gated(const LinearArgs &a, int panel, int tile, const float *bias, const float *d) {
-  int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3, odd = g & 1, k = a.paired ? 4 * odd + g / 2 : g, to = a.paired ? 8 : 4;
-  if (16 * panel >= a.out || 8 * tile >= a.rows) return;
-  float v[4];
+// store_sums writes a lane's part d of a piece.
+DEVICE void store_sums(const LinearArgs &a, int panel, int tile, const float *bias, const float (&d)[4]) { Lines(a, panel, tile, bias).store(a, d); }
+
+// Gates is how a lane gates the pieces of a panel, one tile after the other: it has gates and ups of one feature, or those of a
+// pair are in neighbours. Then lanes of two neighbouring results exchange one each, and write a word. With Narrow they may be written
+// to y instead, for round_gated. All lanes of a warp call store.
+template <bool Narrow>
+struct Gates {
+  GLUArgs glu;
+  float bias[2];      // of gate and up
+  int row;            // the lane's first row of the next tile
+  unsigned char *at;  // where its result of that tile goes
+  long long further;  // bytes to that of the tile behind
+  DEVICE_METHOD Gates(const LinearArgs &a, int panel, int tile, const float *factors) {
+    int lane = threadIdx.x & 31, g = lane >> 2, k = a.paired ? 4 * (g & 1) + g / 2 : g, half = a.out / 2;
+    glu = GLUArgs{};
+    glu.limit = a.limit;
+    glu.alpha = a.alpha;
+    glu.shift = a.shift;
 #pragma unroll
-  for (int c = 0; c < 4; c++) v[c] = d[c] + (bias ? bias[feature_of(a, 16 * panel + g + c / 2 * 8)] : 0.0f);
-  GLUArgs glu{};
-  glu.act = a.act;
-  glu.limit = a.limit;
-  glu.alpha = a.alpha;
-  glu.shift = a.shift;
-  float y[2];
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    float gate = v[i], up = v[2 + i];
-    if (a.paired) {
-      float got = __shfl_xor_sync(kAllLanes, odd ? gate : up, 4);
-      (odd ? gate : up) = got;
+    for (int i = 0; i < 2; i++) bias[i] = factors ? factors[feature_of(a, 16 * panel + g + 8 * i)] : 0.0f;
+    row = 8 * tile + 2 * (lane & 3);
+    at = (unsigned char *)a.gated + 4 * word_at(a.words, half, row + upper(a), 8 * panel + k / 2 * 2);
+    further = 512 * (long long)ceil_div(half, 32);  // whole steps, whatever words is
+    if (to_y(a)) {
+      at = (unsigned char *)(a.y + (size_t(row) * half + 8 * panel + k));
+      further = 32 * (long long)half;
     }
-    y[i] = 8 * tile + 2 * q + i < a.rows ? gated_activation(glu, gate, up) : 0.0f;
   }
-  if constexpr (Narrow)
-    if (a.gated_scales != nullptr) {
-      int row = 8 * tile + 2 * q, half = a.out / 2;
-      float *to = a.y + (size_t(row) * half + 8 * panel + k);
-      if (row < a.rows) to[0] = y[0];
-      if (row + 1 < a.rows) to[half] = y[1];
-      return;
+  METHOD bool to_y(const LinearArgs &a) { return Narrow && a.gated_scales != nullptr; }
+  // upper says whether the lane writes the word of the second of two rows.
+  METHOD bool upper(const LinearArgs &a) { return threadIdx.x & (a.paired ? 8 : 4); }
+
+  // store gates d, a lane's part of the next tile's piece.
+  DEVICE_METHOD void store(const LinearArgs &a, const float (&d)[4]) {
+    bool odd = threadIdx.x & 4;
+    float gate[2], up[2], y[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      gate[i] = d[i] + bias[0];
+      up[i] = d[2 + i] + bias[1];
+      if (a.paired) {
+        float got = __shfl_xor_sync(kAllLanes, odd ? gate[i] : up[i], 4);
+        (odd ? gate[i] : up[i]) = got;
+      }
     }
-  bool upper = lane & to;
-  float got = __shfl_xor_sync(kAllLanes, upper ? y[0] : y[1], to);
-  ((uint32_t *)a.gated)[word_at(a.words, a.out / 2, 8 * tile + 2 * q + upper, 8 * panel + k / 2 * 2)] =
-      packed_pair(a.f16, upper ? got : y[0], upper ? y[1] : got);
+    auto both = [&](int act) {
+      glu.act = act;
+#pragma unroll
+      for (int i = 0; i < 2; i++) y[i] = gated_activation(glu, gate[i], up[i]);
+    };
+    if (a.act == kSiLU)
+      both(kSiLU);
+    else if (a.act == kGELUTanh)
+      both(kGELUTanh);
+    else
+      both(kGELU);
+    if (to_y(a)) {
+      if (row < a.rows) *(float *)at = y[0];
+      if (row + 1 < a.rows) ((float *)at)[a.out / 2] = y[1];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; i++) y[i] = row + i < a.rows ? y[i] : 0.0f;
+      bool second = upper(a);
+      float got = __shfl_xor_sync(kAllLanes, second ? y[0] : y[1], a.paired ? 8 : 4);
+      *(uint32_t *)at = packed_pair(a.f16, second ? got : y[0], second ? y[1] : got);
+    }
+    row += 8;
+    at += further;
+  }
+};
+
+// store_gated gates a piece. All lanes of a warp call it.
+template <bool Narrow = false>
+DEVICE void store_gated(const LinearArgs &a, int panel, int tile, const float *bias, const float (&d)[4]) {
+  if (16 * panel >= a.out || 8 * tile >= a.rows) return;
+  Gates<Narrow>(a, panel, tile, bias).store(a, d);
 }
 
 // steps_of returns the number of steps of a matrix with `in` input features.

@@ -29,6 +29,7 @@ func TestLinearGated(t *testing.T) {
 	}{
 		{kernels.BF16, bf16, own(kernels.BF16), []int{1, 11, 20, 137}, silu, bf16, 0},
 		{kernels.BF16, bf16, func(int) cuda.Linear { return own(kernels.BF16)(16) }, []int{3}, silu, bf16, 0}, // a tile without rows
+		{kernels.BF16, bf16, own(kernels.BF16), []int{20}, silu, bf16, 2},
 		{kernels.F16, f16, own(kernels.F16), []int{3, 130}, gelu, f16, 1},
 		{kernels.MXFP4, bf16, own(kernels.MXFP4), []int{5, 16, 33}, clamped, bf16, 0},
 		{kernels.F8E4M3, bf16, own(kernels.F8E4M3), []int{2, 70}, silu, bf16, 0},

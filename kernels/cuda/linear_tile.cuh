@@ -10,10 +10,9 @@ template <int Panels, int Tiles>
 struct Tile {
   int panel0, tile0, tiles, from, to;
   size_t block, blocks;
-  const float *bias;
 
-  // Splits begin at multiples of align units.
-  DEVICE_METHOD Tile(const LinearArgs &a, int expert, int units, int align) {
+  // Splits begin at multiples of align units. The expert is not kept: it would take a register in the loops of products.
+  DEVICE_METHOD Tile(const LinearArgs &a, int, int units, int align) {
     panel0 = blockIdx.y * Panels;
     tile0 = blockIdx.x * Tiles;
     tiles = ceil_div(a.rows, 8);
@@ -22,62 +21,133 @@ struct Tile {
     to = min(units, from + each);
     block = size_t(blockIdx.y) * gridDim.x + blockIdx.x;
     blocks = size_t(gridDim.x) * gridDim.y;
-    bias = a.bias ? a.bias + expert * a.expert_bias : nullptr;
+  }
+
+  // bias_of returns the bias of the block's expert, which it reads once more.
+  DEVICE_METHOD const float *bias_of(const LinearArgs &a) const {
+    if (a.bias == nullptr || a.experts == nullptr) return a.bias;
+    return a.bias + uint32_t(a.experts[blockIdx.x]) * a.expert_bias;
+  }
+
+  // store_whole writes the sums of a block without an end in it. A lane's features and rows have the same distances in every piece, so an address
+  // is a row's and a constant. Halves: features are in the order of LinearArgs.half.
+  template <int N, int Across, bool Halves, class Place, class Sums>
+  DEVICE_METHOD void store_whole(const LinearArgs &a, Place place, Sums sums) const {
+    constexpr int kDown = N / Across, kPanel = Halves ? 8 : 16;  // features from a panel to the next
+    int lane = threadIdx.x & 31, feature = kPanel * (panel0 + place(0).x) + (lane >> 2), further = Halves ? a.half : 8;
+    const float *bias = bias_of(a);
+    auto behind = [&](int m) { return kPanel * (place(m * Across).x - place(0).x); };  // features from the first panel to panel m
+    float more[kDown][2];
+#pragma unroll
+    for (int i = 0; i < 2 * kDown; i++) more[i / 2][i % 2] = bias ? bias[feature + behind(i / 2) + i % 2 * further] : 0.0f;
+    unsigned char *to = (unsigned char *)(a.y + (size_t(8 * (tile0 + place(0).y) + 2 * (lane & 3)) * a.out + feature));
+#pragma unroll
+    for (int j = 0; j < 2 * Across; j++) {
+      int row = 8 * (place(j / 2).y - place(0).y) + j % 2;
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float *at = (float *)(to + i * 4 * (long long)further + row * (long long)(4 * a.out));
+#pragma unroll
+        for (int m = 0; m < kDown; m++) at[behind(m)] = sums(m * Across + j / 2)[2 * i + j % 2] + more[m][i];
+      }
+    }
+  }
+
+  // partial_at returns a lane's first sums of a split in a.partial; those of the next piece are kPiece bytes behind.
+  static constexpr uint32_t kPiece = 32 * 16, kPieces = Panels * Tiles * kPiece;
+  DEVICE_METHOD unsigned char *partial_at(const LinearArgs &a, int split) const {
+    return (unsigned char *)a.partial + (split * blocks + block) * kPieces + (threadIdx.x & 31) * 16;
+  }
+
+  // join adds up the sums of all splits in order: those of Across tiles from `first` on, a panel and a tile within the block. A tile past the end has those of
+  // the last one: nothing stores them.
+  template <int Across>
+  DEVICE_METHOD void join(const LinearArgs &a, int2 first, float4 (&d)[Across]) const {
+    const unsigned char *from = partial_at(a, 0);
+    uint32_t at[Across];
+#pragma unroll
+    for (int n = 0; n < Across; n++) {
+      d[n] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      at[n] = (first.x * Tiles + min(first.y + n, tiles - 1 - tile0)) * kPiece;
+    }
+#pragma unroll 1
+    for (int k = 0; k < a.splits; k++, from += blocks * kPieces) {
+#pragma unroll
+      for (int n = 0; n < Across; n++) {
+        float4 u = *(const float4 *)(from + at[n]);
+        d[n] = make_float4(d[n].x + u.x, d[n].y + u.y, d[n].z + u.z, d[n].w + u.w);
+      }
+    }
   }
 
   // finish stores N pieces; with splits, the last block adds up those of all splits in
   // order. place(i) is piece i's panel and tile within the block, sums(i) is the thread's
-  // part of it. shared is memory of the block that nothing uses any more, 256·min(N, kGated) of 16 bytes. finish returns
-  // whether this block has stored.
-  template <int N, bool Narrow = false, class Place, class Sums>
+  // part of it; Across tiles of a panel follow each other. shared is memory of the block, 256·min(N, kGated) of 16 bytes, that no
+  // warp uses any more if the sums are gated. finish returns whether this block has stored.
+  template <int N, bool Narrow = false, int Across = (N < Tiles ? N : Tiles), class Place, class Sums>
   DEVICE_METHOD bool finish(const LinearArgs &a, Place place, Sums sums, unsigned char *shared) const {
-    float4 *partial = (float4 *)a.partial;
-    auto at = [&](int split, int2 p) { return (split * blocks + block) * (Panels * Tiles * 32) + (p.x * Tiles + p.y) * 32 + (threadIdx.x & 31); };
+    static_assert(N % Across == 0 && Across <= kGated, "a thread has whole panels");
+    auto sums4 = [&](int i) {
+      const float *d = sums(i);
+      return make_float4(d[0], d[1], d[2], d[3]);
+    };
     if (a.splits > 1) {
+      unsigned char *to = partial_at(a, blockIdx.z);
 #pragma unroll
-      for (int i = 0; i < N; i++) {
-        const float *d = sums(i);
-        if (tile0 + place(i).y < tiles) partial[at(blockIdx.z, place(i))] = make_float4(d[0], d[1], d[2], d[3]);
-      }
+      for (int i = 0; i < N; i++)
+        if (int2 p = place(i); tile0 + p.y < tiles) *(float4 *)(to + (p.x * Tiles + p.y) * kPiece) = sums4(i);
       if (!last_split(a, block)) return false;
     }
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-      int2 p = place(i);
-      float *d = sums(i);
-      if (tile0 + p.y >= tiles) continue;
-      if (a.splits > 1) {
-        d[0] = d[1] = d[2] = d[3] = 0.0f;
-        for (int k = 0; k < a.splits; k++) {
-          float4 u = partial[at(k, p)];
-          d[0] += u.x;
-          d[1] += u.y;
-          d[2] += u.z;
-          d[3] += u.w;
-        }
-      }
-      if (a.gated == nullptr)
-        store_sums(a, panel0 + p.x, tile0 + p.y, bias, d);
-      else if (N == 1)
-        store_gated<Narrow>(a, panel0 + p.x, tile0 + p.y, bias, d);
+    const float *bias = bias_of(a);
+    if constexpr (N == 1) {
+      float4 d[1] = {sums4(0)};
+      if (a.splits > 1) join(a, place(0), d);
+      const float v[4] = {d[0].x, d[0].y, d[0].z, d[0].w};
+      if (a.gated != nullptr)
+        store_gated<Narrow>(a, panel0 + place(0).x, tile0 + place(0).y, bias, v);
+      else
+        store_sums(a, panel0 + place(0).x, tile0 + place(0).y, bias, v);
+      return true;
     }
-    if (N == 1 || a.gated == nullptr) return true;
-    // The code of gating is long and registers have no index: a thread's pieces pass through its place in shared memory.
+    if (a.gated == nullptr && a.splits <= 1) {
+      if (8 * (tile0 + Tiles) <= a.rows && 16 * (panel0 + Panels) <= a.out) {
+        if (a.half == 0)
+          store_whole<N, Across, false>(a, place, sums);
+        else
+          store_whole<N, Across, true>(a, place, sums);
+        return true;
+      }
+      __syncthreads();  // all warps are done with shared
+    }
+    // Registers have no index: a panel's pieces pass through the thread's place in shared memory, so that the code for one piece serves all.
     float4 *own = (float4 *)shared + threadIdx.x;
-#pragma unroll
-    for (int first = 0; first < N; first += kGated) {
-#pragma unroll
-      for (int i = 0; i < kGated && first + i < N; i++) {
-        const float *d = sums(first + i);
-        own[i * kPieceThreads] = make_float4(d[0], d[1], d[2], d[3]);
-      }
 #pragma unroll 1
-      for (int i = 0; i < kGated && first + i < N; i++) {
-        int2 p = place(first + i);
-        float4 v = own[i * kPieceThreads];
-        const float d[4] = {v.x, v.y, v.z, v.w};
-        if (tile0 + p.y < tiles) store_gated<Narrow>(a, panel0 + p.x, tile0 + p.y, bias, d);
+    for (int m = 0; m < N / Across; m++) {
+      int2 first = place(m * Across);
+      int panel = panel0 + first.x, tile = tile0 + first.y, many = min(Across, tiles - tile);
+      if (16 * panel >= a.out) break;
+      if (a.splits > 1) {
+        float4 d[Across];
+        join(a, first, d);
+#pragma unroll
+        for (int n = 0; n < Across; n++) own[n * kPieceThreads] = d[n];
+      } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+          if (i / Across == m) own[i % Across * kPieceThreads] = sums4(i);
       }
+      auto each = [&](auto to) {
+#pragma unroll 1
+        for (int n = 0; n < many; n++) {
+          float4 v = own[n * kPieceThreads];
+          const float d[4] = {v.x, v.y, v.z, v.w};
+          to.store(a, d);
+        }
+      };
+      if (a.gated == nullptr)
+        each(Lines(a, panel, tile, bias));
+      else
+        each(Gates<Narrow>(a, panel, tile, bias));
     }
     return true;
   }
@@ -225,7 +295,7 @@ DEVICE void linear_tile(const LinearArgs &a) {
       for (int n = 0; n < T; n++) scale_outputs(q, d[T * i + n]);
     }
   }
-  t.template finish<4 * T>(a, [&](int i) { return int2{panel1 + i / T, tile1 + i % T}; }, [&](int i) { return d[i]; }, memory);
+  t.template finish<4 * T, false, T>(a, [&](int i) { return int2{panel1 + i / T, tile1 + i % T}; }, [&](int i) { return d[i]; }, memory);
 }
 
 // Bytes of a ring if a multiprocessor of 100 KiB runs two blocks, and if it runs one.

@@ -3,6 +3,7 @@ package cost
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,26 @@ type Code struct {
 	// Turn is the body, Ends the shortest way through a piece of work that stores its sums,
 	// without gating them or sharing them with other blocks, the body of each of its loops once.
 	Turn, Ends []Step
+	Gating     Gating
+}
+
+// Gating is what a warp of a product has behind its last products instead of the last step of Ends where it gates its sums: instructions around
+// the loop over its panels with each loop once, of the body of that loop (0: there is one panel), and of the loop over the pieces of a panel. Zero: the kernel
+// has no such loops. The rounding of narrow results by the last of two blocks is not in it.
+type Gating struct{ Around, Panel, Piece float64 }
+
+// gated returns the code of a launch that gates its sums; a warp has so many panels with so many pieces each.
+func (c Code) gated(panels, pieces float64) Code {
+	g := c.Gating
+	if g.Piece == 0 || len(c.Ends) == 0 {
+		return c
+	}
+	last := g.Around + (panels-1)*g.Panel + panels*(pieces-1)*g.Piece
+	c.Ends = slices.Clone(c.Ends)
+	end := &c.Ends[len(c.Ends)-1]
+	c.Path += last - end.Instructions
+	end.Instructions = last
+	return c
 }
 
 // Loading is the loop of warps that load for others; zero: all warps of the kernel do the same.
@@ -82,7 +103,7 @@ func CodeOf(kernel string) (c Code, ok bool) {
 
 // codeOf reads a row as rowOf writes it.
 func codeOf(row string) (name string, c Code, err error) {
-	var unit, load, turn, ends string
+	var unit, load, turn, ends, gating string
 	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path); err != nil {
 		return name, c, err
 	}
@@ -90,8 +111,13 @@ func codeOf(row string) (name string, c Code, err error) {
 	if len(strings.Fields(row)) == 6 {
 		return name, c, nil
 	}
-	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path, &c.Registers, &c.Shared, &load, &turn, &ends); err != nil {
+	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path, &c.Registers, &c.Shared, &load, &turn, &ends, &gating); err != nil {
 		return name, c, err
+	}
+	if g := &c.Gating; gating != "-" {
+		if _, err = fmt.Sscanf(gating, "%g:%g:%g", &g.Around, &g.Panel, &g.Piece); err != nil {
+			return name, c, err
+		}
 	}
 	if l := &c.Load; load != "-" {
 		if _, err = fmt.Sscanf(load, "%g:%g:%g:%g:%g", &l.Bytes, &l.Shared, &l.Body, &l.Waits, &l.Around); err != nil {
@@ -114,7 +140,11 @@ func rowOf(name string, c Code) string {
 	if l := c.Load; l.Bytes > 0 {
 		load = fmt.Sprintf("%g:%g:%g:%g:%g", l.Bytes, l.Shared, l.Body, l.Waits, l.Around)
 	}
-	return row + fmt.Sprintf(" %g %g %s %s %s", c.Registers, c.Shared, load, stepsText(c.Turn, c.Ops), stepsText(c.Ends, c.Ops))
+	gating := "-"
+	if g := c.Gating; g.Piece > 0 {
+		gating = fmt.Sprintf("%g:%g:%g", g.Around, g.Panel, g.Piece)
+	}
+	return row + fmt.Sprintf(" %g %g %s %s %s %s", c.Registers, c.Shared, load, stepsText(c.Turn, c.Ops), stepsText(c.Ends, c.Ops), gating)
 }
 
 // grouped reports whether warpgroups multiply, on their own.

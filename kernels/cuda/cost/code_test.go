@@ -40,7 +40,7 @@ func TestCode(t *testing.T) {
 		}
 		return
 	}
-	rows := []string{"# kernel unit ops loads body path; where warps meet also registers shared bytes:shared:body:waits:around of warps that load, steps of a turn, of a piece: of sm_90a, by TestCode"}
+	rows := []string{"# kernel unit ops loads body path; where warps meet also registers shared bytes:shared:body:waits:around of warps that load, steps of a turn, of a piece, around:panel:piece where sums are gated: of sm_90a, by TestCode"}
 	for _, stem := range cuda.Stems() {
 		found, _ := filepath.Glob("../../../.cache/cuda/objects/" + stem + "-90a-*.cubin")
 		if len(found) == 0 {
@@ -66,6 +66,9 @@ func TestCode(t *testing.T) {
 				t.Error(err)
 			}
 			c := count(list)
+			if !strings.HasPrefix(name, "linear_") {
+				c.Gating = Gating{}
+			}
 			if c.Registers = registers[name]; c.Registers == 0 {
 				t.Errorf("%s: ptxas does not say how many registers it has", name)
 			}
@@ -215,7 +218,7 @@ EXIT`, "\n") {
 	c := count(instructions([]byte(text.String()))["small"])
 	// Products: 64·128·16 for four warps. Shared memory: 512 bytes each by LDS and LDGSTS; the right operands, 4,096 bytes, twice, and a left one of
 	// 2,048, for four warps.
-	const want = "small g 131072 16 7 13 0 3584 - 5b/1,1w1,1 6b/1,1w1,4"
+	const want = "small g 131072 16 7 13 0 3584 - 5b/1,1w1,1 6b/1,1w1,4 -"
 	if got := rowOf("small", c); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -223,10 +226,64 @@ EXIT`, "\n") {
 	if err != nil || name != "small" || rowOf(name, again) != want || again.Turn[1].Leaves != 1 {
 		t.Errorf("%s is read as %+v (%v)", want, again, err)
 	}
-	for _, row := range []string{"small", "small g 1 1 1 1 1 1 - 5x 1", "small g 1 1 1 1 1 1 1:2 1 1", "small g 1 1 1 1 1 1 - 1w 1"} {
+	for _, row := range []string{"small", "small g 1 1 1 1 1 1 - 5x 1 -", "small g 1 1 1 1 1 1 1:2 1 1 -", "small g 1 1 1 1 1 1 - 1w 1 -", "small g 1 1 1 1 1 1 - 1 1 1:2"} {
 		if _, _, err := codeOf(row); err == nil {
 			t.Errorf("%q is read", row)
 		}
+	}
+}
+
+// TestGating counts by hand the way of a small kernel that gates: behind its last products, a loop over panels that puts pieces into shared memory, and in it
+// a loop over pieces, whose shortest way that stores has an exponential. Around it are ways that store more, plainly and for other blocks.
+func TestGating(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(".text.vapp_small:\n")
+	for _, line := range strings.Split(`PREEXIT
+.L_x_1:
+BAR.SYNC.DEFER_BLOCKING 0x0
+HGMMA.64x128x16.F32.BF16 R24, R4, gdesc[UR8], R24, gsb0
+WARPGROUP.DEPBAR.LE gsb0, 0x0
+@P0 BRA ´(.L_x_1)
+WARPGROUP.DEPBAR.LE gsb0, 0x0
+@P1 BRA ´(.L_x_2)
+STG.E.128 desc[UR4][R6.64], R24
+MEMBAR.SC.GPU
+BAR.SYNC.DEFER_BLOCKING 0x0
+.L_x_2:
+@P2 BRA ´(.L_x_6)
+.L_x_3:
+STS.128 [R2], R24
+.L_x_4:
+LDS.128 R24, [R2]
+@P3 BRA ´(.L_x_5)
+FFMA R1, R1, R1, R1
+FFMA R1, R1, R1, R1
+MUFU.EX2 R1, R1
+.L_x_5:
+SHFL.BFLY PT, R1, R1, 0x4, 0x1f
+STG.E desc[UR4][R6.64], R24
+@P4 BRA ´(.L_x_4)
+@P5 BRA ´(.L_x_3)
+EXIT
+.L_x_6:
+STG.E.128 desc[UR4][R6.64], R24
+STG.E.128 desc[UR4][R8.64], R24
+EXIT`, "\n") {
+		if !strings.HasPrefix(line, ".L") {
+			line = "        /*0000*/                   " + strings.ReplaceAll(line, "´", "`") + " ;"
+		}
+		text.WriteString(line + "\n")
+	}
+	c := count(instructions([]byte(text.String()))["small"])
+	if want := (Gating{Around: 13, Panel: 10, Piece: 8}); c.Gating != want {
+		t.Errorf("%+v, want %+v", c.Gating, want)
+	}
+	if got := c.gated(3, 4); got.Ends[len(got.Ends)-1].Instructions != 13+2*10+3*3*8 || got.Path-c.Path != 105-c.Ends[len(c.Ends)-1].Instructions || c.Ends[len(c.Ends)-1].Instructions == 105 {
+		t.Errorf("3 panels of 4 pieces: %+v of %+v", got, c)
+	}
+	row := rowOf("small", c)
+	if _, again, err := codeOf(row); err != nil || again.Gating != c.Gating {
+		t.Errorf("%s is read as %+v (%v)", row, again, err)
 	}
 }
 

@@ -159,8 +159,15 @@ func TestPhases(t *testing.T) {
 		t.Errorf("8 bits: %+v", eight)
 	}
 	tile := counted1(t, &Counter{}, launchOf("linear_bf16_wide", [3]int{16, 16, 1}, 256, cuda.LinearArgs{In: 4096, Out: 4096, Rows: 2048, Splits: 1}))
-	if one := g.Time(tile); one.Waits < 1.05*one.Matrix || tile.Turns != tile.Blocks*64 || g.resident(tile) != 1 {
+	if one := g.Time(tile); one.Waits < 1.02*one.Matrix || tile.Turns != tile.Blocks*64 || g.resident(tile) != 1 {
 		t.Errorf("a product's tiles: %+v of %+v", one, tile)
+	}
+	gates := counted1(t, &Counter{}, launchOf("linear_bf16_wide", [3]int{16, 16, 1}, 256, cuda.LinearArgs{In: 4096, Out: 4096, Rows: 2048, Splits: 1, Gated: 1}))
+	if more := gates.Instructions - tile.Instructions; more < 256*8*32*4*10 || more > 256*8*32*4*40 { // of a warp's 32 pieces, with four numbers each
+		t.Errorf("gating takes %.0f instructions more than storing sums", more)
+	}
+	if g.Time(gates).Waits < 1.03*g.Time(tile).Waits {
+		t.Errorf("tiles that gate: %+v, that do not: %+v", g.Time(gates), g.Time(tile))
 	}
 	mid := counted1(t, &Counter{}, launchOf("linear_mxfp4_mid_16", [3]int{1, 64, 1}, 256, cuda.LinearArgs{In: 4096, Out: 16384, Rows: 16, Splits: 1}))
 	if g.resident(mid) != 2 {

@@ -181,6 +181,9 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	if a.GatedScales != 0 { // written, read and written in 8 bits
 		y = out / 2 * (4 + 4 + 1)
 	}
+	if a.Gated != 0 {
+		w.Code = w.Code.gated(piecesOf(l.Kernel, l, a))
+	}
 	if a.Experts == 0 {
 		w.Weights, w.Values, w.Flops = each, rows*(x*in+y), 2*rows*in*out
 		w.Issued = 2 * roundUp(rows, tile) * roundUp(in, 32) * roundUp(out, 16)
@@ -203,6 +206,19 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	return nil
 }
 
+// piecesOf returns the panels of 16 features that a warp of a product with many rows has, and the tiles of 8 rows for each: all tiles of a block in a
+// kernel of warpgroups, else a fourth of them. Where blocks take tiles in turns, a warp has four pieces at a time (store_tile in linear_picks.cu).
+func piecesOf(kernel string, l Launch, a cuda.LinearArgs) (panels, pieces float64) {
+	if name, ok := strings.CutSuffix(kernel, "_picks_wide"); ok {
+		p, _ := cuda.Linear{Kernel: name + "_wide"}.Picks()
+		return 4 * math.Round(math.Ceil(float64(a.Out)/128)/float64(p.Blocks(int(a.Out), p.Rows, 1)[1])), 4
+	}
+	if pieces = tileOf(kernel) / 8; strings.Contains(kernel, "_wide") || strings.Contains(kernel, "_mid_") {
+		return math.Round(math.Ceil(float64(a.Out)/128) / float64(l.Blocks[1])), pieces
+	}
+	return 4, pieces / 4
+}
+
 // walk counts a product of experts whose blocks of a fixed grid take tiles in turns (each_tile in linear_picks.cu), of some blocks of 128 rows, of
 // which half have no more than 64 and multiply by 64: with the loop of the product's blocks of 64, where its format has those. A
 // tile of 64 rows counts as half an item of the list that is dealt.
@@ -216,6 +232,7 @@ func walk(product string, rows, half float64, a cuda.LinearArgs, w *Work) {
 	w.LoadTurns = math.Ceil(float64(a.In) / float64(p.StageCols))
 	w.Half, w.HalfTurns = w.Code, half/rows
 	if mid, ok := CodeOf(product + "_mid_64"); ok {
+		mid.Path = w.Code.Path - w.Code.Body + mid.Body // around its loop is the same
 		w.Half = mid
 	}
 }

@@ -275,6 +275,68 @@ func (g graph) single(loop int) graph {
 	return out
 }
 
+// gating returns what a way has behind the products where it gates its sums (Gating); loop is where the loop of products begins. The loop over pieces is the
+// smallest one around which nothing multiplies, with exponentials, an exchange between lanes and a store; its way is the shortest one that stores with
+// all exponentials and divisions. A loop around it is that over panels.
+func (g graph) gating(loop int, loops map[int]map[int]bool) (out Gating) {
+	pieces, panels := -1, -1
+	for _, head := range slices.Sorted(maps.Keys(loops)) {
+		in := loops[head]
+		if in[loop] || loops[loop][head] || g.best(head, in).ops > 0 {
+			continue
+		}
+		has := map[string]bool{}
+		for n := range in {
+			for _, x := range g.code[n] {
+				op, _, _ := strings.Cut(x.op, ".")
+				has[op] = true
+			}
+		}
+		if !has["MUFU"] || !has["SHFL"] || !has["STG"] || !has["LDS"] {
+			continue
+		}
+		if pieces < 0 || len(in) < len(loops[pieces]) {
+			pieces = head
+		}
+	}
+	if pieces < 0 {
+		return out
+	}
+	for _, head := range slices.Sorted(maps.Keys(loops)) {
+		if in := loops[head]; head != pieces && in[pieces] && !in[loop] && (panels < 0 || len(in) < len(loops[panels])) {
+			panels = head
+		}
+	}
+	// Only what leads through the loop counts, and not where splits or narrow results are shared with other blocks. A panel's pieces are in shared memory.
+	way := graph{slices.Clone(g.does), g.code, make([][]int, len(g.next)), g.doms}
+	for n, to := range g.next {
+		d := &way.does[n]
+		d.stores, d.scalar, d.loads, d.async = 0, 0, 0, 0
+		for _, x := range g.code[n] {
+			switch {
+			case loops[pieces][n] && strings.HasPrefix(x.op, "MUFU"):
+				d.stores += 1e3
+			case loops[pieces][n]:
+				d.stores += 1e6 * stored(x.op)
+			default:
+				d.stores += moved(x.op, "STS")
+			}
+		}
+		for _, m := range to {
+			if g.doms[loop][m] || !slices.ContainsFunc(g.code[m], func(x instruction) bool { return strings.HasPrefix(x.op, "MEMBAR.SC") }) {
+				way.next[n] = append(way.next[n], m)
+			}
+		}
+	}
+	out.Piece = way.best(pieces, loops[pieces]).count
+	if panels >= 0 {
+		out.Panel = way.best(panels, loops[panels]).count
+	}
+	steps := g.steps(way.best(0, nil))
+	out.Around = steps[len(steps)-1].Instructions
+	return out
+}
+
 // loading returns the loop of warps that load for others, where registers are given from some warps to others: the innermost of the loops in which
 // nothing multiplies that copy most, also what they widen; a loop around another copies more if it is half as much again. Around it is the loop over tiles, and around that one the loop over pieces of work.
 func (g graph) loading(list []instruction, loops map[int]map[int]bool) (l Loading) {
@@ -379,6 +441,9 @@ func count(list []instruction) Code {
 		if piece := g.single(loop).best(0, nil); piece.ops == top.ops { // its one loop
 			c.Turn, c.Ends, c.Shared = turn, g.steps(piece), g.shared(top)
 		}
+	}
+	if len(c.Turn) > 0 {
+		c.Gating = g.gating(loop, loops)
 	}
 	if unit == Scalar {
 		c.Ops = top.scalar
