@@ -113,6 +113,9 @@ func group(name string, f kernels.Format, rows int) (l Linear, ok bool) {
 		name, ring, resident = strings.TrimSuffix(name, "_mid_128")+"_wide", 216<<10, 1
 	}
 	stage := steps * (panels*PanelRows*int(f.Bytes(StepCols)) + rows/8*x)
+	if x == 256 && rows == 128 { // with the scales of X
+		stage += rows * 4
+	}
 	return Linear{
 		Kernel: name, Rows: rows, Panels: panels, Threads: 256, Shared: min(8, ring/stage) * stage, Words: true,
 		shares: shares{panels, tileSteps, resident},

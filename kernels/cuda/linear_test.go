@@ -445,6 +445,9 @@ func TestLinearWide(t *testing.T) {
 			}
 			testLinearWide(r, to.w, to.x, 137, long, 300, to.w == kernels.BF16 || to.w == kernels.MXFP4 || to.w == kernels.Q4_0)
 			testLinearWide(r, to.w, to.x, 1, short, 19, true)
+			if to.w != kernels.BF16 && to.w != kernels.F16 && to.w != kernels.MXFP4 { // scaled in halves: more stages than a ring has
+				testLinearWide(r, to.w, to.x, 90, 1152, 20, false)
+			}
 		})
 	}
 }
@@ -495,7 +498,8 @@ func testLinearWide(r *rig, w kernels.Format, to cuda.Rounding, rows, in, out in
 	r.linearWide(wide(w, to), w, to, rows, in, out, schedules)
 }
 
-// linearWide compares a product of X in word order with ref's, whole and in splits; the first rows alone have the same bits.
+// linearWide compares a product of X in word order with ref's, whole and in splits; the first rows alone have the same bits, and so do blocks of 64
+// rows and of 128.
 func (r *rig) linearWide(l cuda.Linear, w kernels.Format, to cuda.Rounding, rows, in, out int, schedules bool) {
 	r.Helper()
 	scales := (*ref.Scales)(nil)
@@ -529,7 +533,15 @@ func (r *rig) linearWide(l cuda.Linear, w kernels.Format, to cuda.Rounding, rows
 		got = run()
 	}
 	r.near(what, got, want, exactSums)
-	if to.Format == kernels.F8E4M3 && (rows > 64 || schedules) { // a device's sums take long
+	if mid := wideFor(w, to, 64); l.Rows == 128 && strings.Contains(mid.Kernel, "_mid_") {
+		wide := l
+		l = mid
+		if !slices.Equal(run(), got) {
+			r.Errorf("%s: blocks of 64 rows have other bits", what)
+		}
+		l = wide
+	}
+	if to.Format == kernels.F8E4M3 && (rows > 64 && in < 1000 || schedules) { // a device's sums take long
 		r.nearCut(what, run, want, r.backed(to, x, rows, in), m)
 	}
 	a.Rows, p.Rows = 1, 1

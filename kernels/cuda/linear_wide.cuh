@@ -64,15 +64,18 @@ constexpr int kRing = N < 16 ? 112 << 10 : 216 << 10;
 
 // Shape describes the blocks of a product with 8·N rows: 128·M features. A stage has kSteps
 // steps of them, so between two barriers a warp converts four or eight. The ring is that of a block with 8·Across rows.
+// Where sums of many rows are scaled, those of one half of the rows are while the other half is multiplied.
 template <class W, class X, int N, int Across = N>
 struct Shape {
   static constexpr bool kScaled = kApart<W> > 0, kBlocks = kApart<W> == 32;  // sums are scaled; those of each step are
+  static constexpr bool kHalves = kScaled && N == 16;
   static constexpr int M = kScaled ? 1 : 2, kPanels = 8 * M, kSteps = M == 2 && N >= 8 ? 2 : 4;
-  static constexpr int kW = kPanels * kSteps * W::kUnitBytes, kX = N * kSteps * X::kBytes, kStage = kW + kX;
-  static constexpr int kWhole = kW + Across * kSteps * X::kBytes, kBytes = (kRing<Across> / kWhole < 8 ? kRing<Across> / kWhole : 8) * kWhole;
+  static constexpr int kScales = kHalves && X::kScaled ? 32 * N : 0;  // bytes of the scales of X
+  static constexpr int kW = kPanels * kSteps * W::kUnitBytes, kX = N * kSteps * X::kBytes, kStage = kW + kX + kScales;
+  static constexpr int kWhole = kW + Across * kSteps * X::kBytes + kScales, kBytes = (kRing<Across> / kWhole < 8 ? kRing<Across> / kWhole : 8) * kWhole;
   static constexpr int kStages = kBytes / kStage < 8 ? kBytes / kStage : 8;
-  // Stages that are loading: where sums are scaled, the products of a stage end before the next.
-  static constexpr int kAhead = kStages - (kScaled ? 1 : 2);
+  // Stages that are loading: where all sums are scaled at once, the products of a stage end before the next.
+  static constexpr int kAhead = kStages - (kScaled && !kHalves ? 1 : 2);
   static_assert(kAhead > 0, "the ring is too small");
 };
 
@@ -173,21 +176,18 @@ DEVICE void round_gated(const LinearArgs &a) {
   }
 }
 
-// multiply_block computes a block's sums over the steps of its split and stores them. x copies its
-// stages of X.
+// Ring is a block's stages in shared memory. x copies those of X.
 template <class W, class X, int N, int Across, class Rows>
-DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across>::kPanels, N> &block, int expert, Rows x) {
+struct Ring {
   using S = Shape<W, X, N, Across>;
-  static_assert(W::kUnit == 1 && W::kUnitBytes % 16 == 0 && !W::kMinimum && W::kScales < 2, "steps of a panel follow each other, with a scale each");
-  DYNAMIC_SHARED(memory);
-  constexpr int M = S::M, kTurns = X::kScaled ? 1 : 2, kSums = 4 * N;
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, panels = ceil_div(a.out, 16), steps = steps_of(a.in);
-  int first = block.from * S::kSteps, left = min(steps, block.to * S::kSteps) - first;  // steps that are not fetched yet
-  PanelCopies<S::kSteps * W::kUnitBytes, S::kPanels> w(
-      a.w + expert * a.expert_bytes + size_t(first) * W::kUnitBytes, size_t(steps) * W::kUnitBytes, block.panel0, panels);
+  PanelCopies<S::kSteps * W::kUnitBytes, S::kPanels> w;
+  Rows x;
+  unsigned char *memory;
+  int left;                    // steps that are not fetched yet
   uint32_t put = 0, take = 0;  // offsets of stages
-  auto after = [](uint32_t at) { return at + S::kStage < S::kStages * S::kStage ? at + S::kStage : 0u; };
-  auto fetch = [&] {
+
+  METHOD uint32_t after(uint32_t at) { return at + S::kStage < S::kStages * S::kStage ? at + S::kStage : 0u; }
+  DEVICE_METHOD void fetch() {
     if (left > 0) {
       int many = min(left, S::kSteps);
       w.copy_run(memory + put, many * W::kUnitBytes);
@@ -196,22 +196,68 @@ DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across
       put = after(put);
     }
     copy_commit();
-  };
-  int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others are 4 panels apart
-  Panel<W> p = panel_at<W>(a, min(block.panel0 + mine, panels - 1), expert);  // of which scales are read: M is 1 then
-  float d[M][kSums], t[kSums];  // t: not scaled yet
+  }
+  // next returns the next stage when it has arrived and no warp reads the one that is overwritten next. Behind the last it is any.
+  DEVICE_METHOD const unsigned char *next() {
+    copy_wait<S::kAhead - 1>();
+    shared_for_wgmma();
+    __syncthreads();
+    const unsigned char *stage = memory + take;
+    take = after(take);
+    return stage;
+  }
+  // right returns the right operand of a stage's first step; the next is X::kBytes further.
+  METHOD uint64_t right(const unsigned char *stage) { return wgmma_matrix(stage + S::kW, S::kSteps * X::kBytes); }
+  // unit returns a step of the warp's panel m.
+  METHOD const unsigned char *unit(const unsigned char *stage, int mine, int h, int m) { return stage + ((mine + 4 * m) * S::kSteps + h) * W::kUnitBytes; }
+};
+
+// FeatureScales are those of a lane's two features in a stage of 128 columns, which are read when they change.
+template <class W>
+struct FeatureScales {
+  Panel<W> p;
+  Factors f{};
+  int next, columns;
+  unsigned until;  // the first column for which f is outdated
+  DEVICE_METHOD FeatureScales(const LinearArgs &a, const Panel<W> &p, int from)
+      : p(p), next(W::kExternal ? 128 * from / a.scale_cols : 0), columns(a.scale_cols), until(unsigned(next) * columns) {}
+  DEVICE_METHOD void read(int stage) {
+    if (128u * stage < until) return;
 #pragma unroll
-  for (int m = 0; m < M; m++)
-#pragma unroll
-    for (int i = 0; i < kSums; i++) d[m][i] = 0.0f;
-#pragma unroll 1
-  for (int s = 0; s < S::kAhead; s++) fetch();
+    for (int i = 0; i < 2; i++) f.scale[i][0] = p.scales[i] ? immutable(p.scales[i] + next) : 1.0f;
+    next++;
+    until += columns;
+  }
+};
+
+// RowScales is where the scales of a row of X are, in order of the groups of columns that share one.
+template <class X>
+struct RowScales {
+  const float *at;
+  int until, steps, groups;  // the first step of the next group; the steps of one
+  DEVICE_METHOD RowScales(const LinearArgs &a, int step, int tile, int row)
+      : steps(a.x_steps), groups(X::kScaled ? ceil_div(steps_of(a.in), a.x_steps) : 0) {
+    int group = X::kScaled ? step / steps : 0;
+    until = (group + 1) * steps;
+    at = a.sums + (size_t(tile) * groups + group) * 8 + row;
+  }
+  DEVICE_METHOD void move(int step) {
+    if (step < until) return;
+    until += steps;
+    at += 8;
+  }
+};
+
+// sum_whole adds up the products of a block; where sums are scaled, t has those that are not yet.
+template <class W, class X, int N, class Ring, class S = typename Ring::S>
+DEVICE void sum_whole(float (&d)[S::M][4 * N], Ring &ring, const LinearArgs &a, const Tile<S::kPanels, N> &block, int mine, const Panel<W> &p) {
+  constexpr int M = S::M, kTurns = X::kScaled ? 1 : 2, kSums = 4 * N;
+  int lane = threadIdx.x & 31;
+  float t[kSums];
   Fragments<W, X> set[2][M];
-  Factors factors[2], f{};  // of the steps of each set; of a stage
-  unsigned scaled = 0;  // the first column for which f is outdated
-  int group = X::kScaled ? first / a.x_steps : 0, groups = X::kScaled ? ceil_div(steps, a.x_steps) : 0;
-  int scaled_x = (group + 1) * a.x_steps;  // the first step of the next scales of X
-  const float2 *scales = (const float2 *)a.sums + (size_t(block.tile0) * groups + group) * 4 + (lane & 3);
+  Factors factors[2];  // of the steps of each set
+  FeatureScales<W> features(a, p, block.from);
+  RowScales<X> rows(a, block.from * S::kSteps, block.tile0, 2 * (lane & 3));
   auto add = [&](int h) {
     wgmma_wait<0>();
     wgmma_sums(t);
@@ -220,33 +266,21 @@ DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across
   };
 #pragma unroll 1
   for (int at = block.from; at < block.to; at++) {
-    copy_wait<S::kAhead - 1>();
-    shared_for_wgmma();
-    __syncthreads();  // this stage has arrived, and no warp reads the one that is overwritten next
-    fetch();
-    const unsigned char *stage = memory + take;
-    take = after(take);
-    if constexpr (S::kScaled && !S::kBlocks) {  // a stage is 128 columns; scales are read when they change
-      if (unsigned column = 128 * at; column >= scaled) {
-        scaled = (column / a.scale_cols + 1) * a.scale_cols;
-        f = factors_at<W>(a, p, at * S::kSteps);
-      }
-      if (X::kScaled && at * S::kSteps >= scaled_x) {
-        scaled_x += a.x_steps;
-        scales += 4;
-      }
-    }
-    auto unit = [&](int h, int m) { return stage + ((mine + 4 * m) * S::kSteps + h) * W::kUnitBytes; };
+    const unsigned char *stage = ring.next();
+    ring.fetch();
+    if constexpr (S::kScaled && !S::kBlocks) features.read(at);
+    if constexpr (X::kScaled) rows.move(at * S::kSteps);
+    uint64_t right = ring.right(stage);
     float2 e[N];
 #pragma unroll
     for (int h = 0; h < S::kSteps; h++) {
       if constexpr (X::kScaled)
         if (h == S::kSteps - 1) {
-          const float2 *from = scales;
+          const float *from = rows.at;
 #pragma unroll
           for (int n = 0; n < N; n++) {
-            e[n] = __ldg(from);
-            if (block.tile0 + n + 1 < block.tiles) from += 4 * groups;
+            e[n] = __ldg((const float2 *)from);
+            if (block.tile0 + n + 1 < block.tiles) from += 8 * rows.groups;
           }
         }
       Exponents of[M];
@@ -255,29 +289,29 @@ DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across
         uint32_t all = 0;
 #pragma unroll
         for (int m = 0; m < M; m++) {
-          of[m] = exponents<W>(unit(h, m), lane);
+          of[m] = exponents<W>(ring.unit(stage, mine, h, m), lane);
           all |= of[m].of[0] | of[m].of[1];
         }
         small = !__any_sync(kAllLanes, all >= 128);
       }
       if constexpr (!S::kBlocks) wgmma_wait<1>();  // the products of this set are done
 #pragma unroll
-      for (int m = 0; m < M; m++) set[h % 2][m] = wide_fragments<W, X>(unit(h, m), lane, of[m], small);
-      if constexpr (S::kBlocks) factors[h % 2] = W::template factors<kShared>(unit(h, 0), 0, lane >> 2);
+      for (int m = 0; m < M; m++) set[h % 2][m] = wide_fragments<W, X>(ring.unit(stage, mine, h, m), lane, of[m], small);
+      if constexpr (S::kBlocks) factors[h % 2] = W::template factors<kShared>(ring.unit(stage, mine, h, 0), 0, lane >> 2);
       if constexpr (S::kBlocks)
         if (h > 0) add((h - 1) % 2);
-      uint64_t right = wgmma_matrix(stage + S::kW + h * X::kBytes, S::kSteps * X::kBytes);
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < kTurns; k++)
 #pragma unroll
         for (int m = 0; m < M; m++) {
+          uint64_t b = right + (h * X::kBytes >> 4) + k * (256 >> 4);
           if constexpr (S::kBlocks)
-            wgmma<W, X>(t, set[h % 2][m].w[k], right + k * (256 >> 4), k > 0);
+            wgmma<W, X>(t, set[h % 2][m].w[k], b, k > 0);
           else if constexpr (S::kScaled)
-            wgmma<W, X>(t, set[h % 2][m].w[k], right + k * (256 >> 4), h + k > 0);
+            wgmma<W, X>(t, set[h % 2][m].w[k], b, h + k > 0);
           else
-            wgmma<W, X>(d[m], set[h % 2][m].w[k], right + k * (256 >> 4), 1);
+            wgmma<W, X>(d[m], set[h % 2][m].w[k], b, 1);
         }
       wgmma_commit();
     }
@@ -288,13 +322,163 @@ DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across
       wgmma_sums(t);
 #pragma unroll
       for (int i = 0; i < kSums; i++) {
-        float scale = f.scale[i % 4 / 2][0];
+        float scale = features.f.scale[i % 4 / 2][0];
         if constexpr (X::kScaled) scale *= i % 2 ? e[i / 4].y : e[i / 4].x;
         d[0][i] = fmaf(scale, t[i], d[0][i]);
       }
     }
   }
   wgmma_wait<0>();
+}
+
+// sum_halves does it for 128 rows whose sums are scaled: the units work on one half of the rows while the sums of the other are
+// scaled, so both have the registers of one. ptxas keeps products apart whose sums are read in the loop's next turn while others are under
+// way, so a turn begins with a wait; what is to be done before it overlaps with the last products. Orders of sums are those of sum_whole.
+template <class W, class X, int N, class Ring, class S = typename Ring::S>
+DEVICE void sum_halves(float (&d)[S::M][4 * N], Ring &ring, const LinearArgs &a, const Tile<S::kPanels, N> &block, int mine, const Panel<W> &p) {
+  static_assert(S::kSteps == 4 && S::M == 1, "steps are written out");
+  constexpr int kTurns = X::kScaled ? 1 : 2, kPart = 2 * N, kSets = S::kBlocks ? 2 : 4;
+  int lane = threadIdx.x & 31;
+  float t[2][kPart];
+  Fragments<W, X> set[kSets];
+  Factors factors[2];  // of the steps of each set
+  uint64_t right;
+  const unsigned char *stage;
+  auto convert = [&](int h) {
+    set[h % kSets] = wide_fragments<W, X>(ring.unit(stage, mine, h, 0), lane, {}, true);
+    if constexpr (S::kBlocks) factors[h % 2] = W::template factors<kShared>(ring.unit(stage, mine, h, 0), 0, lane >> 2);
+  };
+  auto multiply = [&](int part, int from, int to) {  // begins the products of steps for half of the rows
+#pragma unroll
+    for (int h = from; h < to; h++)
+#pragma unroll
+      for (int k = 0; k < kTurns; k++)
+        wgmma<W, X>(t[part], set[h % kSets].w[k], right + ((N / 2 * part * S::kSteps + h) * X::kBytes >> 4) + k * (256 >> 4), (S::kBlocks ? 0 : h) + k > 0);
+    wgmma_commit();
+  };
+  // add scales their sums. scales are those of X, in the stage: of a lane's rows of two tiles together.
+  auto add = [&](int part, const Factors &f, const unsigned char *scales) {
+    wgmma_sums(t[part]);
+#pragma unroll
+    for (int n = 0; n < N / 4; n++) {
+      float4 e;
+      if constexpr (X::kScaled) e = ((const float4 *)scales)[N * part + 4 * n + (lane & 3)];
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        float scale = f.scale[i % 4 / 2][0];
+        if constexpr (X::kScaled) scale *= i < 4 ? (i % 2 ? e.y : e.x) : (i % 2 ? e.w : e.z);
+        float &to = d[0][kPart * part + 8 * n + i];
+        to = fmaf(scale, t[part][8 * n + i], to);
+      }
+    }
+  };
+  if constexpr (S::kBlocks) {
+#pragma unroll
+    for (int i = 0; i < kPart; i++) t[1][i] = 0.0f;
+    factors[1] = Factors{};
+    stage = ring.next();
+    right = ring.right(stage);
+    convert(0);
+#pragma unroll 1
+    for (int at = block.from; at < block.to; at++) {
+      wgmma_wait<0>();
+#pragma unroll
+      for (int h = 0; h < S::kSteps; h++) {
+        wgmma_fence();
+        multiply(0, h, h + 1);
+        wgmma_wait<1>();
+        add(1, factors[(h + 1) % 2], nullptr);  // of the step before
+        wgmma_fence();
+        multiply(1, h, h + 1);
+        if (h == 0) ring.fetch();
+        if (h == S::kSteps - 1) stage = ring.next();
+        convert((h + 1) % S::kSteps);
+        wgmma_wait<1>();
+        add(0, factors[h % 2], nullptr);
+      }
+      right = ring.right(stage);
+    }
+    wgmma_wait<0>();
+    add(1, factors[1], nullptr);
+  } else {
+    // A thread copies a scale of X of each stage to shared memory, a turn after it has read it.
+    int i = threadIdx.x;
+    FeatureScales<W> features(a, p, block.from);
+    RowScales<X> rows(a, block.from * S::kSteps, min(block.tile0 + i / 16 * 2 + i / 2 % 2, block.tiles - 1), i / 4 % 4 * 2 + i % 2);
+    float scale = 0.0f;
+    auto copy_scales = [&](int at) {
+      if constexpr (X::kScaled)
+        if (i < 8 * N) {
+          ((float *)(ring.memory + ring.take + S::kW + S::kX))[i] = scale;
+          rows.move((at + 1) * S::kSteps);
+          if (at + 1 < block.to) scale = __ldg(rows.at);
+        }
+    };
+    if constexpr (X::kScaled)
+      if (i < 8 * N && block.from < block.to) scale = __ldg(rows.at);
+    copy_scales(block.from);
+    stage = ring.next();
+    right = ring.right(stage);
+#pragma unroll
+    for (int h = 0; h < S::kSteps; h++) convert(h);
+    wgmma_fence();
+    multiply(0, 0, 2);
+#pragma unroll 1
+    for (int at = block.from; at < block.to; at++) {
+      wgmma_wait<0>();
+      wgmma_fence();
+      multiply(0, 2, 4);
+      multiply(1, 0, 2);
+      multiply(1, 2, 4);
+      features.read(at);
+      ring.fetch();
+      wgmma_wait<2>();
+      const unsigned char *scales = stage + S::kW + S::kX;
+      add(0, features.f, scales);
+      copy_scales(at + 1);
+      stage = ring.next();
+      right = ring.right(stage);
+      wgmma_wait<1>();
+      convert(0);
+      convert(1);
+      wgmma_fence();
+      multiply(0, 0, 2);  // of the next stage; behind the last nothing reads its sums
+      wgmma_wait<1>();
+      add(1, features.f, scales);
+      convert(2);
+      convert(3);
+    }
+    wgmma_wait<0>();
+  }
+}
+
+// multiply_block computes a block's sums over the steps of its split and stores them. x copies its
+// stages of X.
+template <class W, class X, int N, int Across, class Rows>
+DEVICE void multiply_block(const LinearArgs &a, const Tile<Shape<W, X, N, Across>::kPanels, N> &block, int expert, Rows x) {
+  using S = Shape<W, X, N, Across>;
+  static_assert(W::kUnit == 1 && W::kUnitBytes % 16 == 0 && !W::kMinimum && W::kScales < 2, "steps of a panel follow each other, with a scale each");
+  DYNAMIC_SHARED(memory);
+  constexpr int M = S::M;
+  int warp = threadIdx.x >> 5, panels = ceil_div(a.out, 16), steps = steps_of(a.in), first = block.from * S::kSteps;
+  Ring<W, X, N, Across, Rows> ring{
+      {a.w + expert * a.expert_bytes + size_t(first) * W::kUnitBytes, size_t(steps) * W::kUnitBytes, block.panel0, panels},
+      x,
+      memory,
+      min(steps, block.to * S::kSteps) - first};
+  int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others are 4 panels apart
+  Panel<W> p = panel_at<W>(a, min(block.panel0 + mine, panels - 1), expert);  // of which scales are read: M is 1 then
+  float d[M][4 * N];
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int i = 0; i < 4 * N; i++) d[m][i] = 0.0f;
+#pragma unroll 1
+  for (int s = 0; s < S::kAhead; s++) ring.fetch();
+  if constexpr (S::kHalves)
+    sum_halves<W, X, N>(d, ring, a, block, mine, p);
+  else
+    sum_whole<W, X, N>(d, ring, a, block, mine, p);
   copy_wait<0>();
 #pragma unroll
   for (int m = 0; m < M; m++) wgmma_sums(d[m]);

@@ -304,7 +304,9 @@ func instructions(text []byte) map[string][]instruction {
 		} else if m := codeLine.FindStringSubmatch(line); m != nil && now != "" {
 			x := instruction{op: m[2], to: m[3], guarded: m[1] != "", leaves: -1}
 			x.ends = strings.Contains(x.op, "GMMA") && strings.Contains(line, "gsb0")
-			x.shared = sharedBytes(x.op, inRegister.MatchString(line))
+			if !strings.HasPrefix(m[1], "@!PT") { // a place that a later copy needs: it does nothing
+				x.shared = sharedBytes(x.op, inRegister.MatchString(line))
+			}
 			if n := leavesLine.FindStringSubmatch(line); n != nil {
 				fmt.Sscanf(n[1], "%x", &x.leaves)
 			}

@@ -258,8 +258,8 @@ func (g graph) shared(w way) (bytes float64) {
 }
 
 // single returns the graph with bytes as stores, and without what not every launch does behind a loop: where warps of a block meet once more, to share
-// sums with other blocks or to gate them.
-func (g graph) single(loop int) graph {
+// sums with other blocks or to gate them. in is the loop's blocks; without them warps meet at its begin alone.
+func (g graph) single(loop int, in map[int]bool) graph {
 	out := graph{slices.Clone(g.does), g.code, make([][]int, len(g.next)), g.doms}
 	for n, to := range g.next {
 		out.does[n].stores = 0
@@ -267,7 +267,7 @@ func (g graph) single(loop int) graph {
 			out.does[n].stores += stored(x.op)
 		}
 		for _, m := range to {
-			if g.doms[loop][m] || !slices.ContainsFunc(g.code[m], func(x instruction) bool { return strings.HasPrefix(x.op, "BAR.SYNC") && !x.guarded }) {
+			if g.doms[loop][m] || in[m] || !slices.ContainsFunc(g.code[m], func(x instruction) bool { return strings.HasPrefix(x.op, "BAR.SYNC") && !x.guarded }) {
 				out.next[n] = append(out.next[n], m)
 			}
 		}
@@ -426,7 +426,7 @@ func count(list []instruction) Code {
 	c := Code{Unit: unit, Ops: top.ops, Loads: top.loads, Body: top.count, Path: path.count}
 	if c.grouped() {
 		c.Turn, c.Shared, c.Load = g.steps(top), g.shared(top), g.loading(list, loops)
-		one := g.single(loop)
+		one := g.single(loop, loops[loop])
 		piece := one.best(0, nil)
 		if piece.ops == 0 { // its pieces are the loop around, of those that multiply most the longest
 			for _, head := range slices.Sorted(maps.Keys(loops)) {
@@ -438,7 +438,7 @@ func count(list []instruction) Code {
 		}
 		c.Ends = g.steps(piece)
 	} else if turn := g.steps(top); unit != Scalar && len(turn) == 1 && turn[0].Meets > 0 {
-		if piece := g.single(loop).best(0, nil); piece.ops == top.ops { // its one loop
+		if piece := g.single(loop, nil).best(0, nil); piece.ops == top.ops { // its one loop
 			c.Turn, c.Ends, c.Shared = turn, g.steps(piece), g.shared(top)
 		}
 	}

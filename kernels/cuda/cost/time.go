@@ -173,7 +173,7 @@ func (g GPU) turn(c Code, warps, loads float64) (turn, ends float64) {
 	}
 	piece := rate
 	piece.run(c.Ends)
-	return turn, max(0, max(piece.now, piece.free)-ops/c.Ops*turn)
+	return turn, max(0, max(piece.now, piece.free)-math.Floor(ops/c.Ops+1e-9)*turn) // a part of a turn is begun in vain
 }
 
 // units is the time of a block's warps, and of the matrix units, which work on one group of products after the other.
