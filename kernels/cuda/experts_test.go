@@ -217,23 +217,23 @@ func TestPicks(t *testing.T) {
 			l := wideFor(f, cuda.RoundsTo(f), rows)
 			if p, ok := l.Picks(); ok && p.Rows == min(rows, 128) {
 				t.Run(p.Kernel, func(t *testing.T) {
-					testPicks(newRig(t), f, l, p, 224, []int{l.Rows/2 + 1, l.Rows / 2, 0, l.Rows + 3})
+					testPicks(newRig(t), f, l, p, 2, 224, []int{l.Rows/2 + 1, l.Rows / 2, 0, l.Rows + 3})
 				})
 			}
 		}
 	}
 }
 
-// TestPicksMany has more blocks of rows than lanes that look them up.
+// TestPicksMany has more blocks of rows than lanes that look them up, and blocks of 64 rows with two items.
 func TestPicksMany(t *testing.T) {
 	l := wideFor(kernels.Q4_0, cuda.RoundsTo(kernels.Q4_0), 129)
 	p, _ := l.Picks()
-	testPicks(newRig(t), kernels.Q4_0, l, p, 32, append(slices.Repeat([]int{1}, 33), 70))
+	testPicks(newRig(t), kernels.Q4_0, l, p, 3, 32, append(slices.Repeat([]int{1}, 33), 70))
 }
 
-func testPicks(r *rig, f kernels.Format, l, p cuda.Linear, in int, counts []int) {
+func testPicks(r *rig, f kernels.Format, l, p cuda.Linear, strips, in int, counts []int) {
 	const infinite = 9
-	experts, out, all := len(counts), 16*l.Panels+16, 16*l.Panels+64
+	experts, out, all := len(counts), 16*l.Panels*(strips-1)+16, 16*l.Panels*(strips-1)+64
 	var ids []int32
 	for e, n := range counts {
 		ids = append(ids, slices.Repeat([]int32{int32(e)}, n)...)
