@@ -69,13 +69,13 @@ struct Walk {
   int2 looked[32];                // of each lane's block of rows: the expert, its complement if 64 rows are enough; the items up to its end
 };
 
-// Ring is the shared memory: stages, in which the weights of a tile's features are before X, the numbers that each thread gates at a time,
+// TileRing is the shared memory: stages, in which the weights of a tile's features are before X, the numbers that each thread gates at a time,
 // and the barriers, two for each stage: it is there, it was read; and the one by which the warpgroups follow each other.
 template <class W>
-struct Ring {
+struct TileRing {
   using S = Shape<W, Wide, 16>;
   static constexpr int kRows = 128, kGates = 4, kThreads = 256, kScratch = kGates * kThreads * 16;
-  static constexpr int kMore = 224, kLess = 3 * 168 - 2 * kMore;  // registers of a thread that multiplies, and of one that loads
+  static constexpr int kMore = S::M == 2 ? 232 : 224, kLess = 3 * 168 - 2 * kMore;  // registers of a thread that multiplies, and of one that loads
   static constexpr int kMost = (208 << 10) / S::kStage, kStages = kMost < 8 ? kMost : 8;
   static constexpr int kBehind = kStages / 2 - 1;  // so loads are ahead of both warpgroups by as much and more
   static_assert(kBehind > 0, "the ring is too small");
@@ -202,7 +202,7 @@ struct RunCopies {
 // load_stages is what the first warpgroup does.
 template <class W, bool Gathers>
 DEVICE void load_stages(const PicksArgs &p, unsigned char *memory) {
-  using R = Ring<W>;
+  using R = TileRing<W>;
   using S = typename R::S;
   const LinearArgs &a = p.product;
   Barrier *barriers = R::barriers(memory);
@@ -278,8 +278,8 @@ DEVICE void store_tile(const LinearArgs &a, const RowTile &t, int panel, float (
 
 // sum_stages adds the products of a tile to the first 4·N numbers of each d: the sums of multiply_block, in its order.
 template <class W, int N>
-DEVICE void sum_stages(const LinearArgs &a, const RowTile &t, Ring<W> &at, unsigned tiles, unsigned char *memory, float (&d)[Ring<W>::S::M][64]) {
-  using R = Ring<W>;
+DEVICE void sum_stages(const LinearArgs &a, const RowTile &t, TileRing<W> &at, unsigned tiles, unsigned char *memory, float (&d)[TileRing<W>::S::M][64]) {
+  using R = TileRing<W>;
   using S = Shape<W, Wide, N, 16>;
   static_assert(S::kSteps == R::S::kSteps && S::kW == R::S::kW, "stages of blocks of 64 rows are in the same places");
   constexpr int M = S::M, kSums = 4 * N;
@@ -377,8 +377,8 @@ DEVICE void sum_stages(const LinearArgs &a, const RowTile &t, Ring<W> &at, unsig
 
 // multiply_tile computes the features of a tile.
 template <class W>
-DEVICE void multiply_tile(const LinearArgs &a, const RowTile &t, Ring<W> &at, unsigned tiles, unsigned char *memory) {
-  using R = Ring<W>;
+DEVICE void multiply_tile(const LinearArgs &a, const RowTile &t, TileRing<W> &at, unsigned tiles, unsigned char *memory) {
+  using R = TileRing<W>;
   constexpr int M = R::S::M;
   int warp = threadIdx.x >> 5 & 3, which = int(threadIdx.x >> 7) - 1;
   float d[M][64];
@@ -400,7 +400,7 @@ DEVICE void multiply_tile(const LinearArgs &a, const RowTile &t, Ring<W> &at, un
 
 template <class W>
 DEVICE void linear_picks_wide(const PicksArgs &p) {
-  using R = Ring<W>;
+  using R = TileRing<W>;
   DYNAMIC_SHARED(memory);
   Barrier *barriers = R::barriers(memory);
   if (threadIdx.x == 0) {
