@@ -227,6 +227,9 @@ func reached(shares map[string]float64, goal float64) string {
 			no = append(no, one)
 		}
 	}
+	if len(no) == 0 {
+		no = []string{"none"}
+	}
 	return fmt.Sprintf(": reached by %s; missed by %s.", strings.Join(yes, "; "), strings.Join(no, "; "))
 }
 

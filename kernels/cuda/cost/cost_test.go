@@ -392,3 +392,15 @@ func TestDelta(t *testing.T) {
 		}
 	}
 }
+
+// TestBegunInVain checks that the end of a piece has the products of a part of a turn that follows no more.
+func TestBegunInVain(t *testing.T) {
+	g, _ := Find("NVIDIA H200")
+	c := Code{Unit: Warpgroup, Ops: 1 << 19, Turn: []Step{{Instructions: 1, Ops: 1 << 19, Leaves: -1}, {Instructions: 1}}}
+	c.Ends = c.Turn
+	turn, without := g.turn(c, 8, 0)
+	c.Ends = append([]Step{{Instructions: 1, Ops: 1 << 17, Leaves: -1}}, c.Turn...)
+	if _, with := g.turn(c, 8, 0); with-without < 0.24*turn || with-without > 0.27*turn {
+		t.Errorf("a fourth of a turn of %.3g s takes %.3g s", turn, with-without)
+	}
+}

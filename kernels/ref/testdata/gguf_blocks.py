@@ -4,12 +4,13 @@
     pip install gguf==0.19.0 numpy==2.4.6
     python gguf_blocks.py | gzip -9n > gguf_blocks.json.gz
 
-For each format: "blocks" are stored bytes, "values" their float32 values. For
-the formats that quantize: "input" float32, "stored" what it is quantized to.
-All are base64 of little-endian bytes.
+For each format: "blocks" are stored bytes, "digests" the first 8 bytes of the SHA-256 of
+each block's float32 values, zeros without a sign. For the formats that quantize: "input"
+float32, "stored" what it is quantized to. All are base64 of little-endian bytes.
 """
 
 import base64
+import hashlib
 import json
 import sys
 
@@ -49,7 +50,8 @@ def record(rng, formats, count, out):
             scales[:3] = [0, 6e-8, -65504]  # zero, the smallest subnormal, the largest
             put(kind, blocks, at, scales)
         values = gguf.dequantize(blocks, kind).astype(np.float32)
-        out[kind.name] = {"blocks": text(blocks), "values": text(values)}
+        digests = b"".join(hashlib.sha256((v + 0.0).tobytes()).digest()[:8] for v in values.reshape(count, -1))
+        out[kind.name] = {"blocks": text(blocks), "digests": base64.b64encode(digests).decode()}
 
 
 def main():
