@@ -90,7 +90,7 @@ var mutants = []mutant{
 	{"linear_picks.cu", "part < bytes ? 16 : 0", "16", "TestPicks"},
 	{"linear_picks.cu", "next = Steps * (p.gathers ? 64 : 512)", "next = Steps * 512", "TestPicks"},
 	{"linear_picks.cu", "item += gridDim.x", "item += gridDim.x + 1", pickedWide},                                              // a tile is left out
-	{"linear_picks.cu", "half ? 2 * begin : begin)", "begin)", "TestPicksMany"},                                                // tiles of 64 rows: two items have one
+	{"linear_picks.cu", "half ? 2 * begin : begin)", "2 * begin)", pickedWide},                                                 // strips of whole blocks are left out
 	{"linear_picks.cu", "min(2 * begin + 2, strips) * Panels", "panel + Panels", pickedWide},                                   // one of them is left out
 	{"linear_picks.cu", "l, panel, half ? ~found.x : found.x", "l, panel, found.x", pickedWide},                                // whose expert is
 	{"linear_picks.cu", "    until += before;\n", "", "TestPicksMany"},                                                         // items of the next 32 blocks of rows
