@@ -105,7 +105,7 @@ var mutants = []mutant{
 	{"linear_picks.cu", "part < bytes ? 16 : 0", "16", "TestPicks"},
 	{"linear_picks.cu", "next = Steps * (p.gathers ? 64 : 512)", "next = Steps * 512", "TestPicks"},
 	{"linear_picks.cu", "item += gridDim.x", "item += gridDim.x + 1", pickedWide},                                              // a tile is left out
-	{"linear_picks.cu", "half ? 2 * begin : begin)", "begin)", "TestPicksMany"},                                                // tiles of 64 rows: two items have one
+	{"linear_picks.cu", "half ? 2 * begin : begin)", "2 * begin)", pickedWide},                                                 // strips of whole blocks are left out
 	{"linear_picks.cu", "min(2 * begin + 2, strips) * Panels", "panel + Panels", pickedWide},                                   // one of them is left out
 	{"linear_picks.cu", "l, panel, half ? ~found.x : found.x", "l, panel, found.x", pickedWide},                                // whose expert is
 	{"linear_picks.cu", "    until += before;\n", "", "TestPicksMany"},                                                         // items of the next 32 blocks of rows
@@ -113,9 +113,8 @@ var mutants = []mutant{
 	{"linear_picks.cu", "if (i == 0 || !half)", "if (i == 0)", pickedWide},                                                     // rows that are not loaded
 	{"linear_picks.cu", "k / 2 < many ? 16 : 0", "16", pickedWide},                                                             // steps behind the last one
 	{"linear_picks.cu", "? size_t(max(p.order[place], 0))", "? size_t(place)", pickedWide},                                     // other rows
-	{"linear_picks.cu", "if (i + 1 < many) run += apart;", "run += apart;", pickedWide},                                        // panels past the end
 	{"linear_picks.cu", "i > 0) release((at.stage > 0 ? at.stage : R::kStages) - 1)", "i >= 0) release(at.stage)", pickedWide}, // a stage that is not read yet
-	{"linear_picks.cu", "scaled += a.scale_cols;", "", "TestPicks/^linear_f8_e4m3_picks_wide$"},
+	{"linear_picks.cu", "if (128 * i >= scaled) {", "if (i == 0) {", "TestPicks/^linear_f8_e4m3_picks_wide$"},
 	{"linear_picks.cu", "panel + 4 * (i % M), R::kRows / 8 * t.block + n", "panel + 4 * (i % M), R::kRows / 8 * t.block", pickedWide},
 	{"linear_picks.cu", "if (n == 8 && t.half) return;\n#pragma unroll\n      for (int m", "if (n == 0 && t.half) return;\n#pragma unroll\n      for (int m", pickedWide},
 	{"linear_wide.cuh", "kScaled && !kHalves ? 1 : 2);", "1);", "TestLinearMid"},
