@@ -41,6 +41,12 @@ struct LinearArgs {
 // feature_of returns the output feature of row r of the panels.
 DEVICE int feature_of(const LinearArgs &a, int r) { return a.half ? r % 16 / 8 * a.half + r / 16 * 8 + r % 8 : r; }
 
+// bias_of returns the bias of the block's expert, or null. The expert's number is read once more: it would take a register in the loops of products.
+DEVICE const float *bias_of(const LinearArgs &a) {
+  if (a.bias == nullptr || a.experts == nullptr) return a.bias;
+  return a.bias + uint32_t(a.experts[blockIdx.x]) * a.expert_bias;
+}
+
 // Lines is how a lane stores its sums of the pieces of a panel, 16 features by a tile of 8 rows, one tile after the other: those of
 // features g and g+8 of the panel.
 struct Lines {
@@ -374,7 +380,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
   int panels = ceil_div(a.out, 16), panel0 = blockIdx.y * P, steps = steps_of(a.in), units = steps / W::kUnit;
-  int tiles = ceil_div(a.rows, 8), tile0 = blockIdx.x * N, row0 = 8 * tile0 + (lane >> 2);
+  int tile0 = blockIdx.x * N, row0 = 8 * tile0 + (lane >> 2);
   Panel<W> p[P];
 #pragma unroll
   for (int i = 0; i < P; i++) p[i] = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
@@ -401,7 +407,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
         for (int n = 0; n < N; n++) {  // rows and units past the end are zeros and are not loaded
           size_t at = (size_t(tile0 + n) * steps + step) * 32 + lane;
           x[j][n] = there && row0 + 8 * n < a.rows ? __ldg((const typename X::Raw *)a.x + at) : X::none();
-          e[j][n] = extra_at<W, X>(a, min(tile0 + n, tiles - 1), step, steps, x[j][n]);
+          e[j][n] = extra_at<W, X>(a, min(tile0 + n, int(uint32_t(a.rows - 1) / 8)), step, steps, x[j][n]);
           if (!X::kScaled && !there) e[j][n] = Extra{};
         }
       }
@@ -447,7 +453,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
     }
     if (!last_split(a, block)) return;
   }
-  const float *bias = a.bias ? a.bias + expert * a.expert_bias : nullptr;
+  const float *bias = bias_of(a);
   int many = a.splits > 1 ? a.splits : kWarps;
   for (int j = threadIdx.x; j < kPieces; j += blockDim.x) {
     float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};

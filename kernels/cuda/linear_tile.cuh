@@ -23,12 +23,6 @@ struct Tile {
     blocks = size_t(gridDim.x) * gridDim.y;
   }
 
-  // bias_of returns the bias of the block's expert, which it reads once more.
-  DEVICE_METHOD const float *bias_of(const LinearArgs &a) const {
-    if (a.bias == nullptr || a.experts == nullptr) return a.bias;
-    return a.bias + uint32_t(a.experts[blockIdx.x]) * a.expert_bias;
-  }
-
   // store_whole writes the sums of a block without an end in it. A lane's features and rows have the same distances in every piece, so an address
   // is a row's and a constant. Halves: features are in the order of LinearArgs.half.
   template <int N, int Across, bool Halves, class Place, class Sums>
