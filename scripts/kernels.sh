@@ -204,7 +204,7 @@ spills() {
 	spills=$(rows | awk '$6 + $7 > 8 { print $1 " (" $2 ")" }' | tr '\n' ' ')
 	[ -z "$spills" ] || fail "registers spill: $spills"
 	# The plan counts the stacks of stacks.tsv.
-	stacks=$(rows | awk 'NR == FNR { planned["vapp_" $1 " " $2] = $3; next } $5 > planned[$1 " " $2] + 0 { print $1 " (" $2 "): " $5 " bytes;" }' "$source/stacks.tsv" - | tr '\n' ' ')
+	stacks=$(rows | awk 'tsv { planned["vapp_" $1 " " $2] = $3; next } $5 > planned[$1 " " $2] + 0 { print $1 " (" $2 "): " $5 " bytes;" }' tsv=1 "$source/stacks.tsv" tsv=0 - | tr '\n' ' ')
 	[ -z "$stacks" ] || fail "stacks that kernels/cuda/stacks.tsv does not have: $stacks go test ./kernels/cuda -run TestRegistersPage -update writes it after make kernels"
 	echo "kernels: $(rows | wc -l) kernels by architecture for $archs, none spills more than a register"
 }
