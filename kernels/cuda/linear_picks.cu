@@ -49,7 +49,7 @@ DEVICE void linear_picks(const PicksArgs &p) {
   int expert = p.product.experts[blockIdx.x];
   if (expert < 0) return;
   int steps = steps_of(p.product.in);
-  Tile<S::kPanels, N> block(p.product, expert, ceil_div(steps, S::kSteps), 1);  // units: stages
+  Tile<S::kPanels, N> block(p.product, ceil_div(steps, S::kSteps), 1);  // units: stages
   multiply_block<W, Wide, N, N>(p.product, block, expert, PickCopies<S::kSteps, N>(p, block.tile0, steps));
 }
 

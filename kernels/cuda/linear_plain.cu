@@ -56,7 +56,7 @@ DEVICE void linear_plain(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
   int row_words = a.in / Numbers::kColumns, units = ceil_div(row_words, 4);
-  Tile<P, N> tile(a, 0, units, 1);
+  Tile<P, N> tile(a, units, 1);
   const uint4 *w[P][2], *x[N];
   const float *by[P][2];  // scales of the features
 #pragma unroll

@@ -11,8 +11,8 @@ struct Tile {
   int panel0, tile0, tiles, from, to;
   size_t block, blocks;
 
-  // Splits begin at multiples of align units. The expert is not kept: it would take a register in the loops of products.
-  DEVICE_METHOD Tile(const LinearArgs &a, int, int units, int align) {
+  // Splits begin at multiples of align units. An expert is looked up again at the end: kept, it would take a register in the loops of products.
+  DEVICE_METHOD Tile(const LinearArgs &a, int units, int align) {
     panel0 = blockIdx.y * Panels;
     tile0 = blockIdx.x * Tiles;
     tiles = ceil_div(a.rows, 8);
@@ -206,7 +206,7 @@ DEVICE void linear_tile(const LinearArgs &a) {
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
   int panels = ceil_div(a.out, 16), steps = steps_of(a.in);
-  Tile<kTilePanels, Tiles> t(a, expert, steps / W::kUnit, 1);
+  Tile<kTilePanels, Tiles> t(a, steps / W::kUnit, 1);
   unsigned from = t.from * W::kUnit, to = t.to * W::kUnit;
   size_t skipped = size_t(t.from) * W::kUnitBytes;
   Copies<W::kQuants, kTilePanels> w(a.w + expert * a.expert_bytes + skipped, size_t(steps / W::kUnit) * W::kUnitBytes, t.panel0, panels);

@@ -515,7 +515,7 @@ DEVICE void linear_group(const LinearArgs &a) {
   using S = Shape<W, X, N>;
   int steps = steps_of(a.in), expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
-  Tile<S::kPanels, N> block(a, expert, ceil_div(steps, S::kSteps), 1);  // units: stages
+  Tile<S::kPanels, N> block(a, ceil_div(steps, S::kSteps), 1);  // units: stages
   const unsigned char *x = (const unsigned char *)a.x + size_t(block.from) * S::kSteps * X::kBytes;
   multiply_block<W, X, N, N>(a, block, expert, TileCopies<S::kSteps * X::kBytes, N>(x, size_t(steps) * X::kBytes, block.tile0, block.tiles));
 }
