@@ -191,9 +191,7 @@ func TestWaits(t *testing.T) {
 // TestCount counts the code of a small kernel by hand: its loop, with a barrier behind a branch, and around it the way that stores its sums and not the one that shares them with
 // other blocks, which stores more.
 func TestCount(t *testing.T) {
-	var text strings.Builder
-	text.WriteString(".text.vapp_small:\n")
-	for _, line := range strings.Split(`PREEXIT
+	c := count(assembled(`PREEXIT
 .L_x_1:
 LDS.128 R4, [R2]
 @P2 BRA ´(.L_x_3)
@@ -212,13 +210,7 @@ EXIT
 BAR.SYNC.DEFER_BLOCKING 0x0
 STG.E.128 desc[UR4][R6.64], R24
 STG.E.128 desc[UR4][R8.64], R24
-EXIT`, "\n") {
-		if !strings.HasPrefix(line, ".L") {
-			line = "        /*0000*/                   " + strings.ReplaceAll(line, "´", "`") + " ;"
-		}
-		text.WriteString(line + "\n")
-	}
-	c := count(instructions([]byte(text.String()))["small"])
+EXIT`))
 	// Products: 64·128·16 for four warps. Shared memory: 512 bytes each by LDS and LDGSTS; the right operands, 4,096 bytes, twice, and a left one of
 	// 2,048, for four warps.
 	const want = "small g 131072 16 9 15 0 3584 - 7b/1,1w1,1 8b/1,1w1,4 -"
@@ -239,9 +231,7 @@ EXIT`, "\n") {
 // TestGating counts by hand the way of a small kernel that gates: behind its last products, a loop over panels that puts pieces into shared memory, and in it
 // a loop over pieces, whose shortest way that stores has an exponential. Around it are ways that store more, plainly and for other blocks.
 func TestGating(t *testing.T) {
-	var text strings.Builder
-	text.WriteString(".text.vapp_small:\n")
-	for _, line := range strings.Split(`PREEXIT
+	c := count(assembled(`PREEXIT
 .L_x_1:
 BAR.SYNC.DEFER_BLOCKING 0x0
 HGMMA.64x128x16.F32.BF16 R24, R4, gdesc[UR8], R24, gsb0
@@ -271,13 +261,7 @@ EXIT
 .L_x_6:
 STG.E.128 desc[UR4][R6.64], R24
 STG.E.128 desc[UR4][R8.64], R24
-EXIT`, "\n") {
-		if !strings.HasPrefix(line, ".L") {
-			line = "        /*0000*/                   " + strings.ReplaceAll(line, "´", "`") + " ;"
-		}
-		text.WriteString(line + "\n")
-	}
-	c := count(instructions([]byte(text.String()))["small"])
+EXIT`))
 	if want := (Gating{Around: 13, Panel: 10, Piece: 8}); c.Gating != want {
 		t.Errorf("%+v, want %+v", c.Gating, want)
 	}
@@ -288,6 +272,19 @@ EXIT`, "\n") {
 	if _, again, err := codeOf(row); err != nil || again.Gating != c.Gating {
 		t.Errorf("%s is read as %+v (%v)", row, again, err)
 	}
+}
+
+// assembled returns the instructions of a kernel, one a line; ´ stands for the quotes of labels.
+func assembled(lines string) []instruction {
+	var text strings.Builder
+	text.WriteString(".text.vapp_small:\n")
+	for line := range strings.SplitSeq(lines, "\n") {
+		if !strings.HasPrefix(line, ".L") {
+			line = "        /*0000*/                   " + strings.ReplaceAll(line, "´", "`") + " ;"
+		}
+		text.WriteString(line + "\n")
+	}
+	return instructions([]byte(text.String()))["small"]
 }
 
 // instructions returns the lines of each kernel.
