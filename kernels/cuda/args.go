@@ -27,12 +27,14 @@ type NormArgs struct {
 	Cols, Segment                 int32
 	Eps, Offset, Scale            float32
 	Plain                         int32
+	XBF16, _                      int32 // 1: X is bf16, and not Y; 0: float32
 }
 
 // AddArgs: add. A thread for each number.
 type AddArgs struct {
 	X, Into, Scale Ptr
 	N              int64
+	XBF16, _       int32 // 1: X is bf16; 0: float32
 }
 
 // ConcatArgs: concat, and reorder: the columns of A that the NB numbers in B select. A block for each row.
@@ -75,6 +77,7 @@ type RopeArgs struct {
 	Shared, Norm, Parts                int32 // Norm: a set of NormQK and those below
 	Eps, Offset                        float32
 	Interleaved                        int32
+	XBF16, QStored                     int32 // 1: QKV is bf16, 0: float32; the Store of Q: 16 bits or float32
 }
 
 // The norm of heads of rope_: of Q and K; of V; with one mean square for all heads of a row; with
@@ -102,7 +105,7 @@ type GLUArgs struct {
 	Rows, Cols          int32
 	Act, Paired         int32
 	Limit, Alpha, Shift float32
-	_                   int32
+	XBF16               int32 // 1: X is bf16; 0: float32
 }
 
 // ElementsArgs: activate, gate, softcap. A thread for each number.
@@ -143,7 +146,8 @@ func StoreShared(wide, bytes int) int { return 16 * (wide + 2) * bytes }
 type PackArgs struct {
 	X, Y, Sums, Order      Ptr
 	Rows, In, Group, Words int32 // Words 1: for linear_wide; 2: [_, In] row by row
-	Most, _                int32 // if not 0, Sums are [groups, rows], with rows padded to a multiple of LibraryUnit or to Most
+	Most                   int32 // if not 0, Sums are [groups, rows], with rows padded to a multiple of LibraryUnit or to Most
+	XBF16                  int32 // of norm_pack, chain_pack without Kinds, and glu_pack, 1: X is bf16; else float32
 }
 
 // StorePackArgs: store_pack_ with the format that X is rounded to. See Rounding for the grid. With Gate
@@ -210,7 +214,7 @@ type GLUPackArgs struct {
 	_                   int32
 }
 
-// LibraryArgs is a product by cuBLASLt: Y [Rows, Out] in float32 = X [Rows, In] · Wᵀ + Bias,
+// LibraryArgs is a product by cuBLASLt: Y [Rows, Out] in float32, or with YBF16 1 in bf16 and without Bias, = X [Rows, In] · Wᵀ + Bias,
 // with W [Out, In] and X of one format, all row by row. Most is the largest number of rows of a
 // launch, for which X and Y have memory. 8-bit floats have float32 scales: Scales are [Out] and
 // Sums [Most]; or, with Blocks 1, Scales are [Out/128, BlocksAcross(In)] and Sums [In/128,
@@ -218,7 +222,7 @@ type GLUPackArgs struct {
 type LibraryArgs struct {
 	W, X, Scales, Sums, Bias, Y, Workspace Ptr
 	In, Out, Most, Rows                    int32
-	Blocks, _                              int32
+	Blocks, YBF16                          int32
 }
 
 // LinearBiasArgs: linear_bias. A thread for each four elements of Y: N fours, in rows of Out
@@ -245,7 +249,8 @@ type LinearArgs struct {
 	Gated                                    Ptr   // instead of Y: [Rows, Out/2] gated and packed in 16 bits for a product of whole steps, without sums
 	Act, Paired                              int32 // of Gated, as in GLUArgs; with Half, Paired is 0
 	Limit, Alpha, Shift                      float32
-	Words, F16, _                            int32 // of Gated: PackArgs.Words; 1: F16, 0: BF16
+	Words, F16                               int32 // of Gated: PackArgs.Words; 1: F16, 0: BF16
+	YBF16                                    int32 // 1: Y is bf16, row by row; 0: float32. Not with Gated, and not of linear_f32
 	GatedScales, GatedArrived                Ptr   // with Linear.GatesNarrow: Gated is E4M3 with these scales, and its numbers pass through Y, [Rows, Out/2]
 }
 
@@ -288,7 +293,8 @@ type AttentionArgs struct {
 	Scale, Softcap                     float32
 	Seqs, Heads, Window, Bidirectional int32
 	Splits, Latent, Most               int32
-	Words, F16, _                      int32 // of Packed: PackArgs.Words; 1: F16, 0: BF16
+	Words, F16                         int32 // of Packed: PackArgs.Words; 1: F16, 0: BF16
+	QStored                            int32 // the Store of Q: the 16 bits that are multiplied, or float32, as with latent keys and attention_f32
 	Packed                             Ptr
 }
 
@@ -341,6 +347,7 @@ type ExpertsArgs struct {
 type CombineArgs struct {
 	X, Place, Weights, Y Ptr
 	Cols, Top            int32
+	XBF16, YBF16         int32 // 1: bf16; 0: float32
 }
 
 // SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other; sample_edit is enough if no row draws

@@ -31,7 +31,8 @@ struct AttentionArgs {
   int splits;              // blocks that share the keys of a block of rows
   int latent;              // dimensions of a key behind those of its value, which it begins with; 0: keys are of their own
   int most;                // the most splits of a piece of list
-  int words, f16, pad;     // how packed is packed: PackArgs.words; fp16, else bf16
+  int words, f16;          // how packed is packed: PackArgs.words; fp16, else bf16
+  int q_stored;            // the Store of q: kF32, or the 16 bits that are multiplied
   void *packed;            // or null: instead of y, for the next product; head_dim is then whole steps
 };
 

@@ -333,6 +333,7 @@ struct CombineArgs {
   const float *weights;  // [rows, top]
   float *y;              // [rows, cols]
   int cols, top;
+  int x_bf16, y_bf16;    // 1: bf16
 };
 
 // experts_combine: a block for each row; sums run in the order of the picks.

@@ -20,7 +20,7 @@ struct GLUArgs {
   int rows, cols;
   int act, paired;
   float limit, alpha, shift;  // gpt-oss; limit 0: no clamp; alpha 1 and shift 0: none
-  int pad;
+  int x_bf16;  // 1: x is bf16
 };
 
 DEVICE float gated_activation(const GLUArgs &a, float g, float u) {

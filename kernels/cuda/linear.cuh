@@ -30,7 +30,8 @@ struct LinearArgs {
   void *gated;  // null; or, instead of y, [rows, out/2] gated and packed for the next product, in whole steps
   int act, paired;            // as in GLUArgs: paired without half, else half is out/2
   float limit, alpha, shift;  // as in GLUArgs
-  int words, f16, pad;        // how gated is packed: PackArgs.words; fp16, else bf16
+  int words, f16;             // how gated is packed: PackArgs.words; fp16, else bf16
+  int y_bf16;                 // 1: y is bf16
   // Of the kernels of warpgroups with 8-bit x: null; or gated is E4M3 in groups of 128 columns with these scales, [tiles, groups, 8],
   // and y is where its numbers pass, [rows, out/2]. arrived counts the blocks of a group that are done, [groups, blocks of
   // rows]: zero before and after.

@@ -12,6 +12,7 @@ struct NormArgs {
   int cols, segment;  // segment divides cols
   float eps, offset, scale;
   int plain;  // 1: LayerNorm
+  int x_bf16, pad;  // 1: x is bf16, and not y
 };
 
 // norm: a block of whole warps for each segment of a row. The second pass reads the row again,
@@ -78,6 +79,7 @@ struct AddArgs {
   float *into;         // into = (into + x) · scale[0]
   const float *scale;  // null: 1
   long long n;
+  int x_bf16, pad;  // 1: x is bf16
 };
 
 KERNEL(add, AddArgs, 256) {

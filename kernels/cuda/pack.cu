@@ -15,8 +15,9 @@ struct PackArgs {
   int group;         // 8-bit: steps that share a scale, a power of 2 up to 8; 0: all
   int words;         // 1: a step's first words of all lanes, then the second words, for linear_wide;
                      // 2: row by row, [8·tiles, in], in a multiple of 32
-  int most, pad;     // 8-bit in groups: 0; or scales are [groups, rows], with rows padded to a multiple of kUnit,
+  int most;          // 8-bit in groups: 0; or scales are [groups, rows], with rows padded to a multiple of kUnit,
                      // or to most if that is less, as cuBLASLt takes them
+  int x_bf16;        // of norm_pack, chain_pack without kinds and glu_pack, 1: x is bf16
 };
 
 constexpr int kUnit = 64;  // rows of cuBLASLt's products: LibraryUnit

@@ -57,6 +57,8 @@ struct RopeArgs {
   int parts;   // 1, or 2: the two halves of the rotary dimensions are rotated separately
   float eps, offset;
   int interleaved;  // 1: pair i is (2i, 2i+1), not (i, i+rotary/2); parts is 1
+  int x_bf16;    // 1: qkv is bf16
+  int q_stored;  // the Store of q: kF32, kF16 or kBF16
 };
 
 // The norm of heads: of q and k; of v; with one mean square for all heads of a row; with weights
