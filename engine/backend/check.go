@@ -2,6 +2,7 @@ package backend
 
 import (
 	"fmt"
+	"slices"
 
 	"vapp.dev/kernels"
 )
@@ -20,14 +21,18 @@ func (e *ProgramError) Error() string {
 
 // Check compares every op with the shapes and formats of its values, weights
 // and classes. A program that is valid at the bucket's size is valid at every launch.
-// Backends call Check in Compile; a Device may rely on it afterwards. The error is a
+// Backends call Check in Compile; a Device may rely on it afterwards. Values that an
+// ActivationLayout may store in 16 bits are in any of these formats. The error is a
 // *ProgramError.
-func (p *Program) Check() error {
+func (p *Program) Check() error { return p.check(true) }
+
+// check compares every op with its operands. Without halves, activations are F32.
+func (p *Program) check(halves bool) error {
 	if b := p.Bucket; b.Chunk < 0 || b.Chunk%ValueAlign != 0 || b.chunks() > MaxChunks {
 		return &ProgramError{p.Name, 0, "", fmt.Sprintf("%d tokens in chunks of %d; there are at most %d, of a multiple of %d", b.Tokens, b.Chunk, MaxChunks, ValueAlign)}
 	}
 	for i, op := range p.Ops {
-		c := checker{p: p}
+		c := checker{p: p, halves: halves}
 		c.op(op)
 		if c.why != "" {
 			return &ProgramError{p.Name, i, OpName(op), c.why}
@@ -38,8 +43,9 @@ func (p *Program) Check() error {
 
 // checker keeps the first error of one op.
 type checker struct {
-	p   *Program
-	why string
+	p      *Program
+	halves bool // activations may have 16 bits
+	why    string
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -72,6 +78,15 @@ func (c *checker) value(name string, v Value, f kernels.Format, rows Rows, cols 
 	c.require(in.Rows == rows, "%s (%s) has rows of another kind", name, in.Name)
 	c.require(wide, "%s (%s) has %d columns, not %d", name, in.Name, in.Cols, cols)
 	return in
+}
+
+// activation checks an operand that is F32, or in one of these formats of 16 bits.
+func (c *checker) activation(name string, v Value, rows Rows, cols int, halves ...kernels.Format) ValueInfo {
+	f := c.like(v).Format
+	if !c.halves || !slices.Contains(halves, f) {
+		f = kernels.F32
+	}
+	return c.value(name, v, f, rows, cols)
 }
 
 // like returns the info of a value whose format, rows and columns other operands must match.

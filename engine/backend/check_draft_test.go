@@ -12,7 +12,7 @@ import (
 // operands.
 func TestDraftChecks(t *testing.T) {
 	p, _, _, _ := small(t)
-	r := &Recorder{p: p, at: map[Value]int64{}}
+	r := &Recorder{p: p, at: map[Value]bool{}}
 	kept, next := r.New("kept", kernels.I32, PerSeq, 1), r.New("next", kernels.I32, PerToken, 1)
 	qkv, angles := r.New("seq.qkv", kernels.F32, PerSeq, 48), r.New("seq.angles", kernels.F32, PerSeq, 16)
 	q, y := r.New("seq.q", kernels.F32, PerSeq, 16), r.New("seq.y", kernels.F32, PerSeq, 16)

@@ -24,7 +24,7 @@ func (c *checker) op(op Op) {
 		c.norm(o)
 	case Linear:
 		y := c.like(o.Y)
-		c.value("Y", o.Y, f32, y.Rows, 0)
+		c.activation("Y", o.Y, y.Rows, 0, kernels.BF16)
 		x := c.value("X", o.X, f32, y.Rows, 0)
 		c.weight("W", o.W, Multiply, y.Cols, x.Cols)
 		if o.Bias != NoWeight {
@@ -69,7 +69,7 @@ func (c *checker) op(op Op) {
 func (c *checker) norm(o Norm) {
 	y, f32 := c.like(o.Y), kernels.F32
 	c.value("Y", o.Y, f32, y.Rows, 0)
-	c.value("X", o.X, f32, y.Rows, y.Cols)
+	c.activation("X", o.X, y.Rows, y.Cols, kernels.BF16)
 	if o.Residual != NoValue {
 		c.value("Residual", o.Residual, f32, y.Rows, y.Cols)
 	}
@@ -95,7 +95,7 @@ func (c *checker) elementwise(op Op) {
 	case Add:
 		into := c.like(o.Into)
 		c.value("Into", o.Into, f32, into.Rows, 0)
-		c.value("X", o.X, f32, into.Rows, into.Cols)
+		c.activation("X", o.X, into.Rows, into.Cols, kernels.BF16)
 		if o.Scale != NoWeight {
 			c.weight("Scale", o.Scale, Vector, 1, 1)
 		}
@@ -127,7 +127,7 @@ func (c *checker) elementwise(op Op) {
 	case GLU:
 		y := c.like(o.Y)
 		c.value("Y", o.Y, f32, y.Rows, 0)
-		c.value("X", o.X, f32, y.Rows, 2*y.Cols)
+		c.activation("X", o.X, y.Rows, 2*y.Cols, kernels.BF16)
 		c.require(o.X != o.Y, "X is Y")
 	}
 }
@@ -148,7 +148,7 @@ func (c *checker) mixture(op Op) {
 	case Experts:
 		x := c.like(o.X)
 		c.value("X", o.X, f32, x.Rows, 0)
-		c.value("Y", o.Y, f32, x.Rows, x.Cols)
+		c.activation("Y", o.Y, x.Rows, x.Cols, kernels.BF16)
 		c.value("Ids", o.Ids, kernels.I32, x.Rows, o.Top)
 		c.value("Weights", o.Weights, f32, x.Rows, o.Top)
 		up := c.weight("GateUp", o.GateUp, Multiply, 2*o.Width, x.Cols)
@@ -275,7 +275,7 @@ func (c *checker) rope(o Rope) {
 	if o.Shared {
 		in -= o.KVHeads
 	}
-	c.value("QKV", o.QKV, kernels.F32, rows, in*o.HeadDim)
+	c.activation("QKV", o.QKV, rows, in*o.HeadDim, kernels.BF16)
 	c.require(o.Rotary >= 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
 	c.require(!o.Grid || o.Rotary%4 == 0, "%d rotated dimensions for two positions", o.Rotary)
 	c.require(!o.Grid || !o.Interleaved, "neighbours rotated by two positions")
@@ -286,7 +286,7 @@ func (c *checker) rope(o Rope) {
 		c.value("QueryAngles", o.QueryAngles, kernels.F32, rows, o.Rotary)
 		c.require(o.Rotary == o.HeadDim && !o.Grid && (o.Norm == nil || !o.Norm.After), "angles of Q that do not scale whole heads")
 	}
-	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
+	c.activation("Q", o.Q, rows, o.Heads*o.HeadDim, kernels.BF16, kernels.F16)
 	if o.KVHeads == 0 {
 		c.require(o.K == NoValue && o.V == NoValue && !o.Shared, "K or V without a key/value head")
 	} else {
@@ -343,7 +343,11 @@ func (c *checker) attend(o Attention) {
 			"%d latent dimensions of keys with %d key/value heads, rebuilt keys, both directions, items, a window, sinks or a softcap", o.Latent, o.KVHeads)
 		key = o.Latent
 	}
-	c.value("Q", o.Q, kernels.F32, rows, o.Heads*(o.HeadDim+o.Latent))
+	if o.Latent > 0 {
+		c.value("Q", o.Q, kernels.F32, rows, o.Heads*(o.HeadDim+o.Latent))
+	} else {
+		c.activation("Q", o.Q, rows, o.Heads*o.HeadDim, kernels.BF16, kernels.F16)
+	}
 	c.value("Y", o.Y, kernels.F32, rows, o.Heads*o.HeadDim)
 	c.value("K", o.K, f, rows, o.KVHeads*key)
 	c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)

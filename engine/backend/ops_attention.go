@@ -34,7 +34,7 @@ type Temperature struct {
 
 // Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads if Norm is
 // set, and rotates Q and K by halves (NeoX): pair (i, i+Rotary/2), or by neighbours. Q [T,Heads·HeadDim] is
-// F32; K and V [T,KVHeads·HeadDim] are rounded to the class's format. Rows are tokens, or
+// F32 or in the 16 bits that Attention multiplies; K and V [T,KVHeads·HeadDim] are rounded to the class's format. Rows are tokens, or
 // sequences if those of Angles are. With 0 KVHeads there are queries alone: K and V are NoValue.
 type Rope struct {
 	QKV, Angles             Value

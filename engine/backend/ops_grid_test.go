@@ -12,7 +12,7 @@ import (
 func TestGridChecks(t *testing.T) {
 	p, _, _, _ := small(t)
 	p.Weights = append(p.Weights, WeightSpec{Name: "places", Rows: 16, Cols: 48, Use: Lookup})
-	r := &Recorder{p: p, at: map[Value]int64{}}
+	r := &Recorder{p: p, at: map[Value]bool{}}
 	at, joined := r.New("at", kernels.I32, PerToken, 1), r.New("joined", kernels.F32, PerSample, 96)
 	before := len(p.Ops)
 	good := []Op{Resample{X: 1, Across: at, Down: at, Table: 3, Side: 4}, Join{X: 1, Y: joined}}

@@ -19,6 +19,13 @@ type Chunked interface {
 	Chunk(tokens int) int
 }
 
+// ActivationLayout is a Layout whose kernels take some values in 16 bits.
+type ActivationLayout interface {
+	// Activations returns the format in which each of p's values is to be stored: its own, or for
+	// one that is recorded as F32 a format of 16 bits, where Check allows it.
+	Activations(p *Program) []kernels.Format
+}
+
 // KernelChooser is a Layout that picks kernels by the shapes of ops and the rows of steps.
 type KernelChooser interface {
 	// KernelChoices lists the kernels of p's products and attention, for steps from few

@@ -87,6 +87,8 @@ type Program struct {
 	Shard     Shard
 	// AdapterSlots is how many adapters the weights have room for; 0: the ops have no Adapt.
 	AdapterSlots int
+
+	lives []life // in the order of recording
 }
 
 // Rows returns the bucket's row count for a symbol.
@@ -96,58 +98,41 @@ func (p *Program) Rows(r Rows) int { return p.Bucket.Rows(r) }
 // the bytes after Free. So Scratch, the peak, is known before the program runs.
 type Recorder struct {
 	p    *Program
-	live []span // sorted by offset
-	at   map[Value]int64
+	live room
+	at   map[Value]bool // the live values
 	err  error
 }
-
-type span struct{ off, end int64 }
 
 // Record starts a program; the caller fills Weights, Classes and Vocab in p.
 func Record(p *Program) *Recorder {
 	if p.Shard.World == 0 {
 		p.Shard = Whole
 	}
-	return &Recorder{p: p, at: map[Value]int64{}}
+	return &Recorder{p: p, at: map[Value]bool{}}
 }
 
 // New makes a live value.
 func (r *Recorder) New(name string, f kernels.Format, rows Rows, cols int) Value {
-	n := f.Bytes(int64(r.p.Rows(rows)) * int64(cols))
-	size := (n + ValueAlign - 1) / ValueAlign * ValueAlign
-	off, i := int64(0), 0
-	for ; i < len(r.live); i++ {
-		if r.live[i].off-off >= size {
-			break
-		}
-		off = r.live[i].end
-	}
-	r.live = append(r.live, span{})
-	copy(r.live[i+1:], r.live[i:])
-	r.live[i] = span{off, off + size}
-	r.p.Scratch = max(r.p.Scratch, off+size)
 	v := Value(len(r.p.Values))
-	r.p.Values = append(r.p.Values, ValueInfo{Name: name, Format: f, Rows: rows, Cols: cols, Offset: off, Bytes: size})
-	r.at[v] = off
+	r.p.Values = append(r.p.Values, ValueInfo{Name: name, Format: f, Rows: rows, Cols: cols})
+	r.p.lives = append(r.p.lives, life{v: v, of: NoValue})
+	r.p.place(v, &r.live)
+	r.p.Scratch = max(r.p.Scratch, r.live.peak)
+	r.at[v] = true
 	return v
 }
 
 // Free ends the life of values: later values may reuse their bytes.
 func (r *Recorder) Free(vs ...Value) {
 	for _, v := range vs {
-		off, ok := r.at[v]
-		if !ok {
+		if !r.at[v] {
 			r.err = fmt.Errorf("program %s: value %d freed twice", r.p.Name, v)
 			return
 		}
 		delete(r.at, v)
 		r.p.Values[v].Freed = len(r.p.Ops)
-		for i, s := range r.live {
-			if s.off == off && s.end == off+r.p.Values[v].Bytes {
-				r.live = append(r.live[:i], r.live[i+1:]...)
-				break
-			}
-		}
+		r.p.lives = append(r.p.lives, life{v: v, of: NoValue, ends: true})
+		r.live.give(r.p.Values[v])
 	}
 }
 
@@ -161,11 +146,11 @@ func (r *Recorder) Chunks(v Value) []Value {
 	out := make([]Value, b.chunks())
 	for i := range out {
 		out[i] = Value(len(r.p.Values))
-		part, row := in, in.Format.Bytes(int64(in.Cols))
+		part := in
 		part.Rows = perChunk + Rows(i)
-		part.Offset += int64(i*b.Chunk) * row
-		part.Bytes = int64(b.Rows(part.Rows)) * row
 		r.p.Values = append(r.p.Values, part)
+		r.p.lives = append(r.p.lives, life{v: out[i], of: v})
+		r.p.placePart(out[i], v)
 	}
 	return out
 }

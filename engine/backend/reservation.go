@@ -78,7 +78,8 @@ func (r *Reservation) Takes(backend string, l Layout, p *Program) error {
 	if p.Scratch > r.Arenas[Scratch] || len(p.Weights) != len(r.Weights) {
 		return fmt.Errorf("backend %s: program %s is not one of the reservation", backend, p.Name)
 	}
-	if err := p.Check(); err != nil {
+	_, halves := l.(ActivationLayout)
+	if err := p.check(halves); err != nil {
 		return err
 	}
 	if len(p.Ops) == 0 {

@@ -58,6 +58,17 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 	return a, a.Shared <= shared
 }
 
+// QueryFormat returns the 16 bits in which attention multiplies queries with keys stored as f; ok is false for keys in float32.
+func QueryFormat(f kernels.Format) (q kernels.Format, ok bool) {
+	switch n, ok := Store(f); {
+	case !ok || n == 0:
+		return kernels.Invalid, false
+	case f == kernels.BF16:
+		return f, true
+	}
+	return kernels.F16, true
+}
+
 // ChooseAttentionWide returns the kernel for prompts on sm_90a: for keys and values in 16 bits and in 8, which it widens to fp16, without dimensions that are rebuilt, and heads
 // of up to 512 dimensions, whole 16 bytes; E4M3 up to 256. ok is false for others.
 func ChooseAttentionWide(f kernels.Format, dim int) (a Attention, ok bool) {

@@ -382,6 +382,7 @@ func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 		return false, nil
 	}
 	a := cuda.NormPackArgs{Pack: c.packInto(p, c.value(o.X), y.Cols), Residual: c.value(o.Residual), W: c.weight(o.W), Eps: o.Eps, Offset: o.Offset, Scale: scaleOf(o)}
+	a.Pack.XBF16 = c.bf16(o.X)
 	if !last {
 		a.Plain = c.value(o.Y)
 		if q, end, ok := c.second(c.now, o.Y, p); ok {
@@ -395,7 +396,7 @@ func (c *lowering) normPack(o backend.Norm) (done bool, err error) {
 	if k.end != c.now || k.end == 0 {
 		return true, c.storingPack(p, y.Rows, launchPack(c, p, cuda.FromNorm, y.Cols, rows, a, at))
 	}
-	a.Pack.X, a.Residual = c.value(k.x), c.value(k.residual)
+	a.Pack.X, a.Pack.XBF16, a.Residual = c.value(k.x), c.bf16(k.x), c.value(k.residual)
 	b := cuda.ChainPackArgs{Norm: a, Kinds: k.kinds, WOwn: c.weight(k.own), WOther: c.weight(k.others), WPost: c.weight(k.post), SumScale: c.weight(k.scale)}
 	if k.kinds&cuda.ChainJoined != 0 {
 		b.Other = c.value(k.other)
@@ -430,11 +431,11 @@ func (c *lowering) headsPack(o backend.Norm) (done bool, err error) {
 	return true, launchPack(c, p, cuda.FromHeads, y.Cols, each(y.Rows, 1, 1), a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
 }
 
-// gluPack gates rows of 2·n numbers and packs them for a product.
-func (c *lowering) gluPack(p product, x cuda.Ptr, n int, act backend.Activation, rows dimension) error {
+// gluPack gates rows of 2·n numbers, in bf16 or float32, and packs them for a product.
+func (c *lowering) gluPack(p product, x cuda.Ptr, bf16 int32, n int, act backend.Activation, rows dimension) error {
 	g := gluArgs(act)
 	a := cuda.GLUPackArgs{Pack: c.packInto(p, x, n), Act: g.Act, Paired: g.Paired, Limit: g.Limit, Alpha: g.Alpha, Shift: g.Shift}
-	a.Pack.Rows = int32(rows.add)
+	a.Pack.Rows, a.Pack.XBF16 = int32(rows.add), bf16
 	return launchPack(c, p, cuda.FromGLU, n, rows, a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
 }
 
@@ -459,7 +460,8 @@ func gates(m matrix, p, q product, act backend.Activation) bool {
 // gated sets the arguments of a product that gates, and packs the result at an address for product q.
 func (m matrix) gated(a *cuda.LinearArgs, act backend.Activation, q product, at cuda.Ptr) {
 	g := gluArgs(act)
-	a.Y, a.Gated, a.Act, a.Paired, a.Limit, a.Alpha, a.Shift = 0, at, g.Act, g.Paired, g.Limit, g.Alpha, g.Shift
+	a.Y, a.YBF16 = 0, 0
+	a.Gated, a.Act, a.Paired, a.Limit, a.Alpha, a.Shift = at, g.Act, g.Paired, g.Limit, g.Alpha, g.Shift
 	a.Words, a.F16 = orderOf(q), flag(q.to.Format == kernels.F16)
 	if m.blas && !act.Paired {
 		a.Half = a.Out / 2
@@ -509,15 +511,15 @@ func (c *lowering) glu(o backend.GLU) error {
 	}
 	if p, last, ok := c.consumer(c.now, o.Y); ok && last {
 		c.keepPacked(o.Y, p)
-		return c.gluPack(p, c.value(o.X), y.Cols, o.Activation, each(y.Rows, 1, 1))
+		return c.gluPack(p, c.value(o.X), c.bf16(o.X), y.Cols, o.Activation, each(y.Rows, 1, 1))
 	}
-	return c.gated(c.value(o.X), c.value(o.Y), y.Cols, o.Activation, each(y.Rows, 1, 1))
+	return c.gated(c.value(o.X), c.bf16(o.X), c.value(o.Y), y.Cols, o.Activation, each(y.Rows, 1, 1))
 }
 
-// gated appends the gating of rows of 2·n numbers at x; each row of y gets n.
-func (c *lowering) gated(x, y cuda.Ptr, n int, act backend.Activation, rows dimension) error {
+// gated appends the gating of rows of 2·n numbers at x, in bf16 or float32; each row of y gets n.
+func (c *lowering) gated(x cuda.Ptr, bf16 int32, y cuda.Ptr, n int, act backend.Activation, rows dimension) error {
 	a := gluArgs(act)
-	a.X, a.Y, a.Cols, a.Rows = x, y, int32(n), int32(rows.add)
+	a.X, a.XBF16, a.Y, a.Cols, a.Rows = x, bf16, y, int32(n), int32(rows.add)
 	kernel, each4 := "glu", n
 	if !act.Paired && n%4 == 0 {
 		kernel, each4 = "glu4", n/4

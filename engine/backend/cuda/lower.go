@@ -64,7 +64,7 @@ func (c *lowering) rowOp(op backend.Op) error {
 		if c.chained() {
 			return nil
 		}
-		a := cuda.AddArgs{X: c.value(o.X), Into: c.value(o.Into), Scale: c.weight(o.Scale)}
+		a := cuda.AddArgs{X: c.value(o.X), Into: c.value(o.Into), Scale: c.weight(o.Scale), XBF16: c.bf16(o.X)}
 		return elements(c, "add", o.Into, a, unsafe.Offsetof(a.N))
 	case backend.Activate:
 		return c.element("activate", o.X, cuda.ElementsArgs{Act: int32(o.Act)})
@@ -119,7 +119,7 @@ func (c *lowering) norm(o backend.Norm) error {
 	y := c.info(o.Y)
 	a := cuda.NormArgs{
 		X: c.value(o.X), Residual: c.value(o.Residual), W: c.weight(o.W), Y: c.value(o.Y),
-		Cols: int32(y.Cols), Segment: int32(cmp.Or(o.Segment, y.Cols)), Eps: o.Eps, Offset: o.Offset, Scale: scaleOf(o),
+		Cols: int32(y.Cols), Segment: int32(cmp.Or(o.Segment, y.Cols)), Eps: o.Eps, Offset: o.Offset, Scale: scaleOf(o), XBF16: c.bf16(o.X),
 	}
 	if o.Gated {
 		a.Gate = c.value(o.Gate)

@@ -142,7 +142,7 @@ func (c *lowering) attend(o backend.Attention) error {
 	args := cuda.AttentionArgs{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y), First: c.at.step.first, Positions: c.at.step.positions,
 		Partial: c.workspace(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Bidirectional: flag(o.Bidirectional),
-		Splits: int32(a.splits), Latent: int32(o.Latent), Most: 1,
+		Splits: int32(a.splits), Latent: int32(o.Latent), Most: 1, QStored: c.stored16(o.Q),
 	}
 	if o.Bidirectional {
 		args.Pages = cuda.Pages{Block: 1, PerSlab: 1, KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
@@ -246,6 +246,7 @@ func (c *lowering) rope(o backend.Rope) error {
 	a := cuda.RopeArgs{
 		QKV: c.value(o.QKV), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
 		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary), Shared: flag(o.Shared), Parts: 1, Interleaved: flag(o.Interleaved),
+		XBF16: c.bf16(o.QKV), QStored: c.stored16(o.Q),
 	}
 	if o.Grid {
 		a.Parts = 2

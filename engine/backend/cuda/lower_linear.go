@@ -26,7 +26,7 @@ func (c *lowering) linear(o backend.Linear) error {
 		return backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("cublaslt multiplies with scales of blocks for multiples of 4 rows, and a step has up to %d: make maxNumBatchedTokens and maxNumSeqs such multiples", p.most))
 	}
 	a := m.args(c.weight(o.W))
-	a.Bias, a.Y = c.weight(o.Bias), c.value(o.Y)
+	a.Bias, a.Y, a.YBF16 = c.weight(o.Bias), c.value(o.Y), c.bf16(o.Y)
 	if !p.packed {
 		a.X = c.value(o.X)
 		g := grid{each(x.Rows, 1, p.Rows), fixed(ceil(m.Rows, 8)), fixed(1)}
@@ -72,7 +72,7 @@ func (c *lowering) multiply(p product, a cuda.LinearArgs, m matrix, rows backend
 // library launches a product of cuBLASLt. For 8-bit inputs with float32 results, it can only
 // add a bias in bf16, so a kernel adds the bias.
 func (c *lowering) library(p product, a cuda.LinearArgs, m matrix, rows backend.Rows, biased bool) error {
-	b := cuda.LibraryArgs{W: a.W, X: a.X, Bias: a.Bias, Y: a.Y, Workspace: c.workspace(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
+	b := cuda.LibraryArgs{W: a.W, X: a.X, Bias: a.Bias, Y: a.Y, Workspace: c.workspace(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows)), YBF16: a.YBF16}
 	scaled := m.count > 0
 	if scaled {
 		b.Scales, b.Sums, b.Bias, b.Blocks = a.Scales, a.Sums, 0, flag(p.to.Group > 0)
@@ -117,9 +117,13 @@ type mixture struct {
 	blocks            int // maximum number of blocks of rows
 	order, place, own int64
 	hidden, out       int64
-	gates             bool // the first product gates: there is no hidden
+	gates             bool  // the first product gates: there is no hidden
+	bytes             int64 // of a number of hidden and out: of float32 or bf16
 	end               int64
 }
+
+// bf16 returns 1 if hidden and out are bf16.
+func (m mixture) bf16() int32 { return flag(m.bytes == 2) }
 
 // rows returns how many rows the blocks have.
 func (m mixture) rows() int { return m.blocks * m.first.Rows }
@@ -158,12 +162,15 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 		m.first.Linear, m.first.picks, m.first.gathers = k, true, true
 	}
 	m.hidden, m.out = m.first.end, begin
-	behind := m.out + up(4*int64(rows)*int64(m.down.Rows), align)
+	if m.bytes = 4; c.l.rounds(m.up) && c.l.rounds(m.down) {
+		m.bytes = 2
+	}
+	behind := m.out + up(m.bytes*int64(rows)*int64(m.down.Rows), align)
 	m.second = c.planProduct(m.down, mean, rows, behind)
 	if m.gates = gates(m.up, m.first, m.second, o.Activation); m.gates {
 		behind = max(behind, m.first.end)
 	} else {
-		behind = max(behind, m.hidden+up(8*int64(rows)*int64(o.Width), align))
+		behind = max(behind, m.hidden+up(2*m.bytes*int64(rows)*int64(o.Width), align))
 	}
 	m.second = c.planProduct(m.down, mean, rows, behind)
 	if k, ok := m.second.Picks(); ok && k.Rows == 128 { // for their last blocks
@@ -206,7 +213,7 @@ func (c *lowering) experts(o backend.Experts) error {
 	if err := multiply(o, m); err != nil {
 		return err
 	}
-	a := cuda.CombineArgs{X: c.workspace(m.out), Place: order.Place, Weights: c.value(o.Weights), Y: c.value(o.Y), Cols: int32(m.down.Rows), Top: int32(o.Top)}
+	a := cuda.CombineArgs{X: c.workspace(m.out), Place: order.Place, Weights: c.value(o.Weights), Y: c.value(o.Y), Cols: int32(m.down.Rows), Top: int32(o.Top), XBF16: m.bf16(), YBF16: c.bf16(o.Y)}
 	return add(c, "experts_combine", line(each(x.Rows, 1, 1)), across(m.down.Rows, 256), 0, a)
 }
 
@@ -241,7 +248,7 @@ func (c *lowering) packPicks(o backend.Experts, m mixture) error {
 		return c.pack(m.first, c.value(o.X), order, m.up.Cols, rows)
 	}
 	a := cuda.NormPackArgs{Pack: c.packInto(m.first, c.value(n.X), m.up.Cols), W: c.weight(n.W), Eps: n.Eps, Offset: n.Offset, Scale: scaleOf(*n)}
-	a.Pack.Order, a.Pack.Rows = order, int32(rows.add)
+	a.Pack.Order, a.Pack.Rows, a.Pack.XBF16 = order, int32(rows.add), c.bf16(n.X)
 	return launchPack(c, m.first, cuda.FromNorm, m.up.Cols, rows, a, unsafe.Offsetof(a.Pack)+unsafe.Offsetof(a.Pack.Rows))
 }
 
@@ -258,7 +265,7 @@ func (c *lowering) expertsPacked(o backend.Experts, m mixture) error {
 		return err
 	}
 	if !m.gates {
-		if err := c.gluPack(m.second, c.workspace(m.hidden), o.Width, o.Activation, fixed(m.rows())); err != nil {
+		if err := c.gluPack(m.second, c.workspace(m.hidden), m.bf16(), o.Width, o.Activation, fixed(m.rows())); err != nil {
 			return err
 		}
 	}
@@ -278,7 +285,7 @@ func (c *lowering) expertsF32(o backend.Experts, m mixture) error {
 	if err := multiply(m.first, m.up, a); err != nil {
 		return err
 	}
-	if err := c.gated(a.Y, c.workspace(m.second.x), o.Width, o.Activation, fixed(m.rows())); err != nil {
+	if err := c.gated(a.Y, 0, c.workspace(m.second.x), o.Width, o.Activation, fixed(m.rows())); err != nil {
 		return err
 	}
 	a.X, a.W, a.Bias, a.Y, a.Placed = c.workspace(m.second.x), c.weight(o.Down), c.weight(o.DownBias), c.workspace(m.out), 1
@@ -289,7 +296,7 @@ func (c *lowering) expertsF32(o backend.Experts, m mixture) error {
 func (c *lowering) expert(m mixture, p product, w matrix, at, bias cuda.Ptr, y int64) cuda.LinearArgs {
 	a := w.args(at)
 	a.X, a.Sums, a.XSteps, a.Bias, a.Y = c.workspace(p.x), c.workspace(p.sums), int32(p.to.ScaleSteps(w.Cols)), bias, c.workspace(y)
-	a.Experts, a.Rows = c.workspace(m.own), int32(m.rows())
+	a.Experts, a.Rows, a.YBF16 = c.workspace(m.own), int32(m.rows()), m.bf16()
 	return a
 }
 

@@ -1258,13 +1258,13 @@ func disjoint(t *testing.T, c *lowering, o backend.Experts) {
 		t.Fatal(err)
 	}
 	rows := int64(m.rows())
-	hidden, out := m.hidden, m.out+4*rows*int64(m.down.Rows)
+	hidden, out := m.hidden, m.out+m.bytes*rows*int64(m.down.Rows)
 	gated := m.second.x + 4*rows*int64(o.Width)
 	if m.second.packed {
 		gated = m.second.end
 	}
 	if !m.gates {
-		hidden += 8 * rows * int64(o.Width)
+		hidden += 2 * m.bytes * rows * int64(o.Width)
 	}
 	if tables := m.own + 4*int64(m.blocks); tables > m.hidden || tables > m.out || m.first.end > m.hidden {
 		t.Errorf("%s, %s: tables until %d, packed rows until %d", m.first.Kernel, m.second.Kernel, tables, m.first.end)

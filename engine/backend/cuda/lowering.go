@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
 )
 
@@ -271,6 +272,15 @@ func across(n, most int) int { return min(most, max(1, (n+127)/128)*32) }
 
 // lanes returns n threads rounded up to whole warps, at most most.
 func lanes(n, most int) int { return min(most, max(1, (n+31)/32)*32) }
+
+// bf16 returns 1 if a value is stored in bf16, 0 if in float32.
+func (c *lowering) bf16(v backend.Value) int32 { return flag(c.info(v).Format == kernels.BF16) }
+
+// stored16 returns the cuda.Store of queries.
+func (c *lowering) stored16(q backend.Value) int32 {
+	n, _ := cuda.Store(c.info(q).Format)
+	return n
+}
 
 func flag(b bool) int32 {
 	if b {
