@@ -70,7 +70,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if c, ok := l.(backend.Chunked); ok {
 		bucket.Chunk = c.Chunk(bucket.Tokens)
 	}
-	programs, err := record(m, l, bucket, at.classes, o.Items.Patches)
+	programs, err := record(m, bucket, at.classes, o.Items.Patches)
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +137,8 @@ func outputWidth(p *backend.Program) int {
 }
 
 // record returns the programs that an engine compiles: the step and, if the model was built
-// with its vision tower, the tower's pass over at most that many patches; 0: the model's maximum. Activations have the
-// formats that the layout takes.
-func record(m *Model, l backend.Layout, bucket backend.Bucket, classes []backend.KVClass, patches int) ([]*backend.Program, error) {
+// with its vision tower, the tower's pass over at most that many patches; 0: the model's maximum.
+func record(m *Model, bucket backend.Bucket, classes []backend.KVClass, patches int) ([]*backend.Program, error) {
 	step, err := m.Family.Record(&backend.Program{
 		Name:    "step",
 		Bucket:  bucket,
@@ -148,7 +147,6 @@ func record(m *Model, l backend.Layout, bucket backend.Bucket, classes []backend
 	if err != nil {
 		return nil, err
 	}
-	backend.StoreActivations(l, step)
 	enc, ok := m.Family.(models.Encoder)
 	if !ok || !m.Source.Build.Vision || enc.Patches() == 0 { // a pipeline rank may have no tower
 		return []*backend.Program{step}, nil
@@ -160,7 +158,6 @@ func record(m *Model, l backend.Layout, bucket backend.Bucket, classes []backend
 	if err != nil {
 		return nil, err
 	}
-	backend.StoreActivations(l, vision)
 	return []*backend.Program{step, vision}, nil
 }
 

@@ -56,6 +56,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	rec := backend.Record(p)
 	pl.record(rec)
 	p.Shard = backend.Whole
+	backend.StoreActivations(s.layout, p)
 	r := backend.Reservation{Weights: pl.tensors.specs, Classes: pl.classes, Programs: []*backend.Program{p}}
 	for _, w := range pl.tensors.specs {
 		packed, err := s.layout.Weight(w)
@@ -82,6 +83,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	}
 	r.Arenas[backend.StepIO] = r.Step.Bytes()
 	if pl.tower != nil {
+		backend.StoreActivations(s.layout, pl.tower)
 		n, err := s.layout.Workspace(pl.tower)
 		check(t, err)
 		r.Programs = append(r.Programs, pl.tower)

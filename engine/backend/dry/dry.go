@@ -10,8 +10,8 @@ import (
 )
 
 // Run returns the Reservation with which a Device of layout l will be opened for these
-// weights and programs. kvBytes is the size of the KV arena. Run fails with
-// backend.ErrUnsupported if the layout lacks a kernel.
+// weights and programs, whose activations it stores in the formats that l takes. kvBytes is the
+// size of the KV arena. Run fails with backend.ErrUnsupported if the layout lacks a kernel.
 func Run(l backend.Layout, weights []backend.WeightSpec, programs []*backend.Program, step backend.StepShape, kvBytes int64) (backend.Reservation, error) {
 	r := backend.Reservation{Weights: weights, Step: step, Programs: programs}
 	for _, w := range weights {
@@ -22,11 +22,8 @@ func Run(l backend.Layout, weights []backend.WeightSpec, programs []*backend.Pro
 		r.Packed = append(r.Packed, p)
 		r.Arenas[backend.Weights] += p.Bytes
 	}
-	var err error
-	if r.Step.Work, err = backend.WorkLists(l, programs); err != nil {
-		return r, err
-	}
 	for _, p := range programs {
+		backend.StoreActivations(l, p)
 		n, err := l.Workspace(p)
 		if err != nil {
 			return r, err
@@ -36,6 +33,10 @@ func Run(l backend.Layout, weights []backend.WeightSpec, programs []*backend.Pro
 		}
 		r.Arenas[backend.Workspace] = max(r.Arenas[backend.Workspace], n)
 		r.Arenas[backend.Scratch] = max(r.Arenas[backend.Scratch], p.Scratch)
+	}
+	var err error
+	if r.Step.Work, err = backend.WorkLists(l, programs); err != nil {
+		return r, err
 	}
 	r.Arenas[backend.StepIO] = r.Step.Bytes()
 	r.Arenas[backend.KV] = kvBytes
