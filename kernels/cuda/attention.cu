@@ -264,7 +264,7 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
   int row0 = block * kWideRows, row1 = min(row0 + kWideRows, o.count * group), row = row0 + warp;
   int head = o.kv * group + row % group;
   size_t at = size_t(o.first + row / group) * a.heads + head;
-  for (int i = lane; i < wide; i += 32) queries[warp * wide + i] = row < row1 ? a.q[at * wide + i] : 0.0f;
+  for (int i = lane; i < wide; i += 32) queries[warp * wide + i] = row < row1 ? ((const float *)a.q)[at * wide + i] : 0.0f;
   int mine_from = seen_from(a, o.history + row / group), mine_until = row < row1 ? seen_until(a, o, row / group) : 0;
   int from = seen_from(a, o.history + row0 / group), to = 0;
   for (int t = row0 / group; t <= (row1 - 1) / group; t++) to = max(to, seen_until(a, o, t));

@@ -12,7 +12,7 @@
 
 struct AttentionArgs {
   Pages pages;
-  const float *q;        // [T, heads·head_dim], with latent keys [T, heads·(head_dim+latent)]
+  const void *q;         // [T, heads·head_dim], with latent keys [T, heads·(head_dim+latent)]
   const void *k, *v;     // [T, kv_heads·head_dim], in the format of the pages; with latent keys k is [T, kv_heads·latent]
   float *y;              // [T, heads·head_dim]
   const float *sinks;    // [heads] or null
@@ -469,9 +469,17 @@ DEVICE void attend(const AttentionArgs &a, const Piece &piece) {
   for (int i = thread; i < S::kRows * (S::D / 2); i += S::kThreads) {
     int r = i / (S::D / 2), d = i % (S::D / 2) * 2, dim = S::query_dim(p, d);
     QueryRow at = places[r];
-    float2 v = make_float2(0, 0);
-    if (at.token >= 0 && dim < width) v = __ldg((const float2 *)(a.q + (size_t(o.first + at.token) * a.heads + at.head) * width + dim));
-    *(uint32_t *)(queries + r * S::kQ + d) = pair<S>(v.x, v.y);
+    uint32_t word = 0;
+    if (at.token >= 0 && dim < width) {
+      size_t from = ((size_t(o.first + at.token) * a.heads + at.head) * width + dim) / 2;
+      if (a.q_stored == kF32) {
+        float2 v = __ldg((const float2 *)a.q + from);
+        word = pair<S>(v.x, v.y);
+      } else {
+        word = __ldg((const uint32_t *)a.q + from);
+      }
+    }
+    *(uint32_t *)(queries + r * S::kQ + d) = word;
   }
   Rows rows;
 #pragma unroll

@@ -125,7 +125,7 @@ func TestAttentionKernels(t *testing.T) {
 // batch is the input of a case, for the kernel and for ref.
 type batch struct {
 	cache            *cache
-	q, y             []float32
+	floats, q, y     []float32 // queries of the kernel, and as it rounds them
 	k, v             []byte
 	first, positions []int32
 	sinks, rebuild   []float32
@@ -151,7 +151,8 @@ func newBatch(r *rig, c attentionCase) batch {
 	for i := range b.cache.arena {
 		b.cache.arena[i] = 0xff // memory that is not stored to is NaN
 	}
-	_, b.q = stored(rowFormat(c.f), r.floats(tokens*c.heads*c.dim, 1))
+	b.floats = r.floats(tokens*c.heads*c.dim, 1)
+	_, b.q = stored(rowFormat(c.f), b.floats)
 	b.k, _ = stored(c.f, r.floats(tokens*c.kv*c.dim, 1))
 	b.v, _ = stored(c.f, r.floats(tokens*c.kv*c.dim, 1))
 	b.y = make([]float32, tokens*c.heads*c.dim)
@@ -189,10 +190,10 @@ func newBatch(r *rig, c attentionCase) batch {
 
 // rowFormat returns the format that queries are rounded to.
 func rowFormat(f kernels.Format) kernels.Format {
-	if f == kernels.F16 || f == kernels.F32 {
+	if f == kernels.BF16 || f == kernels.F32 {
 		return f
 	}
-	return kernels.BF16
+	return kernels.F16
 }
 
 func testAttention(r *rig, c attentionCase, schedules bool) {
@@ -210,7 +211,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	}
 	kernel, n := c.kernel(r, c.many), len(b.positions)
 	args := cuda.AttentionArgs{
-		Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
+		Pages: b.cache.args(r), Q: up(r, b.floats), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
 		Positions: up(r, b.positions), Rebuild: up(r, b.rebuild), Items: up(r, b.items), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
 		Window: int32(c.window), Bidirectional: yes(c.both), Splits: int32(max(1, c.splits)),
 	}
@@ -246,8 +247,24 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		bound = 3e-6
 	}
 	r.near(fmt.Sprintf("%+v", c), got, b.y, bound)
+	if c.f != kernels.F32 {
+		testStoredQueries(r, c, b.floats, got, &args, run)
+	}
 	if joins := c.splits > 1 && c.most == 0; c.dim%cuda.StepCols == 0 && (joins || c.f != kernels.F32) {
 		testPackedOutput(r, got, n, c.heads*c.dim, joins, &args, &gate, run)
+	}
+}
+
+// testStoredQueries runs attention with queries in the 16 bits that it multiplies: the result has the bits of y, that of float32.
+func testStoredQueries(r *rig, c attentionCase, q, y []float32, args *cuda.AttentionArgs, run func() []float32) {
+	r.Helper()
+	f, floats := rowFormat(c.f), args.Q
+	b, _ := stored(f, q)
+	args.Q, args.QStored = up(r, b), storeOf(f)
+	got := run()
+	args.Q, args.QStored = floats, 0
+	if !bytes.Equal(cudatest.Bytes(got), cudatest.Bytes(y)) {
+		r.Errorf("%+v: other bits than of float32 with queries in %v", c, f)
 	}
 }
 

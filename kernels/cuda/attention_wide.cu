@@ -325,21 +325,28 @@ DEVICE void multiply_tiles(const AttentionArgs &a, unsigned char *memory) {
     const Source &o = w.o;
     int first = w.row0 + which / S::kParts * S::kGroupRows;
     meet_others();  // all warps are done with the queries of the piece before
+    // copy_queries writes the queries' numbers in 16 bits; eight(i) returns numbers 8i to 8i+7 of q.
+    auto copy_queries = [&](auto eight) {
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-      int r = 16 * warp + 8 * h + lane % 8, row = first + r;
-      const float *from = a.q + (size_t(o.first + row / w.group) * a.heads + o.kv * w.group + row % w.group) * p.head_dim;
+      for (int h = 0; h < 2; h++) {
+        int r = 16 * warp + 8 * h + lane % 8, row = first + r;
+        size_t from = (size_t(o.first + row / w.group) * a.heads + o.kv * w.group + row % w.group) * p.head_dim;
 #pragma unroll
-      for (int d0 = 0; d0 < S::V; d0 += 32) {
-        int d = which % S::kParts * S::V + d0 + lane / 8 * 8;
-        float4 x = make_float4(0, 0, 0, 0), y = x;
-        if (row < w.row1 && d < p.head_dim) {
-          x = __ldg((const float4 *)(from + d));
-          y = __ldg((const float4 *)(from + d + 4));
+        for (int d0 = 0; d0 < S::V; d0 += 32) {
+          int d = which % S::kParts * S::V + d0 + lane / 8 * 8;
+          uint4 words = make_uint4(0, 0, 0, 0);
+          if (row < w.row1 && d < p.head_dim) words = eight((from + d) / 8);
+          *(uint4 *)(queries + d / 8 * S::kQueryAcross + r * 16) = words;
         }
-        *(uint4 *)(queries + d / 8 * S::kQueryAcross + r * 16) = make_uint4(wide_pair<S>(x.x, x.y), wide_pair<S>(x.z, x.w), wide_pair<S>(y.x, y.y), wide_pair<S>(y.z, y.w));
       }
-    }
+    };
+    if (a.q_stored == kF32)
+      copy_queries([&](size_t i) {
+        float4 x = __ldg((const float4 *)a.q + 2 * i), y = __ldg((const float4 *)a.q + 2 * i + 1);
+        return make_uint4(wide_pair<S>(x.x, x.y), wide_pair<S>(x.z, x.w), wide_pair<S>(y.x, y.y), wide_pair<S>(y.z, y.w));
+      });
+    else
+      copy_queries([&](size_t i) { return __ldg((const uint4 *)a.q + i); });
     shared_for_wgmma();
     meet_others();
     Rows rows;

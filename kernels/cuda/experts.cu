@@ -1,6 +1,6 @@
 // Mixtures of experts: the experts of each row (route), rows sorted by expert, products with
 // each expert's matrix (here in float32; other formats use linear.cu), and the weighted sum.
-#include "numbers.cuh"
+#include "rows.cuh"
 
 struct RouteArgs {
   const float *logits;      // [rows, experts]
@@ -328,10 +328,10 @@ KERNEL(experts_f32_64, ExpertsArgs, 128) {
 }
 
 struct CombineArgs {
-  const float *x;        // [_, cols] outputs of the experts, by place
+  const void *x;         // [_, cols] outputs of the experts, by place
   const int *place;      // [rows, top]
   const float *weights;  // [rows, top]
-  float *y;              // [rows, cols]
+  void *y;               // [rows, cols]
   int cols, top;
   int x_bf16, y_bf16;    // 1: bf16
 };
@@ -341,9 +341,13 @@ KERNEL(experts_combine, CombineArgs, 256) {
   size_t row = blockIdx.x;
   const int *place = a.place + row * a.top;
   const float *weights = a.weights + row * a.top;
+  Numbers x = {a.x, a.x_bf16 != 0};
   for (int i = threadIdx.x; i < a.cols; i += blockDim.x) {
     float sum = 0.0f;
-    for (int k = 0; k < a.top; k++) sum = fmaf(weights[k], a.x[size_t(place[k]) * a.cols + i], sum);
-    a.y[row * a.cols + i] = sum;
+    for (int k = 0; k < a.top; k++) sum = fmaf(weights[k], x[size_t(place[k]) * a.cols + i], sum);
+    if (a.y_bf16)
+      ((uint16_t *)a.y)[row * a.cols + i] = to_bf16(sum);
+    else
+      ((float *)a.y)[row * a.cols + i] = sum;
   }
 }

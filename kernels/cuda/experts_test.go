@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -204,8 +205,21 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 	launch(r, "glu4", cudatest.Line(ceil(packed*width/4, 256), 256), &cuda.GLUArgs{X: up(r, h), Y: act, Rows: int32(packed), Cols: width, Alpha: 1})
 	out := multiply(downs, down[float32](r, act, packed*width), nil, up(r, bias))
 	y := alloc[float32](r, rows*cols)
-	launch(r, "experts_combine", cudatest.Line(rows, 64), &cuda.CombineArgs{X: up(r, out), Place: o.Place, Weights: up(r, weights), Y: y, Cols: cols, Top: top})
-	r.near("experts", down[float32](r, y, rows*cols), want, 2e-3) // the product of gate and up is rounded at a different place
+	combine := cuda.CombineArgs{X: up(r, out), Place: o.Place, Weights: up(r, weights), Y: y, Cols: cols, Top: top}
+	launch(r, "experts_combine", cudatest.Line(rows, 64), &combine)
+	got := down[float32](r, y, rows*cols)
+	r.near("experts", got, want, 2e-3) // the product of gate and up is rounded at a different place
+	b, _ := stored(kernels.BF16, got)
+	combine.Y, combine.YBF16 = alloc[uint16](r, rows*cols), 1
+	launch(r, "experts_combine", cudatest.Line(rows, 64), &combine)
+	if !bytes.Equal(down[byte](r, combine.Y, len(b)), b) {
+		r.Errorf("sums in bf16 are not those in float32, rounded")
+	}
+	r.inBF16("sums", out, func(x cuda.Ptr, bf16 int32) []byte {
+		combine.X, combine.XBF16 = x, bf16
+		launch(r, "experts_combine", cudatest.Line(rows, 64), &combine)
+		return down[byte](r, combine.Y, len(b))
+	})
 }
 
 // TestPicks compares products that read rows by the order of places with those of rows packed in that order: they have the same bits,

@@ -1,12 +1,13 @@
 // Gated activations and elementwise functions.
 #include "glu.cuh"
+#include "rows.cuh"
 
 // glu: a thread for each element of y.
 KERNEL(glu, GLUArgs, 256) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= (long long)a.rows * a.cols) return;
   long long r = i / a.cols, c = i % a.cols;
-  const float *x = a.x + 2 * r * a.cols;
+  Numbers x = Numbers{a.x, a.x_bf16 != 0} + 2 * r * a.cols;
   a.y[i] = a.paired ? gated_activation(a, x[2 * c], x[2 * c + 1]) : gated_activation(a, x[c], x[a.cols + c]);
 }
 
@@ -16,8 +17,8 @@ KERNEL(glu4, GLUArgs, 256) {
   int across = a.cols / 4;
   if (i >= (long long)a.rows * across) return;
   long long r = i / across, c = i % across;
-  const float4 *x = (const float4 *)(a.x + 2 * r * a.cols);
-  float4 g = __ldg(x + c), u = __ldg(x + across + c);
+  Numbers x = Numbers{a.x, a.x_bf16 != 0} + 2 * r * a.cols;
+  float4 g = x.four(4 * c), u = x.four(a.cols + 4 * c);
   ((float4 *)a.y)[i] = make_float4(gated_activation(a, g.x, u.x), gated_activation(a, g.y, u.y), gated_activation(a, g.z, u.z), gated_activation(a, g.w, u.w));
 }
 

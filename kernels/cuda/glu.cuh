@@ -15,7 +15,7 @@ DEVICE float activation(int act, float v) {
 }
 
 struct GLUArgs {
-  const float *x;  // [rows, 2·cols]: gate, then up; paired: interleaved
+  const void *x;   // [rows, 2·cols]: gate, then up; paired: interleaved
   float *y;        // [rows, cols]
   int rows, cols;
   int act, paired;

@@ -3,7 +3,7 @@
 #include "rows.cuh"
 
 struct NormArgs {
-  const float *x;     // [rows, cols]
+  const void *x;      // [rows, cols]
   float *residual;    // [rows, cols] or null: x is added to it, and the sum is normalized
   const float *w;     // [segment] or null: ones
   const float *bias;  // [segment] or null; only with plain
@@ -20,7 +20,7 @@ struct NormArgs {
 KERNEL(norm, NormArgs, 1024) {
   __shared__ float scratch[32];
   size_t at = size_t(blockIdx.x) * a.segment;
-  const float *x = a.x + at;
+  Numbers x = Numbers{a.x, a.x_bf16 != 0} + at;
   float *r = a.residual ? a.residual + at : nullptr;
   float sum = 0.0f, total = 0.0f;
   for (int i = threadIdx.x; i < a.segment; i += blockDim.x) {
@@ -32,7 +32,7 @@ KERNEL(norm, NormArgs, 1024) {
     total += v;
     sum = fmaf(v, v, sum);
   }
-  const float *in = r ? r : x;
+  Numbers in = r ? Numbers{r, false} : x;
   float mean = 0.0f;
   if (a.plain) {  // the moments in two passes: one pass loses precision around a large mean
     mean = block_sum(total, scratch) / float(a.segment);
@@ -57,7 +57,7 @@ KERNEL(norm, NormArgs, 1024) {
 KERNEL(norm_rows, NormArgs, kPackThreads) {
   __shared__ float scratch[32];
   size_t at = size_t(blockIdx.x) * a.cols;
-  const float *x = a.x + at;
+  Numbers x = Numbers{a.x, a.x_bf16 != 0} + at;
   float *r = a.residual ? a.residual + at : nullptr;
   float sum = 0.0f;
   each_number(a.cols, [&](int i) {
@@ -65,7 +65,7 @@ KERNEL(norm_rows, NormArgs, kPackThreads) {
     if (r) r[i] = v = r[i] + v;
     sum = fmaf(v, v, sum);
   });
-  const float *in = r ? r : x;
+  Numbers in = r ? Numbers{r, false} : x;
   float inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.cols) + a.eps);
   each_number(a.cols, [&](int i) {
     float v = in[i] * inverse;
@@ -75,7 +75,7 @@ KERNEL(norm_rows, NormArgs, kPackThreads) {
 }
 
 struct AddArgs {
-  const float *x;
+  const void *x;
   float *into;         // into = (into + x) · scale[0]
   const float *scale;  // null: 1
   long long n;
@@ -85,7 +85,7 @@ struct AddArgs {
 KERNEL(add, AddArgs, 256) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.n) return;
-  float v = a.into[i] + a.x[i];
+  float v = a.into[i] + Numbers{a.x, a.x_bf16 != 0}[i];
   a.into[i] = a.scale ? v * a.scale[0] : v;
 }
 

@@ -6,7 +6,7 @@
 #include "store.cuh"
 
 struct PackArgs {
-  const float *x;    // [_, in]; of glu_pack [_, 2·in]
+  const void *x;     // [_, in]; of glu_pack [_, 2·in]
   void *y;           // [tiles, steps, 32], 16 bytes for each lane, 8 for 8-bit numbers
   float *sums;       // [tiles, steps, 8]: sums of the rounded numbers of a step; null: not needed.
                      // 8-bit: [tiles, groups, 8] scales, x = scale · code
@@ -71,9 +71,9 @@ struct GLUPackArgs {
 
 // two returns the numbers at col, which is even, and col+1; 0 past the end. The row has no
 // alignment.
-DEVICE float2 two(const float *row, int col, int in) {
-  if (in % 2 == 0 && col < in) return __ldg((const float2 *)(row + col));
-  return make_float2(col < in ? __ldg(row + col) : 0.0f, col + 1 < in ? __ldg(row + col + 1) : 0.0f);
+DEVICE float2 two(Numbers row, int col, int in) {
+  if (in % 2 == 0 && col < in) return row.pair(col);
+  return make_float2(col < in ? row[col] : 0.0f, col + 1 < in ? row[col + 1] : 0.0f);
 }
 
 // Sources of the numbers to pack. begin is called once with a row of Y.
@@ -83,14 +83,14 @@ struct PlainSource {
   DEVICE_METHOD PlainSource(const PackArgs &p, const float *g) : a(p), gates(g), x(nullptr), gate(nullptr) {}
   DEVICE_METHOD void begin(int row) {
     int from = row < a.rows ? (a.order ? a.order[row] : row) : -1;
-    x = from >= 0 ? a.x + size_t(from) * a.in : nullptr;
+    x = from >= 0 ? (const float *)a.x + size_t(from) * a.in : nullptr;
     gate = gates && from >= 0 ? gates + size_t(from) * a.in : nullptr;
   }
   DEVICE_METHOD float2 at(int col) const {
     if (x == nullptr) return make_float2(0, 0);
-    float2 v = two(x, col, a.in);
+    float2 v = two({x, false}, col, a.in);
     if (gate == nullptr) return v;
-    float2 g = two(gate, col, a.in);
+    float2 g = two({gate, false}, col, a.in);
     return make_float2(v.x * sigmoid(g.x), v.y * sigmoid(g.y));
   }
 };
@@ -98,17 +98,19 @@ struct PlainSource {
 struct GLUSource {
   const PackArgs &a;
   GLUArgs g;
-  const float *x;
-  DEVICE_METHOD GLUSource(const GLUPackArgs &p) : a(p.pack), g{}, x(nullptr) {
+  Numbers x;
+  DEVICE_METHOD GLUSource(const GLUPackArgs &p) : a(p.pack), g{}, x{} {
     g.act = p.act;
     g.limit = p.limit;
     g.alpha = p.alpha;
     g.shift = p.shift;
     g.paired = p.paired;
   }
-  DEVICE_METHOD void begin(int row) { x = row < a.rows ? a.x + size_t(row) * 2 * a.in : nullptr; }
+  DEVICE_METHOD void begin(int row) {
+    if (row < a.rows) x = Numbers{a.x, a.x_bf16 != 0} + size_t(row) * 2 * a.in;
+  }
   DEVICE_METHOD float2 at(int col) const {
-    if (x == nullptr || col >= a.in) return make_float2(0, 0);
+    if (x.from == nullptr || col >= a.in) return make_float2(0, 0);
     float2 gate = g.paired ? two(x, 2 * col, 2 * a.in) : two(x, col, a.in), up;
     if (g.paired) {
       float2 next = two(x, 2 * col + 2, 2 * a.in);
@@ -124,23 +126,24 @@ struct GLUSource {
 struct NormSource {
   const NormPackArgs &n;
   const ChainPackArgs *c;  // null: x is read only
-  const float *x;  // the row to normalize; null: none
+  Numbers x;  // the row to normalize; null: none
   size_t row;
   float inverse;
-  DEVICE_METHOD NormSource(const NormPackArgs &a, const ChainPackArgs *with) : n(a), c(with), x(nullptr), row(0), inverse(0.0f) {}
+  DEVICE_METHOD NormSource(const NormPackArgs &a, const ChainPackArgs *with) : n(a), c(with), x{}, row(0), inverse(0.0f) {}
   DEVICE_METHOD void begin(int r) {
     int from = r < n.pack.rows ? (n.pack.order ? n.pack.order[r] : r) : -1;
     if (from < 0) return;
     row = size_t(from) * n.pack.in;
-    x = (n.residual ? n.residual : n.pack.x) + row;
+    x = (n.residual ? Numbers{n.residual, false} : given()) + row;
   }
+  DEVICE_METHOD Numbers given() const { return {n.pack.x, n.pack.x_bf16 != 0}; }
   // sum adds x to the residual and returns the sum; a thread reads only what it wrote
   // itself.
   DEVICE_METHOD float2 sum(int col) {
     int in = n.pack.in;
-    if (x == nullptr) return make_float2(0, 0);
-    const float *from = n.pack.x + row;
-    float2 v = c ? make_float2(col < in ? from[col] : 0.0f, col + 1 < in ? from[col + 1] : 0.0f) : two(from, col, in);
+    if (x.from == nullptr) return make_float2(0, 0);
+    Numbers from = given() + row;
+    float2 v = c && !from.bf16 ? make_float2(col < in ? from[col] : 0.0f, col + 1 < in ? from[col + 1] : 0.0f) : two(from, col, in);
     if (n.residual == nullptr) return v;
     float *r = n.residual + row + col, scale = c && c->sum_scale ? *c->sum_scale : 1.0f;
     if (col < in) r[0] = v.x = (r[0] + v.x) * scale;
@@ -149,9 +152,10 @@ struct NormSource {
   }
   DEVICE_METHOD float2 at(int col) const {
     int in = n.pack.in;
-    if (x == nullptr || col >= in) return make_float2(0, 0);
+    if (x.from == nullptr || col >= in) return make_float2(0, 0);
     bool both = col + 1 < in;
-    float2 v = make_float2(x[col] * inverse, both ? x[col + 1] * inverse : 0.0f);
+    float2 v = x.bf16 ? two(x, col, in) : make_float2(x[col], both ? x[col + 1] : 0.0f);
+    v = make_float2(v.x * inverse, both ? v.y * inverse : 0.0f);
     if (n.w) {
       v.x *= n.offset + __ldg(n.w + col);
       if (both) v.y *= n.offset + __ldg(n.w + col + 1);
@@ -355,7 +359,7 @@ DEVICE NormSource norm_source(const NormPackArgs &a, const ChainPackArgs *c, Pla
   __shared__ float scratch[32];
   NormSource from(a, c);
   from.begin(8 * p.tile + p.g);
-  if (c && from.x) chain(*c, from.row, scratch);  // a block has one row
+  if (c && from.x.from) chain(*c, from.row, scratch);  // a block has one row
   float sum = 0.0f;
   each_step(ceil_div(a.pack.in, 32), [&](int s) {
 #pragma unroll
@@ -374,7 +378,7 @@ DEVICE HeadsSource heads_source(const HeadsPackArgs &a, Place p) {
   int row = 8 * p.tile + p.g, lane = threadIdx.x & 31;
   size_t at = size_t(row) * a.pack.in;
   bool there = row < a.pack.rows;
-  HeadsSource from{a, there ? a.pack.x + at : nullptr, there && a.gate ? a.gate + at : nullptr, inverse};
+  HeadsSource from{a, there ? (const float *)a.pack.x + at : nullptr, there && a.gate ? a.gate + at : nullptr, inverse};
   if (there)  // a block has one row
     for (int s = threadIdx.x >> 5; s < a.pack.in / a.segment; s += blockDim.x >> 5) {
       const float *x = from.x + size_t(s) * a.segment;

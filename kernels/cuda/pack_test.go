@@ -87,6 +87,7 @@ func TestPackX(t *testing.T) {
 				testPackNorm(r, to, c.rows, c.in)
 				testPackChain(r, to, c.rows, c.in)
 				testPackHeads(r, to, c.rows, c.in)
+				testPackBF16(r, to, c.rows, c.in)
 			})
 		}
 	}
@@ -308,6 +309,52 @@ func (r *rig) singleNorms(a *cuda.ChainPackArgs) (y, residual []float32) {
 	add(x, n.Residual, a.SumScale)
 	norm(n.Residual, n.W, x, n.Offset, n.Scale)
 	return down[float32](r, x, rows*in), down[float32](r, n.Residual, rows*in)
+}
+
+// testPackBF16: rows in bf16, gated, normalized, added to a residual and by order.
+func testPackBF16(r *rig, to cuda.Rounding, rows, in int) {
+	w, residual, scale, order := up(r, r.floats(in, 1)), r.floats(rows*in, 2), up(r, []float32{0.75}), make([]int32, rows)
+	for i := range order {
+		order[i] = int32(rows - 1 - i)
+	}
+	pack := func(x cuda.Ptr, bf16 int32) cuda.PackArgs {
+		a := r.packArgs(to, nil, rows, in)
+		a.X, a.XBF16 = x, bf16
+		return a
+	}
+	packed := func(a cuda.PackArgs) []byte {
+		size, sums := to.Bytes(rows, in)
+		return slices.Concat(down[byte](r, a.Y, int(size)), down[byte](r, a.Sums, int(sums)))
+	}
+	for _, paired := range []int32{0, 1} {
+		r.inBF16(fmt.Sprint("glu, paired ", paired), r.floats(2*rows*in, 2), func(x cuda.Ptr, bf16 int32) []byte {
+			a := cuda.GLUPackArgs{Pack: pack(x, bf16), Paired: paired, Alpha: 1}
+			launch(r, to.Kernel(cuda.FromGLU), grid(to, cuda.FromGLU, rows, in), &a)
+			return packed(a.Pack)
+		})
+	}
+	for _, s := range []cuda.Source{cuda.FromNorm, cuda.FromChain} {
+		for _, adds := range []bool{false, true} {
+			r.inBF16(fmt.Sprint(s, ", added: ", adds), r.floats(rows*in, 2), func(x cuda.Ptr, bf16 int32) []byte {
+				a := cuda.ChainPackArgs{SumScale: scale, Norm: cuda.NormPackArgs{Pack: pack(x, bf16), W: w, Plain: alloc[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}}
+				if adds {
+					a.Norm.Residual = up(r, residual)
+				} else if s == cuda.FromNorm {
+					a.Norm.Pack.Order = up(r, order)
+				}
+				if s == cuda.FromNorm {
+					launch(r, to.Kernel(s), grid(to, s, rows, in), &a.Norm)
+				} else {
+					launch(r, to.Kernel(s), grid(to, s, rows, in), &a)
+				}
+				out := append(packed(a.Norm.Pack), down[byte](r, a.Norm.Plain, 4*rows*in)...)
+				if adds {
+					out = append(out, down[byte](r, a.Norm.Residual, 4*rows*in)...)
+				}
+				return out
+			})
+		}
+	}
 }
 
 // testPackHeads: segments that are normalized and gated have the bits of norm.

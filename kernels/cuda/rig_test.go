@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"math"
@@ -148,6 +149,16 @@ func stored(f kernels.Format, x []float32) (b []byte, back []float32) {
 	ref.Quantize(f, x, b)
 	ref.Dequantize(f, b, back)
 	return b, back
+}
+
+// inBF16 checks that a kernel that reads x in bf16 computes what it does of the float32 numbers that these are, to the bit. run launches
+// it and returns what it wrote.
+func (r *rig) inBF16(what string, x []float32, run func(x cuda.Ptr, bf16 int32) []byte) {
+	r.Helper()
+	b, back := stored(kernels.BF16, x)
+	if !bytes.Equal(run(up(r, b), 1), run(up(r, back), 0)) {
+		r.Errorf("%s: other bits than of float32 if x is bf16", what)
+	}
 }
 
 func ceil(n, d int) int { return (n + d - 1) / d }

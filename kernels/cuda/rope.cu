@@ -1,5 +1,5 @@
 // Angles of positions, and the split, normalization and rotation of fused projections.
-#include "numbers.cuh"
+#include "rows.cuh"
 
 struct AnglesArgs {
   const int *positions;        // [_]
@@ -44,9 +44,9 @@ KERNEL(angles, AnglesArgs, 256) {
 }
 
 struct RopeArgs {
-  const float *qkv;     // [rows, (heads·(1+gated) + 2·kv_heads)·head_dim], shared: 1·kv_heads
+  const void *qkv;      // [rows, (heads·(1+gated) + 2·kv_heads)·head_dim], shared: 1·kv_heads
   const float *angles;  // [rows, rotary]; not read if rotary is 0
-  float *q;             // [rows, heads·head_dim]
+  void *q;              // [rows, heads·head_dim]
   void *k, *v;          // [rows, kv_heads·head_dim]
   float *gate;          // [rows, heads·head_dim] or null: each query is followed by its gate
   const float *wq, *wk; // [head_dim], with kNormEach [heads·head_dim], [kv_heads·head_dim]; null: ones
@@ -68,7 +68,8 @@ enum { kNormQK = 1, kNormV = 2, kNormWhole = 4, kNormEach = 8, kNormPlain = 16, 
 // Turn is a head of q or k and how it is normalized: (x - mean) · inverse · weight, before it is
 // rotated or after that.
 struct Turn {
-  const float *x, *w, *angles;
+  Numbers x;
+  const float *w, *angles;
   float offset, mean, inverse;
   int after;
 };
@@ -102,7 +103,7 @@ DEVICE void prepare(const RopeArgs &a, Turn &h) {
 }
 
 // whole_inverse returns inverse_of for n numbers. All threads of the block call it.
-DEVICE float whole_inverse(const float *x, int n, float eps, float *scratch) {
+DEVICE float whole_inverse(Numbers x, int n, float eps, float *scratch) {
   float sum = 0.0f;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
   return inverse_of(block_sum(sum, scratch), n, eps);
@@ -121,6 +122,14 @@ DEVICE void rotate_head(const RopeArgs &a, const Turn &h, Out out) {
   for (int i = a.rotary + lane; i < a.head_dim; i += 32) out(i, behind(h, i, before(h, i)));
 }
 
+// store_query writes a number of q. In 16 bits it has those that attention makes of float32.
+DEVICE void store_query(const RopeArgs &a, size_t at, float v) {
+  if (a.q_stored == kF32)
+    ((float *)a.q)[at] = v;
+  else
+    ((uint16_t *)a.q)[at] = a.q_stored == kF16 ? to_f16(v) : to_bf16(v);
+}
+
 // rope: a block for each row, a warp for each head in turn.
 template <int S>
 DEVICE void rope(const RopeArgs &a) {
@@ -128,9 +137,9 @@ DEVICE void rope(const RopeArgs &a) {
   int warp = threadIdx.x >> 5, warps = blockDim.x >> 5, lane = threadIdx.x & 31, d = a.head_dim;
   int step = a.gate ? 2 : 1, each = a.norm & kNormEach ? d : 0;
   size_t row = blockIdx.x, in = size_t(step * a.heads + (2 - a.shared) * a.kv_heads) * d;
-  const float *x = a.qkv + row * in, *angles = a.angles + row * a.rotary;
+  Numbers x = Numbers{a.qkv, a.x_bf16 != 0} + row * in, keys = x + size_t(step) * a.heads * d;
+  const float *angles = a.angles + row * a.rotary;
   const float *of_queries = a.query_angles ? a.query_angles + row * a.rotary : angles;
-  const float *keys = x + size_t(step) * a.heads * d;
   float of_q = 1.0f, of_k = 1.0f;
   if (a.norm & kNormWhole) {
     __shared__ float scratch[32];
@@ -145,17 +154,17 @@ DEVICE void rope(const RopeArgs &a) {
       Turn head = {query ? x + size_t(step) * h * d : keys + size_t(kv) * d, query ? a.wq : a.wk, query ? of_queries : angles, a.offset, 0.0f, query ? of_q : of_k, a.norm & kNormAfter};
       if (head.w) head.w += at_head * each;
       if ((a.norm & kNormQK) && !(a.norm & kNormWhole)) prepare(a, head);
-      float *q = a.q + (row * a.heads + at_head) * d;
+      size_t q = (row * a.heads + at_head) * d;
       T *k = (T *)a.k + at;
       rotate_head(a, head, [&](int i, float v) {
-        if (query) q[i] = v;
+        if (query) store_query(a, q + i, v);
         else k[i] = Stored<S>::write(v);
       });
       if (query && a.gate)
         for (int i = lane; i < d; i += 32) a.gate[(row * a.heads + h) * d + i] = head.x[d + i];
       continue;
     }
-    const float *value = keys + size_t(a.shared ? kv : a.kv_heads + kv) * d;
+    Numbers value = keys + size_t(a.shared ? kv : a.kv_heads + kv) * d;
     float sum = 0.0f;
     for (int i = lane; i < d && (a.norm & kNormV); i += 32) sum = fmaf(value[i], value[i], sum);
     float inverse = a.norm & kNormV ? inverse_of(warp_sum(sum), d, a.eps) : 1.0f;
@@ -203,7 +212,7 @@ DEVICE void latent_rope(const LatentRopeArgs &a) {
   int warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   size_t row = blockIdx.x;
   const float *kv = a.kv + row * (a.rank + a.rotary), *angles = a.angles + row * a.rotary;
-  float inverse = whole_inverse(kv, a.rank, a.eps, scratch);
+  float inverse = whole_inverse({kv, false}, a.rank, a.eps, scratch);
   T *v = (T *)a.v + row * a.rank, *k = (T *)a.k + row * a.rotary;
   for (int i = threadIdx.x; i < a.rank; i += blockDim.x) v[i] = Stored<S>::write(kv[i] * inverse * a.w[i]);
   for (int h = warp; h < a.heads; h += warps) {

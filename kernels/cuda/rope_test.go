@@ -1,8 +1,10 @@
 package cuda_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -197,32 +199,67 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	if c.gated {
 		r.near(what+" gate", down[float32](r, a.Gate, nq), gate, 0)
 	}
+	q = down[float32](r, a.Q, nq)
+	for _, s := range []kernels.Format{kernels.F16, kernels.BF16} {
+		b, _ := stored(s, q)
+		inHalves := a
+		inHalves.Q, inHalves.QStored = alloc[byte](r, len(b)), storeOf(s)
+		launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &inHalves)
+		if !bytes.Equal(down[byte](r, inHalves.Q, len(b)), b) {
+			r.Errorf("%s: queries in %v are not those in float32, rounded", what, s)
+		}
+	}
+	r.inBF16(what, x, func(x cuda.Ptr, bf16 int32) []byte {
+		a.QKV, a.XBF16 = x, bf16
+		launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &a)
+		out := slices.Concat(down[byte](r, a.Q, 4*nq), down[byte](r, a.K, int(f.Bytes(int64(nkv)))), down[byte](r, a.V, int(f.Bytes(int64(nkv)))))
+		if c.gated {
+			out = append(out, down[byte](r, a.Gate, 4*nq)...)
+		}
+		return out
+	})
+}
+
+// storeOf returns the Store of a format of queries.
+func storeOf(f kernels.Format) int32 {
+	n, _ := cuda.Store(f)
+	return n
 }
 
 // TestStoredNumbers checks that values are stored as in ref, bit for bit: 8-bit formats
-// saturate at their largest number, and a NaN stays a NaN.
+// saturate at their largest number, and a NaN stays a NaN. Queries in 16 bits are
+// infinite beyond the largest number, as where attention rounds them.
 func TestStoredNumbers(t *testing.T) {
 	r := newRig(t)
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	special := []float32{nan, inf, -inf, 1e9, -1e9, 448, 464, 465, 480, -57344, 61440, 65504, 65520, 0x1p-9, 0x1p-10, 0x1.8p-10, -0x1p-16, 0x1p-17, 0x1p-25, 1 + 0x1p-8, 1.0625, 1.125, 1.1875}
 	dim := (len(special) + 7) / 8 * 8
 	v := append(special, r.floats(dim-len(special), 100)...)
-	qkv := append(make([]float32, 2*dim), v...)
+	q := append([]float32{1, 2}, v[2:]...) // the two that are rotated, by nothing
+	qkv := slices.Concat(q, make([]float32, dim), v)
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
 		n := int(f.Bytes(int64(dim)))
 		a := cuda.RopeArgs{
-			QKV: up(r, qkv), Angles: up(r, make([]float32, 2)), Q: alloc[float32](r, dim), K: alloc[byte](r, n), V: alloc[byte](r, n),
+			QKV: up(r, qkv), Angles: up(r, []float32{1, 0}), Q: alloc[float32](r, dim), K: alloc[byte](r, n), V: alloc[byte](r, n),
 			Heads: 1, KVHeads: 1, HeadDim: int32(dim), Rotary: 2, Parts: 1,
 		}
+		if f == kernels.BF16 || f == kernels.F16 {
+			a.QStored = storeOf(f)
+		}
 		launch(r, "rope_"+short(f), cudatest.Line(1, 32), &a)
-		got, want, wantBytes := make([]float32, dim), make([]float32, dim), make([]byte, n)
-		ref.Dequantize(f, down[byte](r, a.V, n), got)
-		ref.Quantize(f, v, wantBytes)
-		ref.Dequantize(f, wantBytes, want)
-		for i := range v {
-			if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) {
-				t.Errorf("%v: %v is stored as %v, want %v", f, v[i], got[i], want[i])
+		check := func(p cuda.Ptr, v []float32) {
+			got := make([]float32, dim)
+			ref.Dequantize(f, down[byte](r, p, n), got)
+			_, want := stored(f, v)
+			for i := range v {
+				if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) {
+					t.Errorf("%v: %v is stored as %v, want %v", f, v[i], got[i], want[i])
+				}
 			}
+		}
+		check(a.V, v)
+		if a.QStored != 0 {
+			check(a.Q, q)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -111,10 +112,9 @@ func TestNorm(t *testing.T) {
 				}
 			}
 		}
-		got := r.eachSchedule(func() []float32 {
-			y, res := alloc[float32](r, len(x)), up(r, residual)
+		run := func(x cuda.Ptr, bf16 int32) (y, res []float32) {
 			a := cuda.NormArgs{
-				X: up(r, x), Residual: res, W: up(r, w), Bias: up(r, bias), Gate: up(r, gate), Y: y,
+				X: x, XBF16: bf16, Residual: up(r, residual), W: up(r, w), Bias: up(r, bias), Gate: up(r, gate), Y: alloc[float32](r, len(want)),
 				Cols: int32(c.cols), Segment: int32(c.segment), Eps: 1e-5, Offset: c.offset, Scale: c.scale,
 			}
 			if c.plain {
@@ -124,13 +124,22 @@ func TestNorm(t *testing.T) {
 			if threads == 0 {
 				kernel, threads = "norm_rows", cuda.RowThreads(c.cols)
 			}
-			launch(r, kernel, cudatest.Line(len(x)/c.segment, threads), &a)
+			launch(r, kernel, cudatest.Line(len(want)/c.segment, threads), &a)
 			if residual != nil {
-				r.near("residual", down[float32](r, res, len(x)), wantResidual, 0)
+				res = down[float32](r, a.Residual, len(want))
 			}
-			return down[float32](r, y, len(x))
+			return down[float32](r, a.Y, len(want)), res
+		}
+		got := r.eachSchedule(func() []float32 {
+			y, res := run(up(r, x), 0)
+			r.near("residual", res, wantResidual, 0)
+			return y
 		})
 		r.near(fmt.Sprint(c), got, want, 1e-6)
+		r.inBF16(fmt.Sprint(c), x, func(x cuda.Ptr, bf16 int32) []byte {
+			y, res := run(x, bf16)
+			return slices.Concat(cudatest.Bytes(y), cudatest.Bytes(res))
+		})
 	}
 }
 
@@ -171,6 +180,11 @@ func TestElements(t *testing.T) {
 	p := up(r, x)
 	launch(r, "add", cudatest.Line(ceil(n, 64), 64), &cuda.AddArgs{X: up(r, g), Into: p, Scale: up(r, []float32{0.75}), N: n})
 	r.near("add", down[float32](r, p, n), want(func(i int) float32 { return (x[i] + g[i]) * 0.75 }), 1e-7)
+	r.inBF16("add", g, func(g cuda.Ptr, bf16 int32) []byte {
+		p := up(r, x)
+		launch(r, "add", cudatest.Line(ceil(n, 64), 64), &cuda.AddArgs{X: g, Into: p, N: n, XBF16: bf16})
+		return down[byte](r, p, 4*n)
+	})
 	y := alloc[float32](r, 2*12)
 	launch(r, "concat", cudatest.Line(2, 32), &cuda.ConcatArgs{A: up(r, x[:14]), B: up(r, g[:10]), Y: y, NA: 7, NB: 5})
 	joined := append(append(append(append([]float32{}, x[:7]...), g[:5]...), x[7:14]...), g[5:10]...)
@@ -222,6 +236,11 @@ func TestGLU(t *testing.T) {
 		a := cuda.GLUArgs{X: up(r, x), Y: y, Rows: rows, Cols: cols, Act: c.act, Paired: c.paired, Limit: c.limit, Alpha: c.alpha, Shift: c.shift}
 		launch(r, c.kernel, cudatest.Line(2, 32), &a)
 		r.near(fmt.Sprint(c), down[float32](r, y, rows*cols), want, 1e-6)
+		r.inBF16(fmt.Sprint(c), x, func(x cuda.Ptr, bf16 int32) []byte {
+			a.X, a.XBF16 = x, bf16
+			launch(r, c.kernel, cudatest.Line(2, 32), &a)
+			return down[byte](r, y, 4*rows*cols)
+		})
 	}
 }
 
