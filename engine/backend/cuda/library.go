@@ -168,7 +168,7 @@ func multiplication(l launch) driver.Multiplication {
 	a := args[0]
 	return driver.Multiplication{
 		Numbers: numbersOf[l.kernel], In: int(a.In), Out: int(a.Out), Most: int(a.Most), Unit: cuda.LibraryUnit,
-		W: a.W, X: a.X, WScales: a.Scales, XScales: a.Sums, Blocks: a.Blocks != 0, Bias: a.Bias, Y: a.Y, Workspace: a.Workspace, Bytes: backend.CUBLASLtWorkspace,
+		W: a.W, X: a.X, WScales: a.Scales, XScales: a.Sums, Blocks: a.Blocks != 0, Bias: a.Bias, Y: a.Y, YBF16: a.YBF16 != 0, Workspace: a.Workspace, Bytes: backend.CUBLASLtWorkspace,
 		Args: len(l.args), RowsAt: int(unsafe.Offsetof(a.Rows)),
 	}
 }

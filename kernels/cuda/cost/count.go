@@ -174,8 +174,8 @@ func (c *Counter) linear(l Launch, w *Work) error {
 	tile := tileOf(l.Kernel)
 	elems, size := f.Block()
 	each := scalesOf(a) + in*out*float64(size)/float64(elems)
-	y := 4 * out      // bytes of a row
-	if a.Gated != 0 { // half of them, in 16 bits
+	y := wide(a.YBF16) * out // bytes of a row
+	if a.Gated != 0 {        // half of them, in 16 bits
 		y = out
 	}
 	if a.GatedScales != 0 { // written, read and written in 8 bits
@@ -303,7 +303,7 @@ func (c *Counter) library(l Launch, w *Work) error {
 		return orUnknown(err, l)
 	}
 	in, out, rows, n := float64(a.In), float64(a.Out), float64(a.Rows), float64(f.Bytes(1))
-	w.Weights, w.Values, w.Flops = n*in*out, rows*(n*in+4*out), 2*rows*in*out
+	w.Weights, w.Values, w.Flops = n*in*out, rows*(n*in+wide(a.YBF16)*out), 2*rows*in*out
 	w.Issued, w.Code.Unit = 2*roundUp(rows, cuda.LibraryUnit)*in*out, Warpgroup
 	if n == 1 {
 		w.Code.Unit = Group8
@@ -322,6 +322,14 @@ func (c *Counter) headLinear(l Launch, w *Work) error {
 	w.Weights, w.Values, w.Flops = heads*in*out*float64(f.Bytes(1)), 4*rows*heads*(in+out), 2*rows*heads*in*out
 	w.Issued = 2 * heads * roundUp(rows, tileOf(l.Kernel)) * roundUp(in, 32) * roundUp(out, 16)
 	return nil
+}
+
+// wide returns the bytes of an activation that is float32, or 16 bits with a flag or a Store.
+func wide(flag int32) float64 {
+	if flag != 0 {
+		return 2
+	}
+	return 4
 }
 
 // present returns 1 for an operand that a launch has, 0 for none.
@@ -345,19 +353,20 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	var p cuda.PackArgs
 	var err error
 	reads, kept, flops := 1.0, 0.0, 1.0 // of X, for each packed number
+	narrow := 0.0                       // of reads, those that may be bf16
 	switch {
 	case strings.HasPrefix(l.Kernel, "glu_"):
-		reads, flops = 2, 7
+		reads, narrow, flops = 2, 2, 7
 		err = with(l, func(a cuda.GLUPackArgs) { p = a.Pack })
 	case strings.HasPrefix(l.Kernel, "norm_"):
-		flops = 5
+		narrow, flops = 1, 5
 		err = with(l, func(a cuda.NormPackArgs) {
 			p, reads, kept = a.Pack, 1+present(a.Residual), present(a.Residual)+plainOf(a)
 			w.KV = besideBytes(a.Beside)
 		})
 	case strings.HasPrefix(l.Kernel, "chain_"):
 		err = with(l, func(a cuda.ChainPackArgs) {
-			p, reads, kept, flops = a.Norm.Pack, 2, 1+plainOf(a.Norm), 6
+			p, reads, narrow, kept, flops = a.Norm.Pack, 2, 1, 1+plainOf(a.Norm), 6
 			w.KV = besideBytes(a.Norm.Beside)
 			if a.Kinds&cuda.ChainJoined != 0 { // X and Other are read twice, then X is written
 				reads, kept, flops = reads+4, kept+1, flops+9
@@ -386,7 +395,7 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	if f, ok := formatOf(l.Kernel[strings.Index(l.Kernel, "pack_"):], "pack_"); ok {
 		to = float64(f.Bytes(1))
 	}
-	w.Values, w.Flops = n*(4*reads+4*kept+to), n*flops
+	w.Values, w.Flops = n*(4*(reads-narrow)+wide(p.XBF16)*narrow+4*kept+to), n*flops
 	return err
 }
 
@@ -411,7 +420,7 @@ func (c *Counter) expert(l Launch, w *Work) error {
 	case "experts_combine":
 		return with(l, func(a cuda.CombineArgs) {
 			n := float64(l.Blocks[0]) * float64(a.Cols)
-			w.Values, w.Flops = 4*n*float64(a.Top+1), 2*n*float64(a.Top)
+			w.Values, w.Flops = n*(wide(a.XBF16)*float64(a.Top)+wide(a.YBF16)), 2*n*float64(a.Top)
 			c.experts = cuda.OrderArgs{}
 		})
 	}

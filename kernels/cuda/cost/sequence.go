@@ -104,7 +104,7 @@ func (c *Counter) attention(l Launch, w *Work) error {
 	} else if w.Issued > 0 {
 		w.Longest = max(1, longest*w.Blocks/w.Issued)
 	}
-	w.Values = 4*float64(tokens)*float64(heads)*(k+v) + partial
+	w.Values = float64(tokens)*float64(heads)*(wide(a.QStored)*k+4*v) + partial
 	if splits > 1 {
 		w.Values += 4 * float64(tokens) * float64(heads*splits) * (v + 2)
 	}
@@ -212,19 +212,19 @@ func (c *Counter) element(l Launch, w *Work) error {
 	case name == "norm":
 		return with(l, func(a cuda.NormArgs) {
 			n := rows * float64(a.Segment)
-			set(8*n, 4*n)
-			if a.Residual != 0 {
-				w.Values *= 2
+			set((4+wide(a.XBF16))*n, 4*n)
+			if a.Residual != 0 { // read and written
+				w.Values += 8 * n
 			}
 		})
 	case name == "add":
-		return with(l, func(a cuda.AddArgs) { set(12*float64(a.N), 2*float64(a.N)) })
+		return with(l, func(a cuda.AddArgs) { set((8+wide(a.XBF16))*float64(a.N), 2*float64(a.N)) })
 	case name == "concat", name == "reorder":
 		return with(l, func(a cuda.ConcatArgs) { set(8*rows*float64(a.NA+a.NB), 0) })
 	case name == "angles":
 		return with(l, func(a cuda.AnglesArgs) { set(8*rows*float64(a.Half), 2*rows*float64(a.Half)) })
 	case l.Kernel == "glu", l.Kernel == "glu4":
-		return with(l, func(a cuda.GLUArgs) { n := float64(a.Rows) * float64(a.Cols); set(12*n, 6*n) })
+		return with(l, func(a cuda.GLUArgs) { n := float64(a.Rows) * float64(a.Cols); set((4+2*wide(a.XBF16))*n, 6*n) })
 	case name == "activate", name == "softcap", name == "gate":
 		return with(l, func(a cuda.ElementsArgs) {
 			set(8*float64(a.N), 4*float64(a.N))
@@ -235,7 +235,8 @@ func (c *Counter) element(l Launch, w *Work) error {
 	case name == "rope":
 		return with(l, func(a cuda.RopeArgs) {
 			n := rows * float64(a.HeadDim)
-			set(n*(8*float64(a.Heads)+(8+2*bytesOf(l.Kernel))*float64(a.KVHeads)), 6*n*float64(a.Heads))
+			x := wide(a.XBF16)
+			set(n*((x+wide(a.QStored))*float64(a.Heads)+2*(x+bytesOf(l.Kernel))*float64(a.KVHeads)), 6*n*float64(a.Heads))
 		})
 	case strings.HasPrefix(l.Kernel, "latent_rope_"):
 		return with(l, func(a cuda.LatentRopeArgs) {

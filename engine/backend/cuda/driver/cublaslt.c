@@ -144,7 +144,9 @@ void vapp_blas_free_desc(const vapp_blas *b, void *desc) {
 }
 
 // The library's matrices are column-major. So our row-major matrices are, to it, W [in, out]
-// (transposed in the product), X [in, rows] and Y [out, rows].
+// (transposed in the product), X [in, rows] and Y [out, rows]. Sums in float32 have results in
+// float32 or bf16 for W and X in bf16, and in E4M3 with either kind of scales: the tables of types
+// in https://docs.nvidia.com/cuda/cublas/#cublasltmatmul, whose note excludes only results in 8 bits.
 int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, vapp_shape **out, int *found) {
   vapp_shape *s = calloc(1, sizeof *s);
   void *preference = 0;
@@ -156,7 +158,7 @@ int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, va
   *found = 0;
   int status = b->layout_create(&s->w, type, (uint64_t)a->in, (uint64_t)a->out, a->in);
   if (!status) status = b->layout_create(&s->x, type, (uint64_t)a->in, (uint64_t)a->rows, a->in);
-  if (!status) status = b->layout_create(&s->y, real_32f, (uint64_t)a->out, (uint64_t)a->rows, a->out);
+  if (!status) status = b->layout_create(&s->y, a->y_bf16 ? real_16bf : real_32f, (uint64_t)a->out, (uint64_t)a->rows, a->out);
   if (!status) status = b->preference_create(&preference);
   if (!status) status = b->preference_set(preference, preference_workspace, &a->workspace, sizeof a->workspace);
   for (int i = 0; i < 4 && !status; i++) {

@@ -74,7 +74,7 @@ const (
 func (n Numbers) String() string { return [...]string{"bf16", "f16", "f8_e4m3"}[n] }
 
 // Multiplication is a product for a List: Y [rows, Out] in float32 = X [rows, In] · Wᵀ +
-// Bias, with W [Out, In] and up to Most rows. A launch rounds the rows up to a multiple of
+// Bias, with W [Out, In] and up to Most rows. With YBF16, of BF16 and E4M3, Y is in bf16 and there is no Bias. A launch rounds the rows up to a multiple of
 // Unit, at most Most. With E4M3, each row of W and of X has a float32 scale, WScales [Out]
 // and XScales [Most], and there is no Bias. With Blocks, a 128 × 128 block of W has a scale,
 // WScales [Out/128, In/128 rounded up to a multiple of 4], and so has a run of 128 in a row
@@ -85,6 +85,7 @@ type Multiplication struct {
 	W, X, Bias, Y, Workspace Address
 	WScales, XScales         Address // for E4M3 only
 	Blocks                   bool    // scales are of blocks
+	YBF16                    bool    // Y is in bf16
 	Bytes                    int64   // size of the workspace
 	Args, RowsAt             int     // size of a launch's arguments, and the offset of the int32 row count in them
 }
@@ -97,7 +98,7 @@ type Product struct {
 }
 
 // Ask asks the library for the algorithms of a product. The error is a *NoAlgorithm if there
-// is none, or a *BLASTooOld if the library does not support such scales.
+// is none, or if Y cannot be in bf16, or a *BLASTooOld if the library does not support such scales.
 func (b *BLAS) Ask(m Multiplication) error {
 	desc, err := b.desc(m)
 	if err != nil {
@@ -136,6 +137,9 @@ func (b *BLAS) desc(m Multiplication) (out unsafe.Pointer, err error) {
 	if have := b.Version(); m.Numbers == E4M3 && have < BLASNeedScales {
 		return nil, &BLASTooOld{Have: have, Need: BLASNeedScales}
 	}
+	if m.YBF16 && (m.Numbers == F16 || m.Bias != 0) { // a bias would be bf16, ours is float32
+		return nil, m.none(min(m.Unit, m.Most))
+	}
 	if m.Bias == 0 && m.WScales == 0 {
 		return b.plain, nil
 	}
@@ -170,6 +174,7 @@ func (b *BLAS) args(m Multiplication, rows int) C.vapp_shape_args {
 	return C.vapp_shape_args{
 		in: C.int64_t(m.In), out: C.int64_t(m.Out), rows: C.int64_t(rows), workspace: C.uint64_t(m.Bytes), numbers: C.uint32_t(m.Numbers),
 		aligned: C.uint32_t(aligned(m.W|m.X, most)), aligned_y: C.uint32_t(aligned(m.Y, most)), bias: flag(m.Bias != 0), blocks: flag(m.Blocks),
+		y_bf16: flag(m.YBF16),
 	}
 }
 
@@ -190,7 +195,19 @@ func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_s
 	if status != 0 {
 		return nil, b.failed("cublasLtMatrixLayoutCreate", int(status))
 	}
-	return nil, &NoAlgorithm{Rows: rows, In: m.In, Out: m.Out, Format: m.Numbers.String(), Workspace: m.Bytes}
+	return nil, m.none(rows)
+}
+
+// none returns the error that there is no algorithm for a number of rows.
+func (m Multiplication) none(rows int) error {
+	format := m.Numbers.String()
+	if m.YBF16 {
+		format += " with results in bf16"
+		if m.Bias != 0 {
+			format += " and a bias"
+		}
+	}
+	return &NoAlgorithm{Rows: rows, In: m.In, Out: m.Out, Format: format, Workspace: m.Bytes}
 }
 
 // aligned returns the largest power of 2, up to most, that divides an address.

@@ -48,6 +48,9 @@ func (s Shape) String() string {
 	if a.blocks != 0 {
 		text += ", blocks"
 	}
+	if a.y_bf16 != 0 {
+		text += ", results in bf16"
+	}
 	return text
 }
 

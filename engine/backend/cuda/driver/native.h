@@ -18,13 +18,14 @@ typedef struct {
 typedef struct vapp_blas vapp_blas;
 typedef struct vapp_shape vapp_shape;
 
-// vapp_shape_args describe a product: Y [rows, out] in float32 = X [rows, in] · Wᵀ, with W
-// [out, in] and X in format numbers. Addresses are multiples of aligned, Y's of aligned_y.
+// vapp_shape_args describe a product: Y [rows, out] in float32, or with y_bf16 1 in bf16, = X
+// [rows, in] · Wᵀ, with W [out, in] and X in format numbers. Addresses are multiples of aligned,
+// Y's of aligned_y.
 enum { vapp_bf16, vapp_f16, vapp_e4m3 };
 typedef struct {
   int64_t in, out, rows;
   uint64_t workspace;  // most bytes that it may use
-  uint32_t numbers, aligned, aligned_y, bias, blocks;
+  uint32_t numbers, aligned, aligned_y, bias, blocks, y_bf16;
 } vapp_shape_args;
 
 // vapp_product is a product of a list: shapes for unit, 2·unit, ... most rows.

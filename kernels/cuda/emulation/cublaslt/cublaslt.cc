@@ -4,7 +4,7 @@
 // chosen for, an algorithm of another shape, a workspace that is too small, and the first
 // product of a shape during a capture. E4M3 is multiplied with a scale for each row of both
 // operands (outer vectors), or for 128x128 of A and 128 of a row of B; versions from 12.9 on
-// support that only for compute capability 9.0. VAPP_EMULATED_CUBLASLT has settings, separated
+// support that only for compute capability 9.0. Results are float32, or bf16 for bf16 and E4M3. VAPP_EMULATED_CUBLASLT has settings, separated
 // by commas and read when a handle is made: version=110400, create=1 and matmul=13 (a status
 // that the call returns), algorithms=none, wrong=1 (every product has 1 more than it should), fails=1 (the first algorithm of each shape is offered and
 // refuses to run; 3: all do). It offers three algorithms for a shape, which give the same bits.
@@ -61,7 +61,7 @@ static_assert(sizeof(Algorithm) == 64 && sizeof(Heuristic) == 96, "as cublasLt.h
 
 // Product is a call of cublasLtMatmul.
 struct Product {
-  int type;
+  int type, type_d;
   uint64_t m, n, k;
   int64_t lda, ldb, ldd;
   uint64_t a, b, d, scale_a, scale_b;
@@ -71,7 +71,7 @@ struct Product {
   uint64_t scales_a() const { return blocks ? (k + 511) / 512 * 4 * ((m + 127) / 128) : m; }
   uint64_t scales_b() const { return blocks ? (k + 127) / 128 * n : n; }
   bool operator==(const Product &o) const {
-    return type == o.type && m == o.m && n == o.n && k == o.k && lda == o.lda && ldb == o.ldb && ldd == o.ldd && a == o.a && b == o.b && d == o.d &&
+    return type == o.type && type_d == o.type_d && m == o.m && n == o.n && k == o.k && lda == o.lda && ldb == o.ldb && ldd == o.ldd && a == o.a && b == o.b && d == o.d &&
            scale_a == o.scale_a && scale_b == o.scale_b && blocks == o.blocks && bias == o.bias && workspace == o.workspace && workspace_bytes == o.workspace_bytes;
   }
 };
@@ -122,16 +122,24 @@ float wide(int type, uint16_t v) {
   return f;
 }
 
+// bf16 returns the nearest bf16, of two the even one.
+uint16_t bf16(float f) {
+  uint32_t bits;
+  memcpy(&bits, &f, 4);
+  if (f != f) return uint16_t(bits >> 16 | 64);
+  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 const char *multiply(void *data) {
   const Product &p = *(const Product *)data;
   const uint64_t bytes = size(p.type);
-  if (!inside(p.a, bytes * ((p.m - 1) * p.lda + p.k)) || !inside(p.b, bytes * ((p.n - 1) * p.ldb + p.k)) || !inside(p.d, 4 * ((p.n - 1) * p.ldd + p.m)) ||
+  if (!inside(p.a, bytes * ((p.m - 1) * p.lda + p.k)) || !inside(p.b, bytes * ((p.n - 1) * p.ldb + p.k)) || !inside(p.d, size(p.type_d) * ((p.n - 1) * p.ldd + p.m)) ||
       (p.bias && !inside(p.bias, 4 * p.m)) || (p.scale_a && (!inside(p.scale_a, 4 * p.scales_a()) || !inside(p.scale_b, 4 * p.scales_b()))) ||
       !inside(p.workspace, p.workspace_bytes))
     return "cublasLtMatmul: an operand is outside of the device's memory";
   memset((void *)p.workspace, 0xff, p.workspace_bytes);  // no other product may use it now
   auto at = [&](uint64_t from, uint64_t i) { return p.type == kE4M3 ? wide_e4m3(((const uint8_t *)from)[i]) : wide(p.type, ((const uint16_t *)from)[i]); };
-  float *d = (float *)p.d, *row = new float[p.k];
+  float *row = new float[p.k];
   for (uint64_t n = 0; n < p.n; n++) {
     for (uint64_t k = 0; k < p.k; k++) row[k] = at(p.b, n * p.ldb + k);
     for (uint64_t m = 0; m < p.m; m++) {
@@ -143,7 +151,11 @@ const char *multiply(void *data) {
         sum += p.blocks ? part * (scale_a[m / 128 * ((p.k + 511) / 512 * 4) + from / 128] * scale_b[from / 128 * p.n + n]) : part;
       }
       if (p.scale_a && !p.blocks) sum *= scale_a[m] * scale_b[n];
-      d[n * p.ldd + m] = sum + (p.bias ? ((const float *)p.bias)[m] : 0.0f) + wrong;
+      sum = sum + (p.bias ? ((const float *)p.bias)[m] : 0.0f) + wrong;
+      if (p.type_d == kBF16)
+        ((uint16_t *)p.d)[n * p.ldd + m] = bf16(sum);
+      else
+        ((float *)p.d)[n * p.ldd + m] = sum;
     }
   }
   delete[] row;
@@ -158,24 +170,26 @@ bool scales_fit(const Desc *o, const Layout *a, const Layout *d) {
   int major = 0, minor = 0;
   bool vectors = o->scaled[0] == kOuterVector && o->scaled[1] == kOuterVector && o->scales[0] % 4 == 0 && o->scales[1] % 4 == 0;
   bool blocks = o->scaled[0] == kBlk128x128 && o->scaled[1] == kVec128 && o->scales[0] % 16 == 0 && o->scales[1] % 16 == 0 && d->cols % 4 == 0;
-  bool whole = a->rows % 16 == 0 && 4 * d->ld % 16 == 0 && d->rows % 4 == 0 && o->epilogue == kEpilogueDefault;
+  bool whole = a->rows % 16 == 0 && size(d->type) * d->ld % 16 == 0 && size(d->type) * d->rows % 16 == 0 && o->epilogue == kEpilogueDefault;
   return o->scales[0] && o->scales[1] && (vectors || blocks) && whole && attribute_of(&major, 75, 0) == 0 && attribute_of(&minor, 76, 0) == 0 && major == 9 &&
          minor == 0;
 }
 
-// fits reports whether there are algorithms for the product of these descriptors.
+// fits reports whether there are algorithms for the product of these descriptors. A D in bf16
+// is not for numbers in fp16, and its bias would have to be bf16, which multiply does not add.
 bool fits(const Desc *o, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
   auto rows16 = [](const Layout *l) { return l->ld >= int64_t(l->rows) && size(l->type) * l->ld % 16 == 0; };
   return o && a && b && c && d && o->compute == kCompute32F && o->scale == kF32 && o->transposed[0] == 1 && o->transposed[1] == 0 &&
-         (a->type == kBF16 || a->type == kF16 || a->type == kE4M3) && scales_fit(o, a, d) && b->type == a->type && c->type == kF32 && d->type == kF32 &&
-         a->rows == b->rows && d->rows == a->cols &&
+         (a->type == kBF16 || a->type == kF16 || a->type == kE4M3) && scales_fit(o, a, d) && b->type == a->type && c->type == d->type &&
+         (d->type == kF32 || (d->type == kBF16 && a->type != kF16)) && a->rows == b->rows && d->rows == a->cols &&
          d->cols == b->cols && c->rows == d->rows && c->cols == d->cols && c->ld == d->ld && d->ld >= int64_t(d->rows) && rows16(a) && rows16(b) &&
-         (o->epilogue == kEpilogueDefault || (o->epilogue == kEpilogueBias && o->bias && (o->bias_type == -1 || o->bias_type == kF32)));
+         (o->epilogue == kEpilogueDefault || (o->epilogue == kEpilogueBias && d->type == kF32 && o->bias && (o->bias_type == -1 || o->bias_type == kF32)));
 }
 
 uint64_t shape_of(const Desc *o, const Layout *a, const Layout *b, const Layout *d) {
   uint64_t h = 1469598103934665603ull;
-  for (uint64_t v : {uint64_t(a->type), a->rows, a->cols, uint64_t(a->ld), b->cols, uint64_t(b->ld), uint64_t(d->ld), uint64_t(o->epilogue), uint64_t(o->scaled[0])})
+  for (uint64_t v : {uint64_t(a->type), a->rows, a->cols, uint64_t(a->ld), b->cols, uint64_t(b->ld), uint64_t(d->ld), uint64_t(o->epilogue), uint64_t(o->scaled[0]),
+                     uint64_t(d->type)})
     h = (h ^ v) * 1099511628211ull;
   return h;
 }
@@ -310,7 +324,7 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
   if (capturing(stream) && !loaded.count(algorithm->shape + algorithm->of[0])) return kInternalError;  // a kernel would be loaded
   loaded.insert(algorithm->shape + algorithm->of[0]);
   if (bytes < algorithm->workspace || (bytes && uint64_t(workspace) % 256)) return kInvalidValue;
-  Product p{x->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->scales[0], o->scales[1],
+  Product p{x->type, z->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->scales[0], o->scales[1],
             o->scaled[0] == kBlk128x128, o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
   Product *same = nullptr;
   for (Product &q : products)
