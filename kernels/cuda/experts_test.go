@@ -190,7 +190,7 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 	g := cudatest.Line(1, 64)
 	g.Shared = 8 * experts
 	launch(r, "experts_order", g, &o)
-	order := down[int32](r, o.Order, packed)
+	places := down[int32](r, o.Order, packed)
 	multiply := func(m matrix, x []float32, order []int32, bias cuda.Ptr) []float32 {
 		a := m.args(nil)
 		a.X, a.Sums = r.packX(l, f, x, packed, m.in, order)
@@ -198,9 +198,11 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 		a.Y = alloc[float32](r, packed*m.out)
 		grid := cudatest.Grid{Blocks: l.Blocks(m.out, blocks*l.Rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		launch(r, l.Kernel, grid, &a)
-		return down[float32](r, a.Y, packed*m.out)
+		got := down[float32](r, a.Y, packed*m.out)
+		r.yBF16(l.Kernel, &a, got, places, func() { launch(r, l.Kernel, grid, &a) })
+		return got
 	}
-	h := multiply(gateUp, x, order, 0)
+	h := multiply(gateUp, x, places, 0)
 	act := alloc[float32](r, packed*width)
 	launch(r, "glu4", cudatest.Line(ceil(packed*width/4, 256), 256), &cuda.GLUArgs{X: up(r, h), Y: act, Rows: int32(packed), Cols: width, Alpha: 1})
 	out := multiply(downs, down[float32](r, act, packed*width), nil, up(r, bias))
@@ -265,6 +267,8 @@ func testPicks(r *rig, f kernels.Format, l, p cuda.Linear, strips, in int, count
 	order := down[int32](r, o.Order, packed)
 	slices.Reverse(order[:counts[0]]) // of a block that is not the first of all
 	o.Order = up(r, order)
+	finite := slices.Clone(order)
+	finite[slices.Index(order, infinite)] = -1
 	m, _ := r.stack(f, experts, all, in)
 	x := r.floats(rows*in, 1)
 	x[infinite*in] = float32(math.Inf(1))
@@ -297,6 +301,7 @@ func testPicks(r *rig, f kernels.Format, l, p cuda.Linear, strips, in int, count
 				clear(y[i*out : (i+1)*out])
 			}
 		}
+		r.yBF16(l.Kernel, &a, y, finite, func() { multiply(l, a, args) })
 		return y
 	}
 	// gated returns the tiles of 8 rows that have one.
@@ -319,6 +324,13 @@ func testPicks(r *rig, f kernels.Format, l, p cuda.Linear, strips, in int, count
 	some := f == kernels.MXFP4 || f == kernels.F8E4M3
 	if some && !slices.Equal(gated(p, &cuda.PicksArgs{Order: o.Order}), gated(l, nil)) {
 		r.Errorf("gated: other bits than %s", l.Kernel)
+	}
+	if some { // features in the order of halves
+		a.Half = int32(out / 2)
+		if !slices.Equal(sums(p, &cuda.PicksArgs{Order: o.Order}), sums(l, nil)) {
+			r.Errorf("halves: other bits than %s", l.Kernel)
+		}
+		a.Half = 0
 	}
 	a.X, a.Sums = r.packX(cuda.Linear{Plain: true}, f, x, rows, in, nil)
 	gathered := func() []float32 { return sums(p, &cuda.PicksArgs{Order: o.Order, Gathers: 1}) }

@@ -16,7 +16,7 @@ struct LinearArgs {
   const float *sums;       // from pack.cu: for formats with minima, or the scales of 8-bit x
   const float *scales;     // of 8-bit floats: [_, scale_across]; null: ones
   const float *bias;       // [out] or null
-  float *y;                // [rows, out]
+  float *y;                // [rows, out], or of bf16
   const int *experts;      // the matrix of each block of rows, −1: none; null: there is one matrix
   float *partial;          // with splits > 1: [splits, blocks, results of a block]
   unsigned *arrived;       // with splits > 1: [blocks], zero before and after
@@ -49,19 +49,21 @@ DEVICE const float *bias_of(const LinearArgs &a) {
 }
 
 // Lines is how a lane stores its sums of the pieces of a panel, 16 features by a tile of 8 rows, one tile after the other: those of
-// features g and g+8 of the panel.
+// features g and g+8 of the panel. To is Stored of the type of y.
+template <class To>
 struct Lines {
+  using T = typename To::type;
   float bias[2];
-  float *at[2];  // where the lane's first number of the next tile goes
-  int row;       // its row
-  int rows[2];   // of the product; none where it has no such feature
+  T *at[2];     // where the lane's first number of the next tile goes
+  int row;      // its row
+  int rows[2];  // of the product; none where it has no such feature
   DEVICE_METHOD Lines(const LinearArgs &a, int panel, int tile, const float *factors) {
     int lane = threadIdx.x & 31;
     row = 8 * tile + 2 * (lane & 3);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       int r = 16 * panel + (lane >> 2) + 8 * i, feature = feature_of(a, r);
-      at[i] = a.y + (size_t(row) * a.out + feature);
+      at[i] = (T *)a.y + (size_t(row) * a.out + feature);
       rows[i] = r < a.out ? a.rows : 0;
       bias[i] = factors && r < a.out ? factors[feature] : 0.0f;
     }
@@ -70,8 +72,8 @@ struct Lines {
   DEVICE_METHOD void store(const LinearArgs &a, const float (&d)[4]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      if (row < rows[i]) at[i][0] = d[2 * i] + bias[i];
-      if (row + 1 < rows[i]) at[i][a.out] = d[2 * i + 1] + bias[i];
+      if (row < rows[i]) at[i][0] = To::write(d[2 * i] + bias[i]);
+      if (row + 1 < rows[i]) at[i][a.out] = To::write(d[2 * i + 1] + bias[i]);
       at[i] += 8 * (long long)a.out;
     }
     row += 8;
@@ -79,7 +81,12 @@ struct Lines {
 };
 
 // store_sums writes a lane's part d of a piece.
-DEVICE void store_sums(const LinearArgs &a, int panel, int tile, const float *bias, const float (&d)[4]) { Lines(a, panel, tile, bias).store(a, d); }
+DEVICE void store_sums(const LinearArgs &a, int panel, int tile, const float *bias, const float (&d)[4]) {
+  if (a.y_bf16)
+    Lines<Stored<kBF16>>(a, panel, tile, bias).store(a, d);
+  else
+    Lines<Stored<kF32>>(a, panel, tile, bias).store(a, d);
+}
 
 // Gates is how a lane gates the pieces of a panel, one tile after the other: it has gates and ups of one feature, or those of a
 // pair are in neighbours. Then lanes of two neighbouring results exchange one each, and write a word. With Narrow they may be written

@@ -132,6 +132,7 @@ func testGated(r *rig, w kernels.Format, x cuda.Rounding, l cuda.Linear, rows in
 			if got, want := down[float32](r, y, rows*out), down[float32](r, b.Y, rows*out); !slices.Equal(got, want) {
 				r.Fatalf("%s: rows in the order of halves have other sums", l.Kernel)
 			}
+			r.yBF16(l.Kernel, &a, down[float32](r, y, rows*out), nil, func() { launch(r, l.Kernel, g, &a) })
 		}
 		pack := cuda.GLUPackArgs{Pack: cuda.PackArgs{X: y, Rows: int32(rows), In: int32(out / 2), Words: word}, Act: glu.Act, Paired: glu.Paired, Limit: glu.Limit, Alpha: glu.Alpha, Shift: glu.Shift}
 		pack.Pack.Group = int32(to.GroupSteps())

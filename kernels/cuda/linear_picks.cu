@@ -224,36 +224,17 @@ DEVICE void load_stages(const PicksArgs &p, unsigned char *memory) {
   });
 }
 
-// store_tile stores a warp's sums: of panels from `panel` on, each 4 after the one before, for 128 rows from row0 on or for 64.
+// store_tile stores a warp's sums: of panels from `panel` on, each 4 after the one before, for the tile's 128 rows or for 64.
 template <class R, int M>
 DEVICE void store_tile(const LinearArgs &a, const RowTile &t, int panel, float (&d)[M][64], float4 *scratch) {
   const float *bias = a.bias ? a.bias + t.expert * a.expert_bias : nullptr;
-  int lane = threadIdx.x & 31;
-  if (a.gated == nullptr) {
-    float *y[M][2], add[M][2];
-    bool there[M][2];
+  if (16 * panel >= a.out) return;
+  if (a.gated == nullptr && 16 * (panel + 4 * (M - 1) + 1) <= a.out) {  // all its features are there
 #pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        int r = 16 * (panel + 4 * m) + (lane >> 2) + 8 * h, feature = feature_of(a, r);
-        there[m][h] = r < a.out;
-        add[m][h] = bias && there[m][h] ? bias[feature] : 0.0f;
-        y[m][h] = a.y + (size_t(R::kRows * t.block + 2 * (lane & 3)) * a.out + feature);
-      }
-#pragma unroll
-    for (int n = 0; n < 16; n++) {
-      if (n == 8 && t.half) return;
-#pragma unroll
-      for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-          if (there[m][h]) {
-            y[m][h][0] = d[m][4 * n + 2 * h] + add[m][h];
-            y[m][h][a.out] = d[m][4 * n + 2 * h + 1] + add[m][h];
-          }
-          y[m][h] += 8 * size_t(a.out);
-        }
+    for (int first = 0; first < 16; first += 8) {
+      if (first > 0 && t.half) return;
+      store_pieces<8 * M, 8>(
+          a, panel, R::kRows / 8 * t.block + first, bias, [](int i) { return int2{4 * (i / 8), i % 8}; }, [&](int i) { return &d[i / 8][4 * (first + i % 8)]; });
     }
     return;
   }
@@ -271,7 +252,11 @@ DEVICE void store_tile(const LinearArgs &a, const RowTile &t, int panel, float (
     for (int i = 0; i < R::kGates; i++) {
       float4 v = own[i * R::kThreads];
       const float s[4] = {v.x, v.y, v.z, v.w};
-      store_gated(a, panel + 4 * (i % M), R::kRows / 8 * t.block + n + i / M, bias, s);
+      int below = panel + 4 * (i % M), tile = R::kRows / 8 * t.block + n + i / M;
+      if (a.gated == nullptr)
+        store_sums(a, below, tile, bias, s);
+      else
+        store_gated(a, below, tile, bias, s);
     }
   }
 }
@@ -320,16 +305,7 @@ DEVICE void sum_stages(const LinearArgs &a, const RowTile &t, TileRing<W> &at, u
 #pragma unroll
     for (int h = 0; h < S::kSteps; h++) {
       Exponents of[M];
-      bool small = true;
-      if constexpr (kPowers<W>) {
-        uint32_t all = 0;
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-          of[m] = exponents<W>(unit(h, m), lane);
-          all |= of[m].of[0] | of[m].of[1];
-        }
-        small = !__any_sync(kAllLanes, all >= 128);
-      }
+      bool small = step_exponents<W>(of, lane, [&](int m) { return unit(h, m); });
       if constexpr (!S::kBlocks) wgmma_wait<1>();  // the products of this set are done
       if constexpr (!S::kScaled)
         if (h == S::kSteps - 1 && i > 0) release((at.stage > 0 ? at.stage : R::kStages) - 1);  // and all of the stage before

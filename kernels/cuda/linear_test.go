@@ -175,6 +175,22 @@ func (m matrix) product(x, bias []float32, rows int) []float32 {
 	return y
 }
 
+// yBF16 runs a product once more with Y in bf16, which must be want, its Y in float32, rounded. Of rows without a place in order nothing is
+// compared; nil: all have one.
+func (r *rig) yBF16(what string, a *cuda.LinearArgs, want []float32, order []int32, run func()) {
+	r.Helper()
+	kept := *a
+	a.Y, a.YBF16 = alloc[uint16](r, len(want)), 1
+	run()
+	rounded, _ := stored(kernels.BF16, want)
+	for i, v := range down[uint16](r, a.Y, len(want)) {
+		if w := binary.LittleEndian.Uint16(rounded[2*i:]); v != w && (order == nil || order[i/int(a.Out)] >= 0) {
+			r.Fatalf("%s: element %d in bf16 is %#x, want %#x, which is %v", what, i, v, w, want[i])
+		}
+	}
+	*a = kept
+}
+
 // TestLinear compares every format and kernel with ref: a single row, rows and features that
 // are no whole tiles, splits, scales of every kind.
 func TestLinear(t *testing.T) {
@@ -187,7 +203,7 @@ func TestLinear(t *testing.T) {
 					in = 32 * 11
 				}
 				if rows == 137 {
-					in, out = max(unit(f), 160), 150
+					in, out = max(unit(f), 160), 151
 				}
 				if unit(f) == 1 && rows != 32 {
 					in += 5 // the last step is partial
@@ -242,6 +258,7 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 			got = run()
 		}
 		r.near(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, n), got, want, exactSums)
+		r.yBF16(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, n), &a, got, nil, func() { launch(r, l.Kernel, g, &a) })
 	}
 }
 
@@ -354,6 +371,7 @@ func testLinearPlain(r *rig, to cuda.Rounding, rows, in, out int) {
 				}
 			}
 			r.near(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, splits), got, want, exactSums)
+			r.yBF16(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, splits), &a, got, nil, func() { launch(r, l.Kernel, g, &a) })
 			if first == nil {
 				first = got
 			}
@@ -415,7 +433,9 @@ func testLinearRounded(r *rig, to cuda.Rounding, rows, in, out int) {
 		return down[float32](r, a.Y, rows*out)
 	}
 	what := fmt.Sprintf("%s, %d rows", l.Kernel, rows)
-	r.near(what, run(), want, exactSums)
+	got := run()
+	r.near(what, got, want, exactSums)
+	r.yBF16(what, &a, got, nil, func() { launch(r, l.Kernel, g, &a) })
 	if to.Format == kernels.F8E4M3 {
 		r.nearCut(what, run, want, r.backed(to, x, rows, in), m)
 	}
@@ -443,7 +463,7 @@ func TestLinearWide(t *testing.T) {
 			if unit(to.w) == 32 {
 				long, short = 352, 32
 			}
-			testLinearWide(r, to.w, to.x, 137, long, 300, to.w == kernels.BF16 || to.w == kernels.MXFP4 || to.w == kernels.Q4_0)
+			testLinearWide(r, to.w, to.x, 137, long, 301, to.w == kernels.BF16 || to.w == kernels.MXFP4 || to.w == kernels.Q4_0)
 			testLinearWide(r, to.w, to.x, 1, short, 19, true)
 			if to.w != kernels.BF16 && to.w != kernels.F16 && to.w != kernels.MXFP4 { // scaled in halves: more stages than a ring has
 				testLinearWide(r, to.w, to.x, 90, 1152, 20, to.w == kernels.Q4_0)
@@ -511,11 +531,15 @@ func (r *rig) linearWide(l cuda.Linear, w kernels.Format, to cuda.Rounding, rows
 	a.Bias, a.Rows, a.XSteps = up(r, bias), int32(rows), int32(to.ScaleSteps(in))
 	p := r.packArgs(to, x, rows, in)
 	p.Words = 1
+	multiply := func() (g cudatest.Grid) {
+		g = cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+		launch(r, l.Kernel, g, &a)
+		return g
+	}
 	run := func() []float32 {
 		launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &p)
 		a.X, a.Sums, a.Y = p.Y, p.Sums, alloc[float32](r, rows*out)
-		g := cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
-		launch(r, l.Kernel, g, &a)
+		g := multiply()
 		r.prefetched(l.Kernel, g.Blocks, a, m.bytes, 16)
 		return down[float32](r, a.Y, rows*out)
 	}
@@ -524,15 +548,17 @@ func (r *rig) linearWide(l cuda.Linear, w kernels.Format, to cuda.Rounding, rows
 	a.Splits = 6 // one pair of steps each, rounded up to two: some splits are empty
 	bytes, counters := l.PartialBytes(out, rows, int(a.Splits))
 	a.Partial, a.Arrived = alloc[byte](r, int(bytes)), up(r, make([]uint32, counters))
-	r.near(what+" in splits", run(), want, exactSums)
+	got := run()
+	r.near(what+" in splits", got, want, exactSums)
+	r.yBF16(what+" in splits", &a, got, nil, func() { multiply() })
 	a.Splits = 1
-	var got []float32
 	if schedules {
 		got = r.eachSchedule(run)
 	} else {
 		got = run()
 	}
 	r.near(what, got, want, exactSums)
+	r.yBF16(what, &a, got, nil, func() { multiply() })
 	if mid := wideFor(w, to, 64); l.Rows == 128 && strings.Contains(mid.Kernel, "_mid_") {
 		wide := l
 		l = mid

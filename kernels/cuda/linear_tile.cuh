@@ -4,6 +4,46 @@
 
 constexpr int kGated = 16, kPieceThreads = 256;  // pieces of a thread that are gated at a time
 
+// store_whole writes N pieces of a warp without an end in them: place(i) is piece i's panel and tile behind panel0 and tile0, sums(i) is the lane's
+// part of it; Across tiles of a panel follow each other. A lane's features and rows have the same distances in every piece, so an address
+// is a row's and a constant. To is Stored of the type of y. Halves: features are in the order of LinearArgs.half.
+template <class To, int N, int Across, bool Halves, class Place, class Sums>
+DEVICE void store_whole(const LinearArgs &a, int panel0, int tile0, const float *bias, Place place, Sums sums) {
+  using T = typename To::type;
+  constexpr int kDown = N / Across, kPanel = Halves ? 8 : 16, kBytes = sizeof(T);  // kPanel: features from a panel to the next
+  int lane = threadIdx.x & 31, feature = kPanel * (panel0 + place(0).x) + (lane >> 2), further = Halves ? a.half : 8;
+  auto behind = [&](int m) { return kPanel * (place(m * Across).x - place(0).x); };  // features from the first panel to panel m
+  float more[kDown][2];
+#pragma unroll
+  for (int i = 0; i < 2 * kDown; i++) more[i / 2][i % 2] = bias ? bias[feature + behind(i / 2) + i % 2 * further] : 0.0f;
+  unsigned char *to = (unsigned char *)((T *)a.y + (size_t(8 * (tile0 + place(0).y) + 2 * (lane & 3)) * a.out + feature));
+#pragma unroll
+  for (int j = 0; j < 2 * Across; j++) {
+    int row = 8 * (place(j / 2).y - place(0).y) + j % 2;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      T *at = (T *)(to + i * kBytes * (long long)further + row * (long long)(kBytes * a.out));
+#pragma unroll
+      for (int m = 0; m < kDown; m++) at[behind(m)] = To::write(sums(m * Across + j / 2)[2 * i + j % 2] + more[m][i]);
+    }
+  }
+}
+
+// store_pieces is store_whole with what the arguments say of y.
+template <int N, int Across, class Place, class Sums>
+DEVICE void store_pieces(const LinearArgs &a, int panel0, int tile0, const float *bias, Place place, Sums sums) {
+  auto store = [&](auto to) {
+    if (a.half == 0)
+      store_whole<decltype(to), N, Across, false>(a, panel0, tile0, bias, place, sums);
+    else
+      store_whole<decltype(to), N, Across, true>(a, panel0, tile0, bias, place, sums);
+  };
+  if (a.y_bf16)
+    store(Stored<kBF16>{});
+  else
+    store(Stored<kF32>{});
+}
+
 // Tile is the place of a block of many rows in the product: 16·Panels features, 8·Tiles rows,
 // and the input features of its split: units [from, to) of kUnit steps.
 template <int Panels, int Tiles>
@@ -21,30 +61,6 @@ struct Tile {
     to = min(units, from + each);
     block = size_t(blockIdx.y) * gridDim.x + blockIdx.x;
     blocks = size_t(gridDim.x) * gridDim.y;
-  }
-
-  // store_whole writes the sums of a block without an end in it. A lane's features and rows have the same distances in every piece, so an address
-  // is a row's and a constant. Halves: features are in the order of LinearArgs.half.
-  template <int N, int Across, bool Halves, class Place, class Sums>
-  DEVICE_METHOD void store_whole(const LinearArgs &a, Place place, Sums sums) const {
-    constexpr int kDown = N / Across, kPanel = Halves ? 8 : 16;  // features from a panel to the next
-    int lane = threadIdx.x & 31, feature = kPanel * (panel0 + place(0).x) + (lane >> 2), further = Halves ? a.half : 8;
-    const float *bias = bias_of(a);
-    auto behind = [&](int m) { return kPanel * (place(m * Across).x - place(0).x); };  // features from the first panel to panel m
-    float more[kDown][2];
-#pragma unroll
-    for (int i = 0; i < 2 * kDown; i++) more[i / 2][i % 2] = bias ? bias[feature + behind(i / 2) + i % 2 * further] : 0.0f;
-    unsigned char *to = (unsigned char *)(a.y + (size_t(8 * (tile0 + place(0).y) + 2 * (lane & 3)) * a.out + feature));
-#pragma unroll
-    for (int j = 0; j < 2 * Across; j++) {
-      int row = 8 * (place(j / 2).y - place(0).y) + j % 2;
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        float *at = (float *)(to + i * 4 * (long long)further + row * (long long)(4 * a.out));
-#pragma unroll
-        for (int m = 0; m < kDown; m++) at[behind(m)] = sums(m * Across + j / 2)[2 * i + j % 2] + more[m][i];
-      }
-    }
   }
 
   // partial_at returns a lane's first sums of a split in a.partial; those of the next piece are kPiece bytes behind.
@@ -105,10 +121,7 @@ struct Tile {
     }
     if (a.gated == nullptr && a.splits <= 1) {
       if (8 * (tile0 + Tiles) <= a.rows && 16 * (panel0 + Panels) <= a.out) {
-        if (a.half == 0)
-          store_whole<N, Across, false>(a, place, sums);
-        else
-          store_whole<N, Across, true>(a, place, sums);
+        store_pieces<N, Across>(a, panel0, tile0, bias, place, sums);
         return true;
       }
       __syncthreads();  // all warps are done with shared
@@ -138,10 +151,12 @@ struct Tile {
           to.store(a, d);
         }
       };
-      if (a.gated == nullptr)
-        each(Lines(a, panel, tile, bias));
-      else
+      if (a.gated != nullptr)
         each(Gates<Narrow>(a, panel, tile, bias));
+      else if (a.y_bf16)
+        each(Lines<Stored<kBF16>>(a, panel, tile, bias));
+      else
+        each(Lines<Stored<kF32>>(a, panel, tile, bias));
     }
     return true;
   }

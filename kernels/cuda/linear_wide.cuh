@@ -35,9 +35,25 @@ DEVICE Exponents exponents(const unsigned char *unit, int lane) {
   return {{unit[W::kQuants + (lane >> 2)], unit[W::kQuants + (lane >> 2) + 8]}};
 }
 
+// step_exponents reads those of a step of a warp's panels for weights with powers of two: unit(m) is panel m's. It reports whether all of the warp
+// are below 128, scales below 2.
+template <class W, int M, class Unit>
+DEVICE bool step_exponents(Exponents (&of)[M], int lane, Unit unit) {
+  if constexpr (kPowers<W>) {
+    uint32_t all = 0;
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+      of[m] = exponents<W>(unit(m), lane);
+      all |= of[m].of[0] | of[m].of[1];
+    }
+    return !__any_sync(kAllLanes, all >= 128);
+  }
+  return true;
+}
+
 // wide_fragments returns the fragments of a step of a panel in shared memory. For weights with
-// powers of two `small` says that all exponents of the warp are below 128, scales below 2: then one
-// multiplication gives the same numbers.
+// powers of two `small` is what step_exponents reported: then one multiplication gives the same
+// numbers.
 template <class W, class X>
 DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane, const Exponents &e, bool small) {
   typename W::Raw raw = W::template load<kShared>(unit, lane);
@@ -284,16 +300,7 @@ DEVICE void sum_whole(float (&d)[S::M][4 * N], Ring &ring, const LinearArgs &a, 
           }
         }
       Exponents of[M];
-      bool small = true;
-      if constexpr (kPowers<W>) {
-        uint32_t all = 0;
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-          of[m] = exponents<W>(ring.unit(stage, mine, h, m), lane);
-          all |= of[m].of[0] | of[m].of[1];
-        }
-        small = !__any_sync(kAllLanes, all >= 128);
-      }
+      bool small = step_exponents<W>(of, lane, [&](int m) { return ring.unit(stage, mine, h, m); });
       if constexpr (!S::kBlocks) wgmma_wait<1>();  // the products of this set are done
 #pragma unroll
       for (int m = 0; m < M; m++) set[h % 2][m] = wide_fragments<W, X>(ring.unit(stage, mine, h, m), lane, of[m], small);
