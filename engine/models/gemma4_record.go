@@ -26,7 +26,7 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	}
 	kept := map[int]keptKV{}
 	for i, w := range m.layers {
-		attn := m.attention(r, x, i, sliding, full, kept)
+		attn, held := m.attention(r, x, i, sliding, full, kept)
 		input := own.of(m, r, w.perLayer)
 		if m.stage.last && i == len(m.layers)-1 {
 			attn, x = takeSampled(r, attn), takeSampled(r, x)
@@ -38,6 +38,7 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 		m.normalizeInPlace(r, delta, w.attnPost)
 		n := m.normalize(r, backend.Norm{X: delta, Residual: x, W: w.mlpNorm})
 		r.Free(delta)
+		r.Free(held...) // a backend may store them as late as with that norm
 		delta = m.mlp(r, n, w)
 		if m.text.moe {
 			experts := m.mixture(r, x, w)
@@ -167,8 +168,8 @@ func (m *gemma) readers(layer int) int {
 }
 
 // attention normalizes x and returns the heads' outputs [T, heads·headDim]. Keys and values are
-// stored behind the last layer that reads them.
-func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value, kept map[int]keptKV) backend.Value {
+// stored behind the last layer that reads them: those that are, held, are not freed yet.
+func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value, kept map[int]keptKV) (y backend.Value, held []backend.Value) {
 	source := m.text.source(m.stage.layer0+layer) - m.stage.layer0
 	reuses := source != layer
 	w, at, k := m.layers[layer], m.paging.at[layer], m.text.kind(m.stage.layer0+layer)
@@ -212,10 +213,10 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	r.Do(op)
 	if own.readers == 0 {
 		r.Do(backend.StoreKV{K: op.K, V: op.V, Class: at.class, Layer: at.layer})
-		r.Free(op.K, op.V)
+		held = []backend.Value{op.K, op.V}
 	}
 	r.Free(op.Q)
-	return op.Y
+	return op.Y, held
 }
 
 // rowParallel consumes x and returns its product with a row-parallel matrix, summed over the ranks.
