@@ -3,6 +3,7 @@ package cost
 import (
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -51,74 +52,49 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// TestBF16: with a flag for bf16, the bytes of activations are fewer than in float32 by two for each number that it is about.
+// TestBF16: with a flag, the bytes of activations are fewer than in float32 by two for each number that becomes bf16.
 func TestBF16(t *testing.T) {
-	const in, out, rows, n, segment = 512, 384, 5, 1000, 128
-	const qkv = rows * 64 * (8 + 2*2) // of 8 heads and 2 of keys
-	blocks := [3]int{rows, 1, 1}
-	// A flag and the launch with it; what the launch moves in float32, and the numbers that become bf16.
+	const in, out, rows, picks = 512, 384, 5, 6
+	packs := cuda.PackArgs{Rows: rows, In: in}
+	norm := cuda.NormPackArgs{Residual: 1, Pack: packs} // the residual is read and written
+	rope := cuda.RopeArgs{Heads: 8, KVHeads: 2, HeadDim: 64}
 	for _, c := range []struct {
-		name           string
-		of             func(flag int32) Launch
-		bytes, numbers float64
+		kernel         string
+		args           any
+		flag           string
+		bytes, numbers float64 // all bytes in float32; the numbers of which the flag is
 	}{
-		{"LinearArgs.YBF16", func(f int32) Launch {
-			return launchOf("linear_bf16_8", blocks, 256, cuda.LinearArgs{In: in, Out: out, Rows: rows, Splits: 1, YBF16: f})
-		}, rows * (2*in + 4*out), rows * out},
-		{"LinearArgs.YBF16 in parts", func(f int32) Launch { // whose partial sums stay float32
-			return launchOf("linear_bf16_8", blocks, 256, cuda.LinearArgs{In: in, Out: out, Rows: rows, Splits: 3, YBF16: f})
-		}, rows*(2*in+4*out) + 8*3*8*out, rows * out},
-		{"LinearArgs.YBF16 of experts", func(f int32) Launch {
-			return launchOf("linear_mxfp4_8", [3]int{4, 1, 1}, 256, cuda.LinearArgs{In: in, Out: out, Rows: 32, Experts: 1, Splits: 1, YBF16: f})
-		}, 6 * (2*in + 4*out), 6 * out},
-		{"LibraryArgs.YBF16", func(f int32) Launch {
-			return launchOf("linear_bf16_cublaslt", blocks, 1, cuda.LibraryArgs{In: in, Out: out, Rows: rows, YBF16: f})
-		}, rows * (2*in + 4*out), rows * out},
-		{"PackArgs.XBF16 of norm_pack", func(f int32) Launch { // X, a residual that is read and written, packed
-			return launchOf("norm_pack_bf16", blocks, 256, cuda.NormPackArgs{Residual: 1, Pack: cuda.PackArgs{Rows: rows, In: in, XBF16: f}})
-		}, rows * in * (4 + 8 + 2), rows * in},
-		{"PackArgs.XBF16 of chain_pack", func(f int32) Launch {
-			return launchOf("chain_pack_bf16", blocks, 256, cuda.ChainPackArgs{Norm: cuda.NormPackArgs{Residual: 1, Pack: cuda.PackArgs{Rows: rows, In: in, XBF16: f}}})
-		}, rows * in * (4 + 8 + 2), rows * in},
-		{"PackArgs.XBF16 of glu_pack", func(f int32) Launch {
-			return launchOf("glu_pack_bf16", blocks, 256, cuda.GLUPackArgs{Pack: cuda.PackArgs{Rows: rows, In: in, XBF16: f}})
-		}, rows * in * (8 + 2), 2 * rows * in},
-		{"NormArgs.XBF16", func(f int32) Launch {
-			return launchOf("norm", blocks, 64, cuda.NormArgs{Cols: segment, Segment: segment, XBF16: f})
-		}, rows * segment * (4 + 4), rows * segment},
-		{"NormArgs.XBF16 and a residual", func(f int32) Launch {
-			return launchOf("norm_rows", blocks, 256, cuda.NormArgs{Residual: 1, Cols: segment, Segment: segment, XBF16: f})
-		}, rows * segment * (4 + 8 + 4), rows * segment},
-		{"AddArgs.XBF16", func(f int32) Launch { return launchOf("add", blocks, 256, cuda.AddArgs{N: n, XBF16: f}) }, 12 * n, n},
-		{"GLUArgs.XBF16", func(f int32) Launch {
-			return launchOf("glu4", blocks, 256, cuda.GLUArgs{Rows: rows, Cols: n, XBF16: f})
-		}, rows * n * (8 + 4), 2 * rows * n},
-		{"RopeArgs.XBF16", func(f int32) Launch { // keys and values are written in 8 bits
-			return launchOf("rope_e4m3", blocks, 256, cuda.RopeArgs{Heads: 8, KVHeads: 2, HeadDim: 64, XBF16: f})
-		}, 4*qkv + rows*64*(4*8+2*2), qkv},
-		{"RopeArgs.QStored", func(f int32) Launch {
-			return launchOf("rope_e4m3", blocks, 256, cuda.RopeArgs{Heads: 8, KVHeads: 2, HeadDim: 64, QStored: 2 * f})
-		}, 4*qkv + rows*64*(4*8+2*2), rows * 64 * 8},
-		{"AttentionArgs.QStored", func(f int32) Launch { // kF16
-			return launchOf("attention_f16_128_few", [3]int{1, 8, 1}, 128, cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128, KeyDim: 128}, Heads: 32, Splits: 1, QStored: f})
-		}, rows * 32 * 128 * (4 + 4), rows * 32 * 128},
-		{"CombineArgs.XBF16", func(f int32) Launch {
-			return launchOf("experts_combine", blocks, 256, cuda.CombineArgs{Cols: n, Top: 2, XBF16: f})
-		}, rows * n * (2*4 + 4), 2 * rows * n},
-		{"CombineArgs.YBF16", func(f int32) Launch {
-			return launchOf("experts_combine", blocks, 256, cuda.CombineArgs{Cols: n, Top: 2, YBF16: f})
-		}, rows * n * (2*4 + 4), rows * n},
+		{"linear_bf16_8", cuda.LinearArgs{In: in, Out: out, Rows: rows, Splits: 1}, "YBF16", rows * (2*in + 4*out), rows * out},
+		{"linear_bf16_8", cuda.LinearArgs{In: in, Out: out, Rows: rows, Splits: 3}, "YBF16", rows*(2*in+4*out) + 8*3*8*out, rows * out},
+		{"linear_mxfp4_8", cuda.LinearArgs{In: in, Out: out, Rows: 32, Experts: 1}, "YBF16", picks * (2*in + 4*out), picks * out},
+		{"linear_bf16_cublaslt", cuda.LibraryArgs{In: in, Out: out, Rows: rows}, "YBF16", rows * (2*in + 4*out), rows * out},
+		{"norm_pack_bf16", norm, "Pack.XBF16", rows * in * (12 + 2), rows * in},
+		{"chain_pack_bf16", cuda.ChainPackArgs{Norm: norm}, "Norm.Pack.XBF16", rows * in * (12 + 2), rows * in},
+		{"glu_pack_bf16", cuda.GLUPackArgs{Pack: packs}, "Pack.XBF16", rows * in * (8 + 2), 2 * rows * in},
+		{"norm", cuda.NormArgs{Segment: in}, "XBF16", rows * in * 8, rows * in},
+		{"norm_rows", cuda.NormArgs{Segment: in, Residual: 1}, "XBF16", rows * in * 16, rows * in},
+		{"add", cuda.AddArgs{N: in}, "XBF16", 12 * in, in},
+		{"glu4", cuda.GLUArgs{Rows: rows, Cols: in}, "XBF16", rows * in * 12, 2 * rows * in},
+		{"rope_e4m3", rope, "XBF16", rows * 64 * (8*8 + 4*5), rows * 64 * 12},
+		{"rope_e4m3", rope, "QStored", rows * 64 * (8*8 + 4*5), rows * 64 * 8},
+		{"attention_f16_128_few", cuda.AttentionArgs{Pages: cuda.Pages{KVHeads: 8, HeadDim: 128}, Heads: 32}, "QStored", rows * 32 * 128 * 8, rows * 32 * 128},
+		{"experts_combine", cuda.CombineArgs{Cols: in, Top: 2}, "XBF16", rows * in * 12, 2 * rows * in},
+		{"experts_combine", cuda.CombineArgs{Cols: in, Top: 2}, "YBF16", rows * in * 12, rows * in},
 	} {
-		var got [2]Work
-		for flag := range got {
-			count := &Counter{Rows: []Row{{63, rows}}}
-			if strings.HasSuffix(c.name, "experts") {
-				counted1(t, count, launchOf("experts_order", [3]int{1, 1, 1}, 256, cuda.OrderArgs{Picks: 6, Top: 2, Experts: 4, Block: 8, Blocks: 4}))
-			}
-			got[flag] = counted1(t, count, c.of(int32(flag)))
+		args := reflect.New(reflect.TypeOf(c.args))
+		args.Elem().Set(reflect.ValueOf(c.args))
+		field := args.Elem()
+		for _, name := range strings.Split(c.flag, ".") {
+			field = field.FieldByName(name)
 		}
-		if got[0].Values != c.bytes || got[1].Values != c.bytes-2*c.numbers || got[1].Weights != got[0].Weights || got[1].KV != got[0].KV || got[1].Flops != got[0].Flops {
-			t.Errorf("%s: %+v, in float32 %+v; want %g and %g bytes", c.name, got[1], got[0], c.bytes-2*c.numbers, c.bytes)
+		for flag, want := range []float64{c.bytes, c.bytes - 2*c.numbers} {
+			field.SetInt(int64(flag))
+			count := &Counter{Rows: []Row{{63, rows}}}
+			counted1(t, count, launchOf("experts_order", [3]int{1, 1, 1}, 256, cuda.OrderArgs{Picks: picks, Top: 2, Experts: 4, Block: 8, Blocks: 4}))
+			l := Launch{Kernel: c.kernel, Blocks: [3]int{rows, 1, 1}, Threads: 128, Args: unsafe.Slice((*byte)(args.UnsafePointer()), args.Elem().Type().Size())}
+			if got := counted1(t, count, l).Values; got != want {
+				t.Errorf("%s, %s %d: %g bytes, want %g", c.kernel, c.flag, flag, got, want)
+			}
 		}
 	}
 }
