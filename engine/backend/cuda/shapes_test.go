@@ -429,3 +429,18 @@ func (r rings) ReadRows(name string, row0, rows int, dst []byte) error {
 	}
 	return nil
 }
+
+// TestMultiplication: a request to the library has what a launch's arguments say.
+func TestMultiplication(t *testing.T) {
+	a := cuda.LibraryArgs{W: 1, X: 2, Scales: 3, Sums: 4, Bias: 5, Y: 6, Workspace: 7, In: 8, Out: 9, Most: 10}
+	want := driver.Multiplication{
+		Numbers: driver.F16, In: 8, Out: 9, Most: 10, Unit: cuda.LibraryUnit, W: 1, X: 2, WScales: 3, XScales: 4, Bias: 5, Y: 6, Workspace: 7,
+		Bytes: backend.CUBLASLtWorkspace, Args: int(unsafe.Sizeof(a)), RowsAt: int(unsafe.Offsetof(a.Rows)),
+	}
+	for range 2 {
+		if got := multiplication(launch{kernel: "linear_f16_cublaslt", args: bytesAt([]cuda.LibraryArgs{a})}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		a.YBF16, want.YBF16 = 1, true
+	}
+}

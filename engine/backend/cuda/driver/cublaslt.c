@@ -18,7 +18,8 @@ enum {
   desc_transa = 3, desc_epilogue = 7, desc_bias_pointer = 8, desc_a_scale_pointer = 17, desc_b_scale_pointer = 18, desc_bias_data_type = 26,
   desc_a_scale_mode = 31, desc_b_scale_mode = 32,
   scale_outer_vec_32f = 3, scale_vec128_32f = 4, scale_blk128x128_32f = 5,
-  preference_workspace = 1, preference_alignment_a = 5,
+  preference_workspace = 1, preference_reduction = 3, preference_alignment_a = 5,
+  reduction_compute_type = 2,
 };
 
 typedef struct {
@@ -161,6 +162,8 @@ int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, va
   if (!status) status = b->layout_create(&s->y, a->y_bf16 ? real_16bf : real_32f, (uint64_t)a->out, (uint64_t)a->rows, a->out);
   if (!status) status = b->preference_create(&preference);
   if (!status) status = b->preference_set(preference, preference_workspace, &a->workspace, sizeof a->workspace);
+  const uint32_t reduction = reduction_compute_type;  // sums of parts of the inputs are float32, not Y's bf16
+  if (!status && a->y_bf16) status = b->preference_set(preference, preference_reduction, &reduction, sizeof reduction);
   for (int i = 0; i < 4 && !status; i++) {
     uint32_t aligned = i < 2 ? a->aligned : a->aligned_y;  // W and X, then C and D, which are Y
     status = b->preference_set(preference, preference_alignment_a + i, &aligned, sizeof aligned);

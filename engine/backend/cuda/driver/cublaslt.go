@@ -74,7 +74,8 @@ const (
 func (n Numbers) String() string { return [...]string{"bf16", "f16", "f8_e4m3"}[n] }
 
 // Multiplication is a product for a List: Y [rows, Out] in float32 = X [rows, In] · Wᵀ +
-// Bias, with W [Out, In] and up to Most rows. With YBF16, of BF16 and E4M3, Y is in bf16 and there is no Bias. A launch rounds the rows up to a multiple of
+// Bias, with W [Out, In] and up to Most rows. With YBF16, of BF16 and E4M3, sums in float32
+// are rounded to a Y in bf16, and there is no Bias. A launch rounds the rows up to a multiple of
 // Unit, at most Most. With E4M3, each row of W and of X has a float32 scale, WScales [Out]
 // and XScales [Most], and there is no Bias. With Blocks, a 128 × 128 block of W has a scale,
 // WScales [Out/128, In/128 rounded up to a multiple of 4], and so has a run of 128 in a row

@@ -255,53 +255,48 @@ func TestScaledProducts(t *testing.T) {
 	}
 }
 
-// TestResultsInBF16: results in bf16 are those in float32 of the same operands, to the nearest and of
-// two the even one, as many rows of them; the text of the shape says so. Products of fp16, with a bias or with
-// rows of Y that are no whole 16 bytes where numbers have 8 bits are refused, by the library too.
+// TestResultsInBF16: results in bf16 are those in float32, to the nearest and of two the even one; the text of a shape says
+// so. Refused are products of fp16, with a bias, and with 8-bit numbers if rows of Y are no whole 16 bytes: by the library too.
 func TestResultsInBF16(t *testing.T) {
 	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
 	c, s := open(t, "order=lazy")
 	b, err := c.BLAS()
 	must(t, err)
 	const in, out, most, unit, size = 256, 144, 100, 64, 1 << 16
-	numbers := func(n, every int) (eight []byte, sixteen []float32) { // the latter have whole sums
+	numbers := func(n int) (Address, Address) { // bf16 with whole sums, and E4M3
+		wide, codes8 := make([]float32, n), make([]byte, n)
 		for i := range n {
-			eight = append(eight, byte(0x2d+i*i/every%23+i%2<<7))
-			sixteen = append(sixteen, float32(i*i/every%23-9))
+			wide[i], codes8[i] = float32(i*i/7%23-9), byte(0x2d+i*i/5%23+i%2<<7)
 		}
-		return eight, sixteen
+		return halves(t, c, s, wide), codes(t, c, s, codes8)
 	}
-	w8, w16 := numbers(out*in, 7)
-	x8, x16 := numbers(most*in, 5)
-	scales := func(n int) Address {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = 1 + float32(i%13)/64
-		}
-		return floats(t, c, s, v)
+	scales := make([]float32, 2*most)
+	for i := range scales {
+		scales[i] = 1 + float32(i%13)/64
 	}
+	w, w8 := numbers(out * in)
+	x, x8 := numbers(most * in)
 	work, err := c.Alloc(size)
 	must(t, err)
 	plain := Multiplication{
-		In: in, Out: out, Most: most, Unit: unit, W: halves(t, c, s, w16), X: halves(t, c, s, x16),
-		Y: floats(t, c, s, make([]float32, most*out)), Workspace: work, Bytes: size,
+		In: in, Out: out, Most: most, Unit: unit, W: w, X: x, Y: floats(t, c, s, make([]float32, most*out)), Workspace: work, Bytes: size,
 		Args: int(unsafe.Sizeof(cuda.LibraryArgs{})), RowsAt: int(unsafe.Offsetof(cuda.LibraryArgs{}.Rows)),
 	}
 	rows := plain
-	rows.Numbers, rows.W, rows.X, rows.WScales, rows.XScales = E4M3, codes(t, c, s, w8), codes(t, c, s, x8), scales(out), scales(most)
+	rows.Numbers, rows.W, rows.X, rows.WScales, rows.XScales = E4M3, w8, x8, floats(t, c, s, scales), floats(t, c, s, scales)
 	blocks := rows
-	blocks.WScales, blocks.XScales, blocks.Blocks = scales(2*4), scales(2*most), true
-	for what, m := range map[string]Multiplication{"bf16": plain, "by row": rows, "by blocks": blocks} {
-		run := func(m Multiplication, n int) []float32 {
+	blocks.Blocks = true
+	for _, m := range []Multiplication{plain, rows, blocks} {
+		run := func(m Multiplication, n int) ([]float32, Shape) {
 			must(t, s.Fill(m.Y, 0x11, 4*most*out))
 			must(t, listed(t, b, m).Run(s, 0, 1, [NumBound]int32{3}))
-			return fetch(t, s, m.Y, n)
+			shapes, err := b.Shapes(m)
+			must(t, err)
+			return fetch(t, s, m.Y, n), shapes[0]
 		}
-		wide := run(m, unit*out)
-		others, err := b.Shapes(m)
-		must(t, err)
+		wide, of := run(m, unit*out)
 		m.YBF16 = true
-		y := run(m, unit*out/2+1) // two in each
+		y, shape := run(m, unit*out/2+1) // two in each
 		up, ties := 0, 0
 		for i, f := range wide {
 			bits := math.Float32bits(f)
@@ -313,49 +308,33 @@ func TestResultsInBF16(t *testing.T) {
 				ties++
 			}
 			if got := uint16(math.Float32bits(y[i/2]) >> (i % 2 * 16)); got != want {
-				t.Fatalf("%s: row %d, feature %d is %#x, want %#x of %v", what, i/out, i%out, got, want, f)
+				t.Fatalf("%v: row %d, feature %d is %#x, want %#x of %v", shape, i/out, i%out, got, want, f)
 			}
 		}
-		if up < len(wide)/4 || what == "bf16" && ties == 0 {
-			t.Errorf("%s: %d of %d numbers are rounded up, and %d are in the middle", what, up, len(wide), ties)
+		if up < len(wide)/4 || m.Numbers == BF16 && ties == 0 || math.Float32bits(y[len(y)-1]) != 0x11111111 {
+			t.Errorf("%v: %d of %d numbers are rounded up, %d are in the middle, behind them is %#x", shape, up, len(wide), ties, math.Float32bits(y[len(y)-1]))
 		}
-		if math.Float32bits(y[len(y)-1]) != 0x11111111 {
-			t.Errorf("%s: more rows than computed are written", what)
-		}
-		shapes, err := b.Shapes(m)
-		must(t, err)
-		if text := shapes[0].String(); text != others[0].String()+", results in bf16" || shapes[0].Algorithms()[0] == others[0].Algorithms()[0] {
-			t.Errorf("%s: %s, in float32 %s, algorithms %x and %x", what, text, others[0], shapes[0].Algorithms()[0], others[0].Algorithms()[0])
+		if shape.String() != of.String()+", results in bf16" || shape.Algorithms()[0] == of.Algorithms()[0] {
+			t.Errorf("%v has an algorithm of %v", shape, of)
 		}
 	}
 
-	var none *NoAlgorithm
-	for what, c := range map[string]struct {
-		of     Multiplication
-		change func(*Multiplication)
-		format string
-		first  bool // before the library is asked
-	}{
-		"fp16":               {plain, func(m *Multiplication) { m.Numbers = F16 }, "f16 with results in bf16", true},
-		"a bias":             {plain, func(m *Multiplication) { m.Bias = rows.WScales }, "bf16 with results in bf16 and a bias", true},
-		"features by row":    {rows, func(m *Multiplication) { m.Out = 140 }, "f8_e4m3 with results in bf16", false},
-		"features by blocks": {blocks, func(m *Multiplication) { m.Out = 140 }, "f8_e4m3 with results in bf16", false},
-	} {
-		m := c.of
-		c.change(&m)
+	half, biased := plain, plain
+	half.Numbers, biased.Bias = F16, rows.WScales
+	rows.Out, blocks.Out = 140, 140
+	formats := []string{"f16 with results in bf16", "bf16 with results in bf16 and a bias", "f8_e4m3 with results in bf16", "f8_e4m3 with results in bf16"}
+	for i, m := range []Multiplication{half, biased, rows, blocks} {
 		desc, err := b.desc(m) // with results in float32 each of them is a product
 		must(t, err)
-		_, err = b.all(m, desc)
-		must(t, err)
+		must(t, b.Ask(m))
 		m.YBF16 = true
-		if err := b.Ask(m); !errors.As(err, &none) || none.Rows != unit || none.In != in || none.Format != c.format {
-			t.Errorf("%s: %v", what, err)
+		var none, other *NoAlgorithm
+		_, err = b.all(m, desc)
+		if asked := b.Ask(m); !errors.As(asked, &none) || none.Rows != unit || none.Format != formats[i] || !errors.As(err, &other) {
+			t.Errorf("%s: %v; by the library: %v", formats[i], asked, err)
 		}
-		if _, err := b.desc(m); (err != nil) != c.first {
-			t.Errorf("%s: before the library is asked: %v", what, err)
-		}
-		if _, err := b.all(m, desc); !errors.As(err, &none) {
-			t.Errorf("%s, by the library: %v", what, err)
+		if _, err := b.desc(m); (err != nil) != (m.Numbers != E4M3) {
+			t.Errorf("%s, before the library is asked: %v", formats[i], err)
 		}
 		b.freeDesc(desc)
 	}

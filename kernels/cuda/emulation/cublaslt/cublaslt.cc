@@ -4,7 +4,8 @@
 // chosen for, an algorithm of another shape, a workspace that is too small, and the first
 // product of a shape during a capture. E4M3 is multiplied with a scale for each row of both
 // operands (outer vectors), or for 128x128 of A and 128 of a row of B; versions from 12.9 on
-// support that only for compute capability 9.0. Results are float32, or bf16 for bf16 and E4M3. VAPP_EMULATED_CUBLASLT has settings, separated
+// support that only for compute capability 9.0. Results are float32, or bf16 for bf16 and E4M3; then
+// parts of sums are bf16 too, unless the preference excludes it. VAPP_EMULATED_CUBLASLT has settings, separated
 // by commas and read when a handle is made: version=110400, create=1 and matmul=13 (a status
 // that the call returns), algorithms=none, wrong=1 (every product has 1 more than it should), fails=1 (the first algorithm of each shape is offered and
 // refuses to run; 3: all do). It offers three algorithms for a shape, which give the same bits.
@@ -45,6 +46,7 @@ struct Layout {
 };
 struct Preference {
   uint64_t workspace = 0;
+  uint32_t reduction = 7;  // 1 and 4: parts of sums may have the type of D, 2: float32
   uint32_t aligned[4] = {256, 256, 256, 256};
 };
 struct Algorithm {
@@ -65,14 +67,14 @@ struct Product {
   uint64_t m, n, k;
   int64_t lda, ldb, ldd;
   uint64_t a, b, d, scale_a, scale_b;
-  bool blocks;
+  bool blocks, rounds;  // rounds: parts of sums are bf16
   uint64_t bias, workspace, workspace_bytes;
   // The number of scales.
   uint64_t scales_a() const { return blocks ? (k + 511) / 512 * 4 * ((m + 127) / 128) : m; }
   uint64_t scales_b() const { return blocks ? (k + 127) / 128 * n : n; }
   bool operator==(const Product &o) const {
     return type == o.type && type_d == o.type_d && m == o.m && n == o.n && k == o.k && lda == o.lda && ldb == o.ldb && ldd == o.ldd && a == o.a && b == o.b && d == o.d &&
-           scale_a == o.scale_a && scale_b == o.scale_b && blocks == o.blocks && bias == o.bias && workspace == o.workspace && workspace_bytes == o.workspace_bytes;
+           scale_a == o.scale_a && scale_b == o.scale_b && blocks == o.blocks && rounds == o.rounds && bias == o.bias && workspace == o.workspace && workspace_bytes == o.workspace_bytes;
   }
 };
 
@@ -149,6 +151,7 @@ const char *multiply(void *data) {
         float part = 0.0f;
         for (uint64_t k = from; k < p.k && k < from + 128; k++) part += at(p.a, m * p.lda + k) * row[k];
         sum += p.blocks ? part * (scale_a[m / 128 * ((p.k + 511) / 512 * 4) + from / 128] * scale_b[from / 128 * p.n + n]) : part;
+        if (p.rounds) sum = wide(kBF16, bf16(sum));
       }
       if (p.scale_a && !p.blocks) sum *= scale_a[m] * scale_b[n];
       sum = sum + (p.bias ? ((const float *)p.bias)[m] : 0.0f) + wrong;
@@ -284,6 +287,8 @@ API int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, co
   Preference *p = (Preference *)preference;
   if (attribute == 1 && n == 8)
     memcpy(&p->workspace, from, n);
+  else if (attribute == 3 && n == 4)
+    memcpy(&p->reduction, from, n);
   else if (attribute >= 5 && attribute <= 8 && n == 4)
     memcpy(&p->aligned[attribute - 5], from, n);
   else
@@ -304,6 +309,7 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, voi
     r.algorithm.workspace = r.workspace = bytes <= p->workspace ? bytes : 0;
     for (int i = 0; i < 4; i++) r.algorithm.aligned[i] = p->aligned[i];
     r.algorithm.of[0] = n;
+    r.algorithm.of[1] = out->type == kBF16 && p->reduction & 5;
     *found = n + 1;
   }
   return kSuccess;
@@ -325,7 +331,7 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
   loaded.insert(algorithm->shape + algorithm->of[0]);
   if (bytes < algorithm->workspace || (bytes && uint64_t(workspace) % 256)) return kInvalidValue;
   Product p{x->type, z->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->scales[0], o->scales[1],
-            o->scaled[0] == kBlk128x128, o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
+            o->scaled[0] == kBlk128x128, algorithm->of[1] != 0, o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
   Product *same = nullptr;
   for (Product &q : products)
     if (q == p) same = &q;
