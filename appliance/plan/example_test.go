@@ -56,7 +56,7 @@ func Example() {
 	}
 	// Output:
 	// weights:  2.30 GiB
-	// KV cache: 13.92 GiB
+	// KV cache: 13.99 GiB
 	// 13 sequences of 32,768 tokens fit
 }
 

@@ -8,8 +8,8 @@ type life struct {
 	ends  bool
 }
 
-// room is the scratch arena while values are placed in it.
-type room struct {
+// scratch is the arena of values while they are placed in it.
+type scratch struct {
 	live []span // sorted by offset
 	peak int64
 }
@@ -17,33 +17,33 @@ type room struct {
 type span struct{ off, end int64 }
 
 // take returns the offset of size bytes, by first fit.
-func (r *room) take(size int64) int64 {
+func (s *scratch) take(size int64) int64 {
 	off, i := int64(0), 0
-	for ; i < len(r.live); i++ {
-		if r.live[i].off-off >= size {
+	for ; i < len(s.live); i++ {
+		if s.live[i].off-off >= size {
 			break
 		}
-		off = r.live[i].end
+		off = s.live[i].end
 	}
-	r.live = append(r.live, span{})
-	copy(r.live[i+1:], r.live[i:])
-	r.live[i] = span{off, off + size}
-	r.peak = max(r.peak, off+size)
+	s.live = append(s.live, span{})
+	copy(s.live[i+1:], s.live[i:])
+	s.live[i] = span{off, off + size}
+	s.peak = max(s.peak, off+size)
 	return off
 }
 
 // give ends the life of a value.
-func (r *room) give(v ValueInfo) {
-	for i, s := range r.live {
-		if s.off == v.Offset && s.end == v.Offset+v.Bytes {
-			r.live = append(r.live[:i], r.live[i+1:]...)
+func (s *scratch) give(v ValueInfo) {
+	for i, l := range s.live {
+		if l.off == v.Offset && l.end == v.Offset+v.Bytes {
+			s.live = append(s.live[:i], s.live[i+1:]...)
 			return
 		}
 	}
 }
 
 // place gives a value its bytes.
-func (p *Program) place(v Value, in *room) {
+func (p *Program) place(v Value, in *scratch) {
 	i := &p.Values[v]
 	n := i.Format.Bytes(int64(p.Rows(i.Rows)) * int64(i.Cols))
 	i.Bytes = (n + ValueAlign - 1) / ValueAlign * ValueAlign
@@ -62,7 +62,7 @@ func (p *Program) placePart(v, of Value) {
 // Store gives the values the formats of a list, one for each, and places all anew by their lives. A
 // part of a value has the format of the value.
 func (p *Program) Store(formats []kernels.Format) {
-	var in room
+	var in scratch
 	for _, l := range p.lives {
 		switch {
 		case l.ends:

@@ -98,7 +98,7 @@ func (p *Program) Rows(r Rows) int { return p.Bucket.Rows(r) }
 // the bytes after Free. So Scratch, the peak, is known before the program runs.
 type Recorder struct {
 	p    *Program
-	live room
+	live scratch
 	at   map[Value]bool // the live values
 	err  error
 }

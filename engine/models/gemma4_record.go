@@ -38,7 +38,7 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 		m.normalizeInPlace(r, delta, w.attnPost)
 		n := m.normalize(r, backend.Norm{X: delta, Residual: x, W: w.mlpNorm})
 		r.Free(delta)
-		r.Free(held...) // a backend may store them as late as with that norm
+		r.Free(held...)
 		delta = m.mlp(r, n, w)
 		if m.text.moe {
 			experts := m.mixture(r, x, w)
@@ -168,7 +168,8 @@ func (m *gemma) readers(layer int) int {
 }
 
 // attention normalizes x and returns the heads' outputs [T, heads·headDim]. Keys and values are
-// stored behind the last layer that reads them: those that are, held, are not freed yet.
+// stored behind the last layer that reads them. Before a mixture those that are stored, held, live on: a backend may store them as late
+// as with the norm before it, which is also written where a plain MLP's input is only packed (release).
 func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value, kept map[int]keptKV) (y backend.Value, held []backend.Value) {
 	source := m.text.source(m.stage.layer0+layer) - m.stage.layer0
 	reuses := source != layer
@@ -214,6 +215,10 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	if own.readers == 0 {
 		r.Do(backend.StoreKV{K: op.K, V: op.V, Class: at.class, Layer: at.layer})
 		held = []backend.Value{op.K, op.V}
+		if !m.text.moe {
+			r.Free(held...)
+			held = nil
+		}
 	}
 	r.Free(op.Q)
 	return op.Y, held

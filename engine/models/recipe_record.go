@@ -197,14 +197,23 @@ func (s *decoderPass) attention(layer int, store bool) backend.Value {
 		r.Do(backend.StoreKV{K: k, V: v, Class: s.class + at.class, Layer: at.layer, Draft: s.ahead})
 	}
 	r.Free(q)
-	s.held = []backend.Value{k, v}
+	if s.held = []backend.Value{k, v}; gatedMLPOf(s.layers[layer]) {
+		s.release()
+	}
 	if s.latent != nil {
 		return s.expandValues(y, layer)
 	}
 	return y
 }
 
-// release frees the keys and values that a layer held: a backend may store them as late as with the norm before the MLP.
+// gatedMLPOf reports whether a layer has a dense MLP, of whose input a backend needs only the form that the product takes.
+func gatedMLPOf(w decoderLayer) bool {
+	_, dense := w.mlp.(gatedMLP)
+	return dense
+}
+
+// release frees the keys and values that a layer held: a backend may store them as late as with the norm before the MLP, unless
+// that is written where they are.
 func (s *decoderPass) release() {
 	s.r.Free(s.held...)
 	s.held = nil
