@@ -238,7 +238,8 @@ DEVICE void store_tile(const LinearArgs &a, const RowTile &t, int panel, float (
     }
     return;
   }
-  // The code of gating is long and registers have no index: pieces pass through the thread's own places in shared memory.
+  // The code of gating is long and registers have no index: pieces pass through the thread's own places in shared memory, as do those of a warp
+  // whose features end.
   float4 *own = scratch + threadIdx.x % R::kThreads;
 #pragma unroll
   for (int n = 0; n < 16; n += R::kGates / M) {
