@@ -74,13 +74,19 @@ func table() string {
 
 What ` + "`make kernels`" + ` compiles, generated from ` + "`kernels/cuda/catalogue.go`" + ` (` + "`go test ./kernels/cuda -run TestKernelsPage -update`" + `).
 Every kernel is held against ` + "`kernels/ref`" + ` on the host, where the same source runs as fibers (` + "`kernels/cuda/emulation`" + `), by
-the test that the last column names; nothing here has run on a device yet. Bytes are of device memory, by the shapes of an op; *format* is the bytes of one number.
+the test that the last column names; nothing here has run on a device yet. Bytes are of device memory, by the shapes of an op, with activations in
+float32; *format* is the bytes of one number.
 Expected shares are of a device's copy bandwidth or of its rate in the format that is multiplied, reasoned from the machine
 code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (tcgen05) are not used.
 
 | op | format | kernel | architectures | bytes | flops | expected share | test |
 |---|---|---|---|---|---|---|---|
 `)
+	type row struct {
+		op, rest       string
+		formats, names []string
+	}
+	var rows []row
 	for _, k := range slices.Concat(cuda.Catalogue(), cuda.LibraryProducts()) {
 		on, all := []string{}, true
 		for _, a := range cuda.Architectures() {
@@ -94,11 +100,19 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 		if all {
 			where = "all"
 		}
-		format := k.Format
-		if format == "" {
-			format = "–"
+		format := cmp.Or(k.Format, "–")
+		rest := fmt.Sprintf("%s | %s | %s | %s | %s |\n", where, k.Bytes, k.Flops, cmp.Or(k.Share(), "–"), k.Test)
+		if n := len(rows) - 1; n >= 0 && rows[n].op == k.Op && rows[n].rest == rest { // a kernel like the one before
+			if !slices.Contains(rows[n].formats, format) {
+				rows[n].formats = append(rows[n].formats, format)
+			}
+			rows[n].names = append(rows[n].names, "`"+k.Name+"`")
+			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s | %s | %s | %s |\n", k.Op, format, k.Name, where, k.Bytes, k.Flops, cmp.Or(k.Share(), "–"), k.Test)
+		rows = append(rows, row{k.Op, rest, []string{format}, []string{"`" + k.Name + "`"}})
+	}
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s", r.op, strings.Join(r.formats, ", "), strings.Join(r.names, ", "), r.rest)
 	}
 	b.WriteString("\nAll architectures are ")
 	for i, a := range cuda.Architectures() {
