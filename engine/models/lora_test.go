@@ -3,6 +3,7 @@ package models_test
 import (
 	"errors"
 	"maps"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,12 +70,29 @@ func loraGolden(t *testing.T, on backend.Opener, s backend.Settings, limit bound
 				_, without := RunGolden(t, run, g, filepath.Join("testdata", path))
 				run.Build.LoRA = models.LoRA{}
 				_, plain := RunGolden(t, run, g, filepath.Join("testdata", path))
-				sameRows(t, "rows without an adapter, and a model without slots", without, plain)
+				if on.Name() == "cuda" { // it stores fewer results in bf16 where adapters add to them
+					nearRows(t, "rows without an adapter, and a model without slots", without, plain, within(path, kernels.F32).Times(g.Spread()).Max)
+				} else {
+					sameRows(t, "rows without an adapter, and a model without slots", without, plain)
+				}
 				if with[0][0] == plain[0][0] {
 					t.Error("the adapter changes nothing")
 				}
 			}
 		})
+	}
+}
+
+// nearRows checks that two runs' logits differ by at most so much.
+func nearRows(t *testing.T, what string, got, want [][]float32, most float64) {
+	t.Helper()
+	for i, row := range got {
+		for j, v := range row {
+			if d := math.Abs(float64(v - want[i][j])); !(d <= most) {
+				t.Errorf("%s: row %d, token %d: logits %v and %v, at most %.2g apart", what, i, j, v, want[i][j], most)
+				return
+			}
+		}
 	}
 }
 
