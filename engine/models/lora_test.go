@@ -71,7 +71,7 @@ func loraGolden(t *testing.T, on backend.Opener, s backend.Settings, limit bound
 				run.Build.LoRA = models.LoRA{}
 				_, plain := RunGolden(t, run, g, filepath.Join("testdata", path))
 				if on.Name() == "cuda" { // it stores fewer results in bf16 where adapters add to them
-					nearRows(t, "rows without an adapter, and a model without slots", without, plain, within(path, kernels.F32).Times(g.Spread()).Max)
+					nearRows(t, "rows without an adapter, and a model without slots", without, plain, float64(within(path, kernels.F32).Times(g.Spread()).Max))
 				} else {
 					sameRows(t, "rows without an adapter, and a model without slots", without, plain)
 				}
