@@ -65,7 +65,8 @@ func BoundFloat(golden string, kv kernels.Format) GoldenBound {
 }
 
 // BoundBF16 is the bound of bf16 products summed in float32, with any K/V format: twice the
-// difference of the oracle when it rounds its activations to bf16.
+// difference of the oracle when it rounds its activations to bf16. It also bounds backend cuda,
+// which stores results of products in bf16.
 func BoundBF16(golden string, _ kernels.Format) GoldenBound {
 	switch {
 	case rounding(golden):
