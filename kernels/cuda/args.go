@@ -77,7 +77,7 @@ type RopeArgs struct {
 	Shared, Norm, Parts                int32 // Norm: a set of NormQK and those below
 	Eps, Offset                        float32
 	Interleaved                        int32
-	XBF16, QStored                     int32 // 1: QKV is bf16, 0: float32; the Store of Q: 16 bits or float32
+	XBF16, QStored                     int32 // 1: QKV is bf16, 0: float32; the Store of Q: float32, or QueryFormat of the kernel's format
 }
 
 // The norm of heads of rope_: of Q and K; of V; with one mean square for all heads of a row; with

@@ -336,18 +336,46 @@ struct CombineArgs {
   int x_bf16, y_bf16;    // 1: bf16
 };
 
-// experts_combine: a block for each row; sums run in the order of the picks.
-KERNEL(experts_combine, CombineArgs, 256) {
+// combine: sums of N columns run in the order of the picks. BF16: x is bf16.
+template <bool BF16, int N>
+DEVICE void combine(const CombineArgs &a) {
   size_t row = blockIdx.x;
   const int *place = a.place + row * a.top;
   const float *weights = a.weights + row * a.top;
-  Numbers x = {a.x, a.x_bf16 != 0};
-  for (int i = threadIdx.x; i < a.cols; i += blockDim.x) {
-    float sum = 0.0f;
-    for (int k = 0; k < a.top; k++) sum = fmaf(weights[k], x[size_t(place[k]) * a.cols + i], sum);
-    if (a.y_bf16)
-      ((uint16_t *)a.y)[row * a.cols + i] = to_bf16(sum);
-    else
-      ((float *)a.y)[row * a.cols + i] = sum;
+  Numbers x = {a.x, BF16};
+  for (int i = N * threadIdx.x; i < a.cols; i += N * blockDim.x) {
+    float sum[N] = {};
+    for (int k = 0; k < a.top; k++) {
+      size_t at = size_t(place[k]) * a.cols + i;
+      float w = weights[k];
+      if constexpr (N == 4) {
+        float4 v = x.four(at);
+        sum[0] = fmaf(w, v.x, sum[0]);
+        sum[1] = fmaf(w, v.y, sum[1]);
+        sum[2] = fmaf(w, v.z, sum[2]);
+        sum[3] = fmaf(w, v.w, sum[3]);
+      } else {
+        sum[0] = fmaf(w, x[at], sum[0]);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      if (a.y_bf16)
+        ((uint16_t *)a.y)[row * a.cols + i + n] = to_bf16(sum[n]);
+      else
+        ((float *)a.y)[row * a.cols + i + n] = sum[n];
+    }
   }
+}
+
+// experts_combine: a block for each row.
+KERNEL(experts_combine, CombineArgs, 256) {
+  if (a.cols % 4 == 0 && a.x_bf16)
+    combine<true, 4>(a);
+  else if (a.cols % 4 == 0)
+    combine<false, 4>(a);
+  else if (a.x_bf16)
+    combine<true, 1>(a);
+  else
+    combine<false, 1>(a);
 }

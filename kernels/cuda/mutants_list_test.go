@@ -295,7 +295,7 @@ var mutants = []mutant{
 	{"norm.cu", "Numbers{a.x, a.x_bf16 != 0}[i]", "Numbers{a.x, false}[i]", "TestElements"},
 	{"rope.cu", "for (int i = a.rotary +", "for (int i = a.head_dim +", "TestRope"},
 	{"rope.cu", "a.interleaved ? i / 2 : i % half", "i % half", "TestRope"},
-	{"rope.cu", "a.q_stored == kF16 ? to_f16(v) : to_bf16(v)", "to_bf16(v)", "TestRope"},
+	{"rope.cu", "S == kF32 || S == kBF16 ? S : kF16", "S == kF32 ? S : kBF16", "TestRope"},
 	{"rows.cuh", "(bf16 ? 2 : 4) * n", "4 * n", "TestNorm"},
 	{"rows.cuh", "return make_float2(from_bf16(uint16_t(w)), from_bf16(uint16_t(w >> 16)));", "return make_float2(from_bf16(uint16_t(w >> 16)), from_bf16(uint16_t(w)));", "TestPackX"},
 	{"rows.cuh", "from_bf16(uint16_t(w.y >> 16))", "from_bf16(uint16_t(w.y))", "TestGLU"},

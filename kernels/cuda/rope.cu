@@ -58,7 +58,7 @@ struct RopeArgs {
   float eps, offset;
   int interleaved;  // 1: pair i is (2i, 2i+1), not (i, i+rotary/2); parts is 1
   int x_bf16;    // 1: qkv is bf16
-  int q_stored;  // the Store of q: kF32, kF16 or kBF16
+  int q_stored;  // the Store of q: kF32, or the 16 bits in which queries are multiplied with keys stored as k
 };
 
 // The norm of heads: of q and k; of v; with one mean square for all heads of a row; with weights
@@ -122,22 +122,16 @@ DEVICE void rotate_head(const RopeArgs &a, const Turn &h, Out out) {
   for (int i = a.rotary + lane; i < a.head_dim; i += 32) out(i, behind(h, i, before(h, i)));
 }
 
-// store_query writes a number of q. In 16 bits it has those that attention makes of float32.
-DEVICE void store_query(const RopeArgs &a, size_t at, float v) {
-  if (a.q_stored == kF32)
-    ((float *)a.q)[at] = v;
-  else
-    ((uint16_t *)a.q)[at] = a.q_stored == kF16 ? to_f16(v) : to_bf16(v);
-}
-
-// rope: a block for each row, a warp for each head in turn.
-template <int S>
-DEVICE void rope(const RopeArgs &a) {
+// rope_of: a block for each row, a warp for each head in turn. BF16: qkv is bf16. Q is the Store of q: in 16 bits it has those that attention
+// makes of float32.
+template <int S, bool BF16, int Q>
+DEVICE void rope_of(const RopeArgs &a) {
   using T = typename Stored<S>::type;
+  using Query = typename Stored<Q>::type;
   int warp = threadIdx.x >> 5, warps = blockDim.x >> 5, lane = threadIdx.x & 31, d = a.head_dim;
   int step = a.gate ? 2 : 1, each = a.norm & kNormEach ? d : 0;
   size_t row = blockIdx.x, in = size_t(step * a.heads + (2 - a.shared) * a.kv_heads) * d;
-  Numbers x = Numbers{a.qkv, a.x_bf16 != 0} + row * in, keys = x + size_t(step) * a.heads * d;
+  Numbers x = Numbers{a.qkv, BF16} + row * in, keys = x + size_t(step) * a.heads * d;
   const float *angles = a.angles + row * a.rotary;
   const float *of_queries = a.query_angles ? a.query_angles + row * a.rotary : angles;
   float of_q = 1.0f, of_k = 1.0f;
@@ -154,10 +148,10 @@ DEVICE void rope(const RopeArgs &a) {
       Turn head = {query ? x + size_t(step) * h * d : keys + size_t(kv) * d, query ? a.wq : a.wk, query ? of_queries : angles, a.offset, 0.0f, query ? of_q : of_k, a.norm & kNormAfter};
       if (head.w) head.w += at_head * each;
       if ((a.norm & kNormQK) && !(a.norm & kNormWhole)) prepare(a, head);
-      size_t q = (row * a.heads + at_head) * d;
+      Query *q = (Query *)a.q + (row * a.heads + at_head) * d;
       T *k = (T *)a.k + at;
       rotate_head(a, head, [&](int i, float v) {
-        if (query) store_query(a, q + i, v);
+        if (query) q[i] = Stored<Q>::write(v);
         else k[i] = Stored<S>::write(v);
       });
       if (query && a.gate)
@@ -170,6 +164,23 @@ DEVICE void rope(const RopeArgs &a) {
     float inverse = a.norm & kNormV ? inverse_of(warp_sum(sum), d, a.eps) : 1.0f;
     T *v = (T *)a.v + at;
     for (int i = lane; i < d; i += 32) v[i] = Stored<S>::write(value[i] * inverse);
+  }
+}
+
+// rope chooses by what the arguments say of qkv and q; keys stored as S are multiplied with queries in bf16 or fp16.
+template <int S>
+DEVICE void rope(const RopeArgs &a) {
+  constexpr int kQuery = S == kF32 || S == kBF16 ? S : kF16;
+  if (a.q_stored == kF32) {
+    if (a.x_bf16)
+      rope_of<S, true, kF32>(a);
+    else
+      rope_of<S, false, kF32>(a);
+  } else {
+    if (a.x_bf16)
+      rope_of<S, true, kQuery>(a);
+    else
+      rope_of<S, false, kQuery>(a);
   }
 }
 

@@ -267,7 +267,7 @@ func (c *lowering) rope(o backend.Rope) error {
 			a.Offset = 0
 		}
 	}
-	stored := kernels.F32
+	stored := c.info(o.Q).Format
 	if o.KVHeads > 0 {
 		stored = c.info(o.K).Format
 	}
