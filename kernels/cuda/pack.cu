@@ -57,10 +57,10 @@ struct HeadsPackArgs {
   const float *w;     // [segment] or null: ones
   const float *gate;  // [rows, in] or null: the result is multiplied by silu(gate)
   float eps, offset, scale;
-  int segment;  // divides in, at most kSegments times; at most 128
+  int segment;  // divides in, at most kSegments times; at most kSegment
 };
 
-constexpr int kSegments = 256;
+constexpr int kSegments = 256, kSegment = 128;
 
 struct GLUPackArgs {
   PackArgs pack;
@@ -495,8 +495,9 @@ DEVICE void with_heads(const HeadsPackArgs &a, F f) {
   if (there)  // a block has one row
     for (int s = threadIdx.x >> 5; s < segments; s += blockDim.x >> 5) {
       float sum = 0.0f;
-      for (int i = lane; i < a.segment; i += 32) {
-        float v = x[size_t(s) * a.segment + i];
+#pragma unroll
+      for (int i = 0; i < kSegment; i += 32) {
+        float v = i + lane < a.segment ? x[s * a.segment + i + lane] : 0.0f;
         sum = fmaf(v, v, sum);
       }
       sum = warp_sum(sum);
