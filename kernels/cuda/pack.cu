@@ -338,7 +338,7 @@ struct Packed {
     int q = threadIdx.x & 3, lane = 4 * p.g + q;
     size_t tile = size_t(p.tile) * steps;
     sums = a.sums ? a.sums + tile * 8 + p.g : nullptr;
-    at = (char *)a.y + (words == 2 ? size_t(8 * p.tile + p.g) * steps * stride + q * N : tile * stride + lane * (words ? 4 : 4 * N));
+    at = (char *)a.y + (words == 2 ? 8 * tile + p.g * steps : tile) * stride + (words == 2 ? q * N : lane * (words ? 4 : 4 * N));
   }
   // put writes the words of a step. In word order, 8 rows by 16 bytes are contiguous. Row by row, the two numbers of a lane in
   // each 8 columns are 8 numbers apart.
