@@ -132,7 +132,12 @@ func (r *rig) packX(l cuda.Linear, f kernels.Format, x []float32, rows, in int, 
 }
 
 func grid(to cuda.Rounding, s cuda.Source, rows, in int) cudatest.Grid {
-	blocks, threads := to.Grid(s, rows, in)
+	return listGrid(to, s, rows, in, rows)
+}
+
+// listGrid returns the launch in a list of up to most rows.
+func listGrid(to cuda.Rounding, s cuda.Source, rows, in, most int) cudatest.Grid {
+	blocks, threads := to.Grid(s, rows, in, most)
 	return cudatest.Grid{Blocks: blocks, Threads: [3]int{threads, 1, 1}}
 }
 

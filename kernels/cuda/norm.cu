@@ -66,11 +66,10 @@ KERNEL(norm_rows, NormArgs, kPackThreads) {
     sum = fmaf(v, v, sum);
   });
   Numbers in = r ? Numbers{r, false} : x;
-  float inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.cols) + a.eps);
+  float inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.cols) + a.eps) * a.scale;
   each_number(a.cols, [&](int i) {
     float v = in[i] * inverse;
-    if (a.w) v *= a.offset + a.w[i];
-    a.y[at + i] = v * a.scale;
+    a.y[at + i] = a.w ? v * (a.offset + a.w[i]) : v;
   });
 }
 

@@ -40,7 +40,7 @@ struct NormPackArgs {
   StoreBeside beside;  // of 16-bit formats
 };
 
-// ChainPackArgs is for chain_pack: norms with the same eps before the sum with the residual. x is written to.
+// ChainPackArgs is for chain_pack: norms with the same eps before the sum with the residual. x may be written to.
 struct ChainPackArgs {
   NormPackArgs norm;
   const float *other;  // [rows, in], with kJoined: x becomes norm(x) · w_own + norm(other) · w_other
@@ -57,10 +57,10 @@ struct HeadsPackArgs {
   const float *w;     // [segment] or null: ones
   const float *gate;  // [rows, in] or null: the result is multiplied by silu(gate)
   float eps, offset, scale;
-  int segment;  // divides in, at most kSegments times; at most 128
+  int segment;  // divides in, at most kSegments times; at most kSegment
 };
 
-constexpr int kSegments = 256;
+constexpr int kSegments = 256, kSegment = 128;
 
 struct GLUPackArgs {
   PackArgs pack;
@@ -76,6 +76,92 @@ DEVICE float2 two(Numbers row, int col, int in) {
   return make_float2(col < in ? row[col] : 0.0f, col + 1 < in ? row[col + 1] : 0.0f);
 }
 
+// A lane's eight numbers of a step: columns 2q + 8i and 2q + 8i + 1.
+struct Eight {
+  float2 v[4];
+};
+
+// eight returns f of the columns at which a lane's pairs begin.
+template <class F>
+DEVICE Eight eight(int step, F f) {
+  Eight e;
+#pragma unroll
+  for (int i = 0; i < 4; i++) e.v[i] = f(32 * step + 8 * i + 2 * int(threadIdx.x & 3));
+  return e;
+}
+
+// zip returns f of each number of a and b.
+template <class F>
+DEVICE Eight zip(const Eight &a, const Eight &b, F f) {
+  Eight e;
+#pragma unroll
+  for (int i = 0; i < 4; i++) e.v[i] = make_float2(f(a.v[i].x, b.v[i].x), f(a.v[i].y, b.v[i].y));
+  return e;
+}
+
+// squares adds the squares of a step to a thread's sum, in the order of each_number.
+DEVICE float squares(float sum, const Eight &e) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) sum = fmaf(e.v[i].y, e.v[i].y, fmaf(e.v[i].x, e.v[i].x, sum));
+  return sum;
+}
+
+// Columns reads and writes a lane's numbers of a step that rows of in numbers have; numbers past the end are 0. Whole: in is
+// whole steps and all rows are aligned for pairs, so nothing is tested and a step has one address. Loads are plain, for
+// memory that the kernel writes.
+template <bool Whole>
+struct Columns {
+  int in;
+  DEVICE_METHOD Eight read(Numbers row, int step) const {
+    if (!Whole) return eight(step, [&](int col) { return make_float2(col < in ? row[col] : 0.0f, col + 1 < in ? row[col + 1] : 0.0f); });
+    Eight e;
+    unsigned pair = 16 * unsigned(step) + (threadIdx.x & 3);
+    if (row.bf16) {
+      const uint32_t *at = (const uint32_t *)row.from + pair;
+#pragma unroll
+      for (int i = 0; i < 4; i++) e.v[i] = make_float2(from_bf16(uint16_t(at[4 * i])), from_bf16(uint16_t(at[4 * i] >> 16)));
+    } else {
+      const float2 *at = (const float2 *)row.from + pair;
+#pragma unroll
+      for (int i = 0; i < 4; i++) e.v[i] = at[4 * i];
+    }
+    return e;
+  }
+  DEVICE_METHOD Eight read(const float *row, int step) const { return read(Numbers{row, false}, step); }
+  DEVICE_METHOD void write(float *row, int step, const Eight &e) const {
+    unsigned pair = 16 * unsigned(step) + (threadIdx.x & 3);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (Whole) {
+        ((float2 *)row + pair)[4 * i] = e.v[i];
+        continue;
+      }
+      int col = 2 * pair + 8 * i;
+      if (col < in) row[col] = e.v[i].x;
+      if (col + 1 < in) row[col + 1] = e.v[i].y;
+    }
+  }
+  // each calls f with the thread's steps that rows have.
+  template <class F>
+  DEVICE_METHOD void each(F f) const {
+    each_step(ceil_div(in, 32), [&](int s) {
+      if (32 * s < in) f(s);
+    });
+  }
+};
+
+// with_format calls f with x as bf16 or as float32, so that a loop in f does not test which.
+template <class F>
+DEVICE void with_format(Numbers x, F f) {
+  if (x.bf16)
+    f(Numbers{x.from, true});
+  else
+    f(Numbers{x.from, false});
+}
+
+// unaligned returns 0 if pairs of a row's float32 numbers are aligned; null is.
+DEVICE unsigned unaligned(const void *row) { return unsigned(uintptr_t(row)) & 7; }
+
 // Sources of the numbers to pack. begin is called once with a row of Y.
 struct PlainSource {
   const PackArgs &a;
@@ -86,7 +172,10 @@ struct PlainSource {
     x = from >= 0 ? (const float *)a.x + size_t(from) * a.in : nullptr;
     gate = gates && from >= 0 ? gates + size_t(from) * a.in : nullptr;
   }
-  DEVICE_METHOD float2 at(int col) const {
+  DEVICE_METHOD Eight at(int step) const {
+    return eight(step, [&](int col) { return pair(col); });
+  }
+  DEVICE_METHOD float2 pair(int col) const {
     if (x == nullptr) return make_float2(0, 0);
     float2 v = two({x, false}, col, a.in);
     if (gate == nullptr) return v;
@@ -109,7 +198,10 @@ struct GLUSource {
   DEVICE_METHOD void begin(int row) {
     if (row < a.rows) x = Numbers{a.x, a.x_bf16 != 0} + size_t(row) * 2 * a.in;
   }
-  DEVICE_METHOD float2 at(int col) const {
+  DEVICE_METHOD Eight at(int step) const {
+    return eight(step, [&](int col) { return pair(col); });
+  }
+  DEVICE_METHOD float2 pair(int col) const {
     if (x.from == nullptr || col >= a.in) return make_float2(0, 0);
     float2 gate = g.paired ? two(x, 2 * col, 2 * a.in) : two(x, col, a.in), up;
     if (g.paired) {
@@ -123,81 +215,112 @@ struct GLUSource {
   }
 };
 
+// NormSource is a row that is normalized, behind the chain c. A thread reads only what it wrote itself; norms and sums have the
+// bits of norm_rows and add.
+template <bool Whole>
 struct NormSource {
   const NormPackArgs &n;
-  const ChainPackArgs *c;  // null: x is read only
-  Numbers x;  // the row to normalize; null: none
+  const ChainPackArgs *c;  // null: no chain
+  Columns<Whole> columns;
   size_t row;
-  float inverse;
-  DEVICE_METHOD NormSource(const NormPackArgs &a, const ChainPackArgs *with) : n(a), c(with), x{}, row(0), inverse(0.0f) {}
-  DEVICE_METHOD void begin(int r) {
+  int end;            // the columns: 0 of a row of zeros
+  Numbers given, x;   // the row of pack.x, and the one to normalize
+  float own, others;  // the factors of kJoined
+  float post, sum_scale;
+  float inverse;  // with the scale
+  DEVICE_METHOD NormSource(const NormPackArgs &a, const ChainPackArgs *with)
+      : n(a), c(with), columns{a.pack.in}, row(0), end(0), given{}, x{}, own(0.0f), others(0.0f), post(0.0f), sum_scale(1.0f), inverse(0.0f) {}
+  // begin computes the factors of row r. All threads of a block call it, with the same row.
+  DEVICE_METHOD void begin(int r, float *scratch) {
     int from = r < n.pack.rows ? (n.pack.order ? n.pack.order[r] : r) : -1;
     if (from < 0) return;
-    row = size_t(from) * n.pack.in;
-    x = (n.residual ? Numbers{n.residual, false} : given()) + row;
+    end = n.pack.in;
+    row = size_t(from) * end;
+    given = Numbers{n.pack.x, n.pack.x_bf16 != 0} + row;
+    x = n.residual ? Numbers{n.residual + row, false} : given;
+    if (c && c->sum_scale) sum_scale = *c->sum_scale;
+    if (kinds() & kJoined) {
+      own = factor(sum_of([&](int s) { return columns.read(wide(), s); }), scratch);
+      others = factor(sum_of([&](int s) { return columns.read(c->other + row, s); }), scratch);
+    }
+    if (kinds() & kPost) post = factor(sum_of([&](int s) {
+      if (!(kinds() & kJoined)) return columns.read(wide(), s);
+      Eight v = joined(s);
+      columns.write(wide(), s, v);
+      return v;
+    }), scratch);
+    float sum = 0.0f;
+    with_format(given, [&](Numbers from) { sum = sum_of([&](int s) { return added(from, s); }); });
+    inverse = factor(sum, scratch) * n.scale;
   }
-  DEVICE_METHOD Numbers given() const { return {n.pack.x, n.pack.x_bf16 != 0}; }
-  // sum adds x to the residual and returns the sum; a thread reads only what it wrote
-  // itself.
-  DEVICE_METHOD float2 sum(int col) {
-    int in = n.pack.in;
-    if (x.from == nullptr) return make_float2(0, 0);
-    Numbers from = given() + row;
-    float2 v = c && !from.bf16 ? make_float2(col < in ? from[col] : 0.0f, col + 1 < in ? from[col + 1] : 0.0f) : two(from, col, in);
-    if (n.residual == nullptr) return v;
-    float *r = n.residual + row + col, scale = c && c->sum_scale ? *c->sum_scale : 1.0f;
-    if (col < in) r[0] = v.x = (r[0] + v.x) * scale;
-    if (col + 1 < in) r[1] = v.y = (r[1] + v.y) * scale;
+  DEVICE_METHOD int kinds() const { return c ? c->kinds : 0; }
+  DEVICE_METHOD float *wide() const { return (float *)given.from; }  // with kinds
+  // sum_of returns the sum of the squares of the thread's steps, f of each.
+  template <class F>
+  DEVICE_METHOD float sum_of(F f) const {
+    float sum = 0.0f;
+    columns.each([&](int s) { sum = squares(sum, f(s)); });
+    return sum;
+  }
+  // factor returns what gives a row with a thread's sum a mean square of one.
+  DEVICE_METHOD float factor(float sum, float *scratch) const {
+    return 1.0f / sqrtf(block_sum(sum, scratch) / float(n.pack.in) + n.eps);
+  }
+  // normed returns v · by · w; w may be null.
+  DEVICE_METHOD Eight normed(const Eight &v, float by, const float *w, int step) const {
+    if (w == nullptr) return zip(v, v, [&](float v, float) { return v * by; });
+    return zip(v, columns.read(w, step), [&](float v, float w) { return v * by * w; });
+  }
+  DEVICE_METHOD Eight joined(int step) const {
+    Eight v = normed(columns.read(wide(), step), own, c->w_own, step);
+    return zip(v, normed(columns.read(c->other + row, step), others, c->w_other, step), [](float v, float o) { return __fadd_rn(v, o); });
+  }
+  // added returns the row to normalize, and writes it unless it is given. from is given.
+  DEVICE_METHOD Eight added(Numbers from, int step) const {
+    int chained = from.bf16 ? 0 : kinds();
+    Eight v = chained == kJoined ? joined(step) : columns.read(from, step);
+    if (chained & kPost) v = normed(v, post, c->w_post, step);
+    if (n.residual) v = zip(columns.read(n.residual + row, step), v, [&](float r, float v) { return __fadd_rn(r, v) * sum_scale; });
+    if (n.residual || chained) columns.write((float *)x.from, step, v);
     return v;
   }
-  DEVICE_METHOD float2 at(int col) const {
-    int in = n.pack.in;
-    if (x.from == nullptr || col >= in) return make_float2(0, 0);
-    bool both = col + 1 < in;
-    float2 v = x.bf16 ? two(x, col, in) : make_float2(x[col], both ? x[col + 1] : 0.0f);
-    v = make_float2(v.x * inverse, both ? v.y * inverse : 0.0f);
-    if (n.w) {
-      v.x *= n.offset + __ldg(n.w + col);
-      if (both) v.y *= n.offset + __ldg(n.w + col + 1);
-    }
-    v.x *= n.scale;
-    v.y *= n.scale;
-    if (n.plain && n.plain_words == 0) {
-      n.plain[row + col] = v.x;
-      if (both) n.plain[row + col + 1] = v.y;
-    }
+  DEVICE_METHOD Eight at(int step) const {
+    Eight v{};
+    if (32 * step >= end) return v;
+    v = columns.read(x, step);
+    if (n.w)
+      v = zip(v, columns.read(n.w, step), [&](float v, float w) { return v * inverse * (n.offset + w); });
+    else
+      v = zip(v, v, [&](float v, float) { return v * inverse; });
+    if (n.plain && n.plain_words == 0) columns.write(n.plain + row, step, v);
     return v;
   }
 };
 
+// HeadsSource is a row of segments. Whole: a segment is 32, 64 or 128 numbers, so that a step has one.
+template <bool Whole>
 struct HeadsSource {
   const HeadsPackArgs &h;
   const float *x, *gate;  // null: none
   const float *inverse;   // [in/segment], of this row
+  DEVICE_METHOD float normed(float v, float by, float w) const { return (h.w ? v * by * (h.offset + w) : v * by) * h.scale; }
+  DEVICE_METHOD float gated(float v, float g) const { return v * (g / (1.0f + expf(-g))); }
   DEVICE_METHOD float one(int col) const {
     if (col >= h.pack.in) return 0.0f;
-    float v = __ldg(x + col) * inverse[col / h.segment];
-    if (h.w) v *= h.offset + __ldg(h.w + col % h.segment);
-    v *= h.scale;
-    if (gate == nullptr) return v;
-    float g = __ldg(gate + col);
-    return v * (g / (1.0f + expf(-g)));
+    float v = normed(__ldg(x + col), inverse[col / h.segment], h.w ? __ldg(h.w + col % h.segment) : 0.0f);
+    return gate ? gated(v, __ldg(gate + col)) : v;
   }
-  DEVICE_METHOD float2 at(int col) const { return x ? make_float2(one(col), one(col + 1)) : make_float2(0, 0); }
+  DEVICE_METHOD Eight at(int step) const {
+    Eight v{};
+    if (x == nullptr || 32 * step >= h.pack.in) return v;
+    if (!Whole) return eight(step, [&](int col) { return make_float2(one(col), one(col + 1)); });
+    Columns<true> columns{h.pack.in};
+    float by = inverse[step >> (h.segment >> 6)];
+    v = columns.read(x, step);
+    v = zip(v, h.w ? columns.read(h.w, step & (h.segment / 32 - 1)) : v, [&](float v, float w) { return normed(v, by, w); });
+    return gate ? zip(v, columns.read(gate, step), [&](float v, float g) { return gated(v, g); }) : v;
+  }
 };
-
-// A lane's eight numbers of a step: columns 2q + 8i and 2q + 8i + 1.
-struct Eight {
-  float2 v[4];
-};
-template <class Source>
-DEVICE Eight eight(const Source &from, int step) {
-  Eight e;
-  int q = threadIdx.x & 3;
-#pragma unroll
-  for (int i = 0; i < 4; i++) e.v[i] = from.at(32 * step + 8 * i + 2 * q);
-  return e;
-}
 
 // Place is the destination of a step of a row: row g of a tile, shared by four neighbouring
 // lanes, q.
@@ -205,41 +328,45 @@ struct Place {
   int tile, g;
 };
 
-// put writes a lane's words of a step. In word order, 8 rows by 16 bytes are contiguous. Row by
-// row, the two numbers of a lane in each 8 columns are 8 numbers apart.
+// Packed is where a lane's words of a row's steps go, N a step.
 template <int N>
-DEVICE void put(const PackArgs &a, Place p, int step, const uint32_t (&w)[N]) {
-  int lane = 4 * p.g + (threadIdx.x & 3);
-  if (N == 4 && a.words == 2) {
-    uint32_t *row = (uint32_t *)a.y + (size_t(8 * p.tile + p.g) * a.in + 32 * step) / 2;
-#pragma unroll
-    for (int i = 0; i < N; i++) row[4 * i + (threadIdx.x & 3)] = w[i];
-    return;
+struct Packed {
+  char *at;
+  float *sums;  // null: none
+  int steps, words, stride;
+  DEVICE_METHOD Packed(const PackArgs &a, Place p) : steps(ceil_div(a.in, 32)), words(a.words), stride((words == 2 ? 16 : 128) * N) {
+    int q = threadIdx.x & 3, lane = 4 * p.g + q;
+    size_t tile = size_t(p.tile) * steps;
+    sums = a.sums ? a.sums + tile * 8 + p.g : nullptr;
+    at = (char *)a.y + (words == 2 ? 8 * tile + p.g * steps : tile) * stride + (words == 2 ? q * N : lane * (words ? 4 : 4 * N));
   }
-  if (N == 2 && a.words == 2) {
-    uint16_t *row = (uint16_t *)a.y + (size_t(8 * p.tile + p.g) * a.in + 32 * step) / 2;
+  // put writes the words of a step. In word order, 8 rows by 16 bytes are contiguous. Row by row, the two numbers of a lane in
+  // each 8 columns are 8 numbers apart.
+  DEVICE_METHOD void put(int step, const uint32_t (&w)[N]) const {
+    char *y = at + unsigned(step) * unsigned(stride);
+    if (words == 2) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) row[4 * i + (threadIdx.x & 3)] = uint16_t(w[i / 2] >> 16 * (i % 2));
-    return;
-  }
-  uint32_t *y = (uint32_t *)a.y + (size_t(p.tile) * ceil_div(a.in, 32) + step) * 32 * N;
+      for (int i = 0; i < 4; i++) {
+        if constexpr (N == 4)
+          ((uint32_t *)y)[4 * i] = w[i];
+        else
+          ((uint16_t *)y)[4 * i] = uint16_t(w[i / 2] >> 16 * (i % 2));
+      }
+    } else if (words) {
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    if (a.words) y[32 * i + lane] = w[i];
+      for (int i = 0; i < N; i++) ((uint32_t *)y)[32 * i] = w[i];
+    } else if constexpr (N == 4) {
+      *(uint4 *)y = make_uint4(w[0], w[1], w[2], w[3]);
+    } else {
+      *(uint2 *)y = make_uint2(w[0], w[1]);
+    }
   }
-  if (a.words) return;
-  if constexpr (N == 4)
-    ((uint4 *)y)[lane] = make_uint4(w[0], w[1], w[2], w[3]);
-  else
-    ((uint2 *)y)[lane] = make_uint2(w[0], w[1]);
-}
+};
 
 // pack16 rounds a step to bf16 or fp16 and writes it, with its sums.
 template <bool Half>
-DEVICE void pack16(const PackArgs &a, Place p, const Eight &e, int step) {
-  int steps = ceil_div(a.in, 32);
+DEVICE void pack16(const Packed<4> &to, const Eight &e, int step) {
   uint32_t w[4];
-  float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     float2 v = e.v[i];
@@ -249,14 +376,16 @@ DEVICE void pack16(const PackArgs &a, Place p, const Eight &e, int step) {
       w[i] = to_f16x2(v.x, v.y);
     } else {
       w[i] = to_bf16x2(v.x, v.y);
-      sum += from_bf16(uint16_t(w[i])) + from_bf16(uint16_t(w[i] >> 16));
     }
   }
-  if (step < steps) put(a, p, step, w);
-  if (Half || a.sums == nullptr) return;
+  if (step < to.steps) to.put(step, w);
+  if (Half || to.sums == nullptr) return;
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) sum += from_bf16(uint16_t(w[i])) + from_bf16(uint16_t(w[i] >> 16));
   sum += __shfl_xor_sync(kAllLanes, sum, 1);
   sum += __shfl_xor_sync(kAllLanes, sum, 2);
-  if ((threadIdx.x & 3) == 0 && step < steps) a.sums[(size_t(p.tile) * steps + step) * 8 + p.g] = sum;
+  if ((threadIdx.x & 3) == 0 && step < to.steps) to.sums[8 * size_t(step)] = sum;
 }
 
 // by_step: a warp for each tile of 8 rows and step of 32 columns. grid.x divides the steps,
@@ -267,7 +396,7 @@ DEVICE void by_step(const PackArgs &a, Source from) {
   if (step >= ceil_div(a.in, 32)) return;
   Place p{int(blockIdx.y), int(threadIdx.x & 31) >> 2};
   from.begin(8 * p.tile + p.g);
-  pack16<Half>(a, p, eight(from, step), step);
+  pack16<Half>(Packed<4>(a, p), from.at(step), step);
 }
 
 // The kernels for whole rows: a block for each row (grid.x is g, grid.y the tiles). A row's sums and
@@ -289,18 +418,19 @@ DEVICE uint32_t over(int n, uint32_t most) {
 }
 
 template <class Codes>
-DEVICE void pack8(const PackArgs &a, Place p, const Eight &e, int step, float by) {
+DEVICE void pack8(const Packed<2> &to, const Eight &e, int step, float by) {
   uint32_t w[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) w[i] = codes_of<Codes>(e.v[2 * i], e.v[2 * i + 1], by);
-  if (step < ceil_div(a.in, 32)) put(a, p, step, w);
+  if (step < to.steps) to.put(step, w);
 }
 
 // row8 rounds a row with one scale, or one for each group.
 template <class Codes, class Source>
 DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   __shared__ uint32_t scratch[kPackThreads / 32];
-  int steps = ceil_div(a.in, 32), group = a.group ? a.group : steps, groups = ceil_div(steps, group);
+  Packed<2> to(a, p);
+  int steps = to.steps, group = a.group ? a.group : steps, groups = ceil_div(steps, group);
   float *scales = a.sums + size_t(p.tile) * groups * 8 + p.g;
   if (a.group) {
     int next = 8;  // to the scale of the next group
@@ -312,116 +442,108 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
       scales = a.sums + row;
     }
     each_step(steps, [&](int s) {
-      Eight e = eight(from, s);
+      Eight e = from.at(s);
       Rounding<Codes> r(over(4 * group, largest(0, e)));
       if (s % group == 0 && (threadIdx.x & 3) == 0 && s < steps && there) scales[size_t(next) * (s / group)] = r.scale;
-      pack8<Codes>(a, p, e, s, r.by);
+      pack8<Codes>(to, e, s, r.by);
     });
     return;
   }
   uint32_t most = 0;
-  each_step(steps, [&](int s) { most = largest(most, eight(from, s)); });
+  each_step(steps, [&](int s) { most = largest(most, from.at(s)); });
   most = over(32, most);
   if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = most;
   __syncthreads();
   for (int w = 0; w < int(blockDim.x >> 5); w++) most = max(most, scratch[w]);
   Rounding<Codes> r(most);
   if (threadIdx.x == 0) *scales = r.scale;
-  each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
+  each_step(steps, [&](int s) { pack8<Codes>(to, from.at(s), s, r.by); });
 }
 
-// rms_inverse returns the factor that gives a row a mean square of one. All threads of the block call it.
-DEVICE float rms_inverse(const float *x, int in, float eps, float *scratch) {
-  float sum = 0.0f;
-  each_number(in, [&](int i) { sum = fmaf(x[i], x[i], sum); });
-  return 1.0f / sqrtf(block_sum(sum, scratch) / float(in) + eps);
-}
-
-// chain computes what precedes the sum with the residual, in place, with the bits of norm_rows and add: a thread reads only
-// what it wrote itself.
-DEVICE void chain(const ChainPackArgs &a, size_t row, float *scratch) {
-  int in = a.norm.pack.in;
-  float *x = (float *)a.norm.pack.x + row, eps = a.norm.eps;
-  auto weight = [](const float *w, int i) { return w ? __ldg(w + i) : 1.0f; };
-  if (a.kinds & kJoined) {
-    const float *other = a.other + row;
-    float own = rms_inverse(x, in, eps, scratch), others = rms_inverse(other, in, eps, scratch);
-    each_number(in, [&](int i) { x[i] = __fadd_rn(x[i] * own * weight(a.w_own, i), other[i] * others * weight(a.w_other, i)); });
-  }
-  if (a.kinds & kPost) {
-    float inverse = rms_inverse(x, in, eps, scratch);
-    each_number(in, [&](int i) { x[i] = x[i] * inverse * weight(a.w_post, i); });
-  }
-}
-
-// norm_source returns the source of norm_pack and, behind the chain c, of chain_pack.
-DEVICE NormSource norm_source(const NormPackArgs &a, const ChainPackArgs *c, Place p) {
+template <bool Whole, class F>
+DEVICE void with_source(const NormPackArgs &a, const ChainPackArgs *c, F f) {
   __shared__ float scratch[32];
-  NormSource from(a, c);
-  from.begin(8 * p.tile + p.g);
-  if (c && from.x.from) chain(*c, from.row, scratch);  // a block has one row
-  float sum = 0.0f;
-  each_step(ceil_div(a.pack.in, 32), [&](int s) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      float2 v = from.sum(32 * s + 8 * i + 2 * (threadIdx.x & 3));
-      sum = fmaf(v.y, v.y, fmaf(v.x, v.x, sum));
-    }
+  Place p = row_of_block();
+  NormSource<Whole> from(a, c);
+  from.begin(8 * p.tile + p.g, scratch);
+  with_format(from.x, [&](Numbers x) {
+    from.x = x;
+    f(p, from);
   });
-  from.inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.pack.in) + a.eps);
-  return from;
 }
 
-// heads_source returns the source of heads_pack: a warp sums a segment.
-DEVICE HeadsSource heads_source(const HeadsPackArgs &a, Place p) {
+// with_norm calls f with the source of norm_pack, or behind the chain c of chain_pack.
+template <class F>
+DEVICE void with_norm(const NormPackArgs &a, const ChainPackArgs *c, F f) {
+  unsigned pairs = unaligned(a.pack.x) | unaligned(a.residual) | unaligned(a.w) | unaligned(a.plain);
+  if (c) pairs |= unaligned(c->other) | unaligned(c->w_own) | unaligned(c->w_other) | unaligned(c->w_post);
+  if (a.pack.in % 32 == 0 && pairs == 0)
+    with_source<true>(a, c, f);
+  else
+    with_source<false>(a, c, f);
+}
+
+// with_heads calls f with the source of heads_pack: a warp sums a segment.
+template <class F>
+DEVICE void with_heads(const HeadsPackArgs &a, F f) {
   __shared__ float inverse[kSegments];
-  int row = 8 * p.tile + p.g, lane = threadIdx.x & 31;
+  Place p = row_of_block();
+  int row = 8 * p.tile + p.g, lane = threadIdx.x & 31, segments = a.pack.in / a.segment;
   size_t at = size_t(row) * a.pack.in;
   bool there = row < a.pack.rows;
-  HeadsSource from{a, there ? (const float *)a.pack.x + at : nullptr, there && a.gate ? a.gate + at : nullptr, inverse};
+  const float *x = there ? (const float *)a.pack.x + at : nullptr, *gate = there && a.gate ? a.gate + at : nullptr;
   if (there)  // a block has one row
-    for (int s = threadIdx.x >> 5; s < a.pack.in / a.segment; s += blockDim.x >> 5) {
-      const float *x = from.x + size_t(s) * a.segment;
+    for (int s = threadIdx.x >> 5; s < segments; s += blockDim.x >> 5) {
       float sum = 0.0f;
-      for (int i = lane; i < a.segment; i += 32) sum = fmaf(x[i], x[i], sum);
+#pragma unroll
+      for (int i = 0; i < kSegment; i += 32) {
+        float v = i + lane < a.segment ? x[s * a.segment + i + lane] : 0.0f;
+        sum = fmaf(v, v, sum);
+      }
       sum = warp_sum(sum);
-      if (lane == 0) inverse[s] = 1.0f / sqrtf(sum / float(a.segment) + a.eps);
+      if (lane == 0) inverse[s] = sum;
     }
+  __syncthreads();  // the sums of all segments are there
+  for (int s = threadIdx.x; s < segments; s += blockDim.x) inverse[s] = 1.0f / sqrtf(inverse[s] / float(a.segment) + a.eps);
   __syncthreads();  // the factors of all segments are there
-  return from;
+  if (a.segment % 32 == 0 && 128 % a.segment == 0 && (unaligned(a.pack.x) | unaligned(a.gate) | unaligned(a.w)) == 0)
+    f(p, HeadsSource<true>{a, x, gate, inverse});
+  else
+    f(p, HeadsSource<false>{a, x, gate, inverse});
+}
+
+template <bool Half, class Source>
+DEVICE void row16(const PackArgs &a, Place p, const Source &from) {
+  Packed<4> to(a, p);
+  each_step(to.steps, [&](int s) { pack16<Half>(to, from.at(s), s); });
 }
 
 template <bool Half>
 DEVICE void heads_pack16(const HeadsPackArgs &a) {
-  Place p = row_of_block();
-  HeadsSource from = heads_source(a, p);
-  each_step(ceil_div(a.pack.in, 32), [&](int s) { pack16<Half>(a.pack, p, eight(from, s), s); });
+  with_heads(a, [&](Place p, const auto &from) { row16<Half>(a.pack, p, from); });
 }
 
 template <class Codes>
 DEVICE void heads_pack8(const HeadsPackArgs &a) {
-  Place p = row_of_block();
-  row8<Codes>(a.pack, p, heads_source(a, p));
+  with_heads(a, [&](Place p, const auto &from) { row8<Codes>(a.pack, p, from); });
 }
 
 template <bool Half>
 DEVICE void norm_pack16(const NormPackArgs &a, const ChainPackArgs *c) {
-  Place p = row_of_block();
-  NormSource from = norm_source(a, c, p);
-  each_step(ceil_div(a.pack.in, 32), [&](int s) { pack16<Half>(a.pack, p, eight(from, s), s); });
+  with_norm(a, c, [&](Place p, const auto &from) { row16<Half>(a.pack, p, from); });
 }
 
 template <class Codes>
 DEVICE void norm_pack8(const NormPackArgs &a, const ChainPackArgs *c) {
-  Place p = row_of_block();
-  NormSource from = norm_source(a, c, p);
-  row8<Codes>(a.pack, p, from);
-  if (a.plain_words == 0) return;
-  PackArgs b{};
-  b.y = a.plain;
-  b.in = a.pack.in;
-  b.words = a.plain_words - 1;
-  each_step(ceil_div(b.in, 32), [&](int s) { pack16<false>(b, p, eight(from, s), s); });
+  with_norm(a, c, [&](Place p, const auto &from) {
+    row8<Codes>(a.pack, p, from);
+    if (a.plain_words == 0) return;
+    PackArgs b{};
+    b.y = a.plain;
+    b.in = a.pack.in;
+    b.words = a.plain_words - 1;
+    row16<false>(b, p, from);
+  });
 }
 
 template <class Codes, class Source>

@@ -76,12 +76,13 @@ func (r *rig) checkPacked(what string, to cuda.Rounding, a cuda.PackArgs, x []fl
 }
 
 // TestPackX packs rows, gated rows and normalized rows as fragments, with widths that are no
-// whole steps.
+// whole steps, in lists of few rows and of many, where a thread takes several turns.
 func TestPackX(t *testing.T) {
 	for _, to := range roundings {
-		for _, c := range []struct{ rows, in int }{{1, 320}, {11, 333}, {8, 20}} {
+		for _, c := range []struct{ rows, in, most int }{{1, 320, 1}, {11, 333, 11}, {8, 20, 8}, {9, 1152, 65}} {
 			t.Run(fmt.Sprint(to.Format, to.Group, c.rows), func(t *testing.T) {
 				r := newRig(t)
+				r.most = c.most
 				testPackRows(r, to, c.rows, c.in)
 				testPackGLU(r, to, c.rows, c.in)
 				testPackNorm(r, to, c.rows, c.in)
@@ -174,6 +175,11 @@ func testPackGLU(r *rig, to cuda.Rounding, rows, in int) {
 
 var bf16 = cuda.Rounding{Format: kernels.BF16}
 
+// listed returns the launch in a list of up to r.most rows.
+func (r *rig) listed(to cuda.Rounding, s cuda.Source, rows, in int) cudatest.Grid {
+	return listGrid(to, s, rows, in, r.most)
+}
+
 func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 	x, w := r.floats(rows*in, 2), r.floats(in, 1)
 	for _, residual := range [][]float32{nil, r.floats(rows*in, 2)} {
@@ -186,7 +192,7 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 		}
 		run := func() []float32 {
 			a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: up(r, w), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}
-			launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
+			launch(r, to.Kernel(cuda.FromNorm), r.listed(to, cuda.FromNorm, rows, in), &a)
 			if got, err := r.Prefetched(); err != nil || len(got) != min(1, in/4) || len(got) > 0 && got[0] != [2]uint64{uint64(a.W), uint64(in / 4 * 16)} {
 				r.Errorf("%v is prefetched (%v), want %d factors at %d", got, err, in/4*4, a.W)
 			}
@@ -210,7 +216,7 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 				wide.Y, wide.Sums = alloc[byte](r, int(bytes)), alloc[byte](r, int(sums))
 				launch(r, bf16.Kernel(cuda.FromRows), grid(bf16, cuda.FromRows, rows, in), &wide)
 				twice.PlainWords, twice.Plain, twice.Residual = 1+w, up(r, slices.Repeat([]byte{0xff}, int(bytes))), up(r, residual)
-				launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &twice)
+				launch(r, to.Kernel(cuda.FromNorm), r.listed(to, cuda.FromNorm, rows, in), &twice)
 				r.checkPacked("norm, packed twice", to, twice.Pack, plain)
 				if !slices.Equal(down[byte](r, twice.Plain, int(bytes)), down[byte](r, wide.Y, int(bytes))) {
 					r.Errorf("words %d: the rows in bf16 differ from those of a launch of their own", w)
@@ -231,6 +237,10 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
 	x, other, residual, scale := r.floats(rows*in, 2), r.floats(rows*in, 3), r.floats(rows*in, 2), float32(0.75)
 	own, others, post, w := r.floats(in, 1), r.floats(in, 1), r.floats(in, 1), r.floats(in, 1)
+	wPost := up(r, post)
+	if rows == 1 { // pairs of it are not aligned
+		wPost = up(r, append([]float32{0}, post...)) + 4
+	}
 	for _, chain := range []int32{0, cuda.ChainPost, cuda.ChainJoined, cuda.ChainJoined | cuda.ChainPost} {
 		want, sum := make([]float32, rows*in), make([]float32, rows*in)
 		for row := range rows {
@@ -252,8 +262,8 @@ func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
 		}
 		run := func() []float32 {
 			a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: up(r, w), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}
-			launch(r, to.Kernel(cuda.FromChain), grid(to, cuda.FromChain, rows, in), &cuda.ChainPackArgs{
-				Norm: a, Kinds: chain, Other: up(r, other), WOwn: up(r, own), WOther: up(r, others), WPost: up(r, post), SumScale: up(r, []float32{scale}),
+			launch(r, to.Kernel(cuda.FromChain), r.listed(to, cuda.FromChain, rows, in), &cuda.ChainPackArgs{
+				Norm: a, Kinds: chain, Other: up(r, other), WOwn: up(r, own), WOther: up(r, others), WPost: wPost, SumScale: up(r, []float32{scale}),
 			})
 			plain := down[float32](r, a.Plain, rows*in)
 			r.near(fmt.Sprint("chain ", chain), plain, want, 2e-6)
@@ -276,7 +286,7 @@ func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
 	// Rows by order, each as often as it is asked for.
 	order, normed, want := make([]int32, rows), make([]float32, rows*in), make([]float32, rows*in)
 	a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), W: up(r, w), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Scale: 1}
-	launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
+	launch(r, to.Kernel(cuda.FromNorm), r.listed(to, cuda.FromNorm, rows, in), &a)
 	copy(normed, down[float32](r, a.Plain, rows*in))
 	for i := range order {
 		if order[i] = int32(r.rnd.IntN(rows+1) - 1); order[i] >= 0 {
@@ -284,7 +294,7 @@ func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
 		}
 	}
 	a.Plain, a.Pack.Order = 0, up(r, order)
-	launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
+	launch(r, to.Kernel(cuda.FromNorm), r.listed(to, cuda.FromNorm, rows, in), &a)
 	r.checkPacked("by order", to, a.Pack, want)
 }
 
@@ -292,7 +302,7 @@ func testPackChain(r *rig, to cuda.Rounding, rows, in int) {
 func (r *rig) singleNorms(a *cuda.ChainPackArgs) (y, residual []float32) {
 	rows, in, n := int(a.Norm.Pack.Rows), int(a.Norm.Pack.In), &a.Norm
 	norm := func(x, w, y cuda.Ptr, offset, scale float32) {
-		launch(r, "norm_rows", cudatest.Line(rows, cuda.RowThreads(in)), &cuda.NormArgs{X: x, W: w, Y: y, Cols: int32(in), Segment: int32(in), Eps: n.Eps, Offset: offset, Scale: scale})
+		launch(r, "norm_rows", cudatest.Line(rows, cuda.RowThreads(in, max(rows, r.most))), &cuda.NormArgs{X: x, W: w, Y: y, Cols: int32(in), Segment: int32(in), Eps: n.Eps, Offset: offset, Scale: scale})
 	}
 	add := func(x, into, scale cuda.Ptr) {
 		launch(r, "add", cudatest.Line(ceil(rows*in, 256), 256), &cuda.AddArgs{X: x, Into: into, Scale: scale, N: int64(rows * in)})
@@ -329,7 +339,7 @@ func testPackBF16(r *rig, to cuda.Rounding, rows, in int) {
 	for _, paired := range []int32{0, 1} {
 		r.inBF16(fmt.Sprint("glu, paired ", paired), r.floats(2*rows*in, 2), func(x cuda.Ptr, bf16 int32) []byte {
 			a := cuda.GLUPackArgs{Pack: pack(x, bf16), Paired: paired, Alpha: 1}
-			launch(r, to.Kernel(cuda.FromGLU), grid(to, cuda.FromGLU, rows, in), &a)
+			launch(r, to.Kernel(cuda.FromGLU), r.listed(to, cuda.FromGLU, rows, in), &a)
 			return packed(a.Pack)
 		})
 	}
@@ -343,9 +353,9 @@ func testPackBF16(r *rig, to cuda.Rounding, rows, in int) {
 					a.Norm.Pack.Order = up(r, order)
 				}
 				if s == cuda.FromNorm {
-					launch(r, to.Kernel(s), grid(to, s, rows, in), &a.Norm)
+					launch(r, to.Kernel(s), r.listed(to, s, rows, in), &a.Norm)
 				} else {
-					launch(r, to.Kernel(s), grid(to, s, rows, in), &a)
+					launch(r, to.Kernel(s), r.listed(to, s, rows, in), &a)
 				}
 				out := append(packed(a.Norm.Pack), down[byte](r, a.Norm.Plain, 4*rows*in)...)
 				if adds {
@@ -359,7 +369,7 @@ func testPackBF16(r *rig, to cuda.Rounding, rows, in int) {
 
 // testPackHeads: segments that are normalized and gated have the bits of norm.
 func testPackHeads(r *rig, to cuda.Rounding, rows, in int) {
-	segment := map[int]int{320: 64, 333: 111, 20: 5}[in]
+	segment := map[int]int{320: 64, 333: 111, 20: 5, 1152: 128}[in]
 	x := r.floats(rows*in, 2)
 	for _, gate := range []cuda.Ptr{0, up(r, r.floats(rows*in, 2))} {
 		a := cuda.HeadsPackArgs{Pack: r.packArgs(to, x, rows, in), W: up(r, r.floats(segment, 1)), Gate: gate, Eps: 1e-6, Offset: 1, Scale: 0.5, Segment: int32(segment)}
@@ -368,7 +378,7 @@ func testPackHeads(r *rig, to cuda.Rounding, rows, in int) {
 			X: a.Pack.X, W: a.W, Gate: gate, Y: plain, Cols: int32(in), Segment: a.Segment, Eps: a.Eps, Offset: a.Offset, Scale: a.Scale,
 		})
 		run := func() []float32 {
-			launch(r, to.Kernel(cuda.FromHeads), grid(to, cuda.FromHeads, rows, in), &a)
+			launch(r, to.Kernel(cuda.FromHeads), r.listed(to, cuda.FromHeads, rows, in), &a)
 			r.checkPacked(fmt.Sprint("heads, gated ", gate != 0), to, a.Pack, down[float32](r, plain, rows*in))
 			return nil
 		}

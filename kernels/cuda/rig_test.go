@@ -20,14 +20,15 @@ import (
 type rig struct {
 	*testing.T
 	*cudatest.Device
-	rnd *rand.Rand
+	rnd  *rand.Rand
+	most int // rows of the list that launches which pack rows are in
 }
 
 func newRig(t *testing.T) *rig {
 	t.Parallel()
 	d := cudatest.Open(t)
 	d.OnLaunch(func(kernel string) { launches.Store(kernel, true) })
-	return &rig{t, d, rand.New(rand.NewPCG(1, 2))}
+	return &rig{T: t, Device: d, rnd: rand.New(rand.NewPCG(1, 2))}
 }
 
 // launches holds the kernels that tests launched.

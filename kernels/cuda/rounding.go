@@ -50,20 +50,34 @@ func (r Rounding) byRow(s Source) bool {
 // Narrow reports whether X has 8 bits, with scales.
 func (r Rounding) Narrow() bool { return r.Format == kernels.F8E4M3 || r.Format == kernels.I8 }
 
-// Grid returns the launch of Kernel: blocks (the second dimension is tiles of 8 rows) and
+// Grid returns the launch of Kernel, in a list of up to most rows: blocks (the second dimension is tiles of 8 rows) and
 // threads.
-func (r Rounding) Grid(s Source, rows, in int) (blocks [3]int, threads int) {
+func (r Rounding) Grid(s Source, rows, in, most int) (blocks [3]int, threads int) {
 	tiles, steps := (rows+7)/8, Steps(in)
 	if r.byRow(s) {
-		return [3]int{8, tiles, 1}, RowThreads(in)
+		return [3]int{8, tiles, 1}, RowThreads(in, most)
 	}
 	return [3]int{(steps + 3) / 4, tiles, 1}, 128
 }
 
-const rowThreads = 512
+// The threads of a row. Up to fewRows rows, all of a row is in flight at once. In lists of more rows a thread takes several
+// turns, because what it does once, as meeting the others, takes as long as two turns.
+const (
+	rowThreads, manyRowsThreads = 512, 128
+	fewRows                     = 64
+	turns                       = 8 // of manyRowsThreads; wider rows have twice as many threads
+)
 
-// RowThreads returns the threads of norm_rows and of the kernels that pack whole rows.
-func RowThreads(in int) int { return min(rowThreads, (4*Steps(in)+31)/32*32) }
+// RowThreads returns the threads of norm_rows and of the kernels that pack whole rows, in a list of up to most rows. A row has
+// the same sums in all of them.
+func RowThreads(in, most int) int {
+	threads := rowThreads
+	if most > fewRows {
+		for threads = manyRowsThreads; threads < rowThreads && Steps(in) > turns*threads/4; threads *= 2 {
+		}
+	}
+	return min(threads, (4*Steps(in)+31)/32*32)
+}
 
 // Steps returns the number of steps of a row of X or W.
 func Steps(in int) int { return (in + StepCols - 1) / StepCols }

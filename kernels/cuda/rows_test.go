@@ -122,7 +122,7 @@ func TestNorm(t *testing.T) {
 			}
 			kernel, threads := "norm", c.threads
 			if threads == 0 {
-				kernel, threads = "norm_rows", cuda.RowThreads(c.cols)
+				kernel, threads = "norm_rows", cuda.RowThreads(c.cols, len(want)/c.cols)
 			}
 			launch(r, kernel, cudatest.Line(len(want)/c.segment, threads), &a)
 			if residual != nil {

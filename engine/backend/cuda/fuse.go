@@ -120,7 +120,7 @@ func launchPack[T any](c *lowering, p product, s cuda.Source, n int, rows dimens
 	if rows.bound {
 		most, fields = 8, []field{{at, rows}}
 	}
-	blocks, threads := p.to.Grid(s, most, n)
+	blocks, threads := p.to.Grid(s, most, n, c.v.rows)
 	g := grid{fixed(blocks[0]), fixed(blocks[1]), fixed(blocks[2])}
 	if rows.bound { // tiles of 8
 		g[1] = rows

@@ -128,7 +128,7 @@ func (c *lowering) norm(o backend.Norm) error {
 		a.Plain, a.Offset, a.Bias = 1, 0, c.weight(o.Bias)
 	}
 	if c.wholeRows(o) {
-		return add(c, "norm_rows", line(each(y.Rows, 1, 1)), cuda.RowThreads(y.Cols), 0, a)
+		return add(c, "norm_rows", line(each(y.Rows, 1, 1)), cuda.RowThreads(y.Cols, c.v.rows), 0, a)
 	}
 	return add(c, "norm", line(each(y.Rows, y.Cols/int(a.Segment), 1)), across(int(a.Segment), 1024), 0, a)
 }

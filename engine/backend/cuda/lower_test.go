@@ -881,7 +881,7 @@ func TestAttentionPacks(t *testing.T) {
 // TestChains: norms and sums in a row are one launch with the norm that is packed behind them, unless an op behind it reads
 // what they leave, or epsilons differ.
 func TestChains(t *testing.T) {
-	const cols = 256
+	const cols = 4096
 	vector := func(name string, n int) backend.WeightSpec {
 		return backend.WeightSpec{Name: name, Rows: 1, Cols: n, Source: kernels.F32, Use: backend.Vector}
 	}
@@ -954,6 +954,19 @@ func TestChains(t *testing.T) {
 		}
 		if got := strings.Join(names, " "); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		for rows, threads := range map[int]int{64: 512, 128: 128} { // norms of a list have the same bits
+			list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: rows}, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range list {
+				if strings.HasPrefix(l.kernel, "norm_") || strings.HasPrefix(l.kernel, "chain_") {
+					if l.threads[0] != threads {
+						t.Errorf("%s: up to %d rows: %s has %d threads, want %d", c.name, rows, l.kernel, l.threads[0], threads)
+					}
+				}
+			}
 		}
 	}
 }

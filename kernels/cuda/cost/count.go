@@ -368,11 +368,11 @@ func (c *Counter) pack(l Launch, w *Work) error {
 		err = with(l, func(a cuda.ChainPackArgs) {
 			p, reads, narrow, kept, flops = a.Norm.Pack, 2, 1, 1+plainOf(a.Norm), 6
 			w.KV = besideBytes(a.Norm.Beside)
-			if a.Kinds&cuda.ChainJoined != 0 { // X and Other are read twice, then X is written
-				reads, kept, flops = reads+4, kept+1, flops+9
+			if a.Kinds&cuda.ChainJoined != 0 { // X and Other are read twice
+				reads, flops = reads+3, flops+9
 			}
-			if a.Kinds&cuda.ChainPost != 0 {
-				reads, kept, flops = reads+2, kept+1, flops+4
+			if a.Kinds&cuda.ChainPost != 0 { // X is read twice, the joined X is written
+				reads, kept, flops = reads+1, kept+present(cuda.Ptr(a.Kinds&cuda.ChainJoined)), flops+4
 			}
 		})
 	case strings.HasPrefix(l.Kernel, "heads_"):

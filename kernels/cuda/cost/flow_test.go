@@ -71,7 +71,7 @@ func graphOf(list []instruction) graph {
 			case strings.HasPrefix(x.op, "LDGSTS"):
 				w.async += loaded(x.op)
 			case strings.HasPrefix(x.op, "STG"):
-				w.stores++
+				w.stores += stored(x.op)
 			case strings.HasPrefix(x.op, "BRA"):
 				if b, ok := at[x.to]; ok {
 					g.next[n] = append(g.next[n], b)
