@@ -49,7 +49,7 @@ func TestFamiliesCUDA(t *testing.T) {
 	for _, name := range slices.Concat(inBF16, others) {
 		t.Run(name, func(t *testing.T) {
 			y, g := smallModel(t, name)
-			likeRef(t, y, y, promptsOf(g), enginetest.BoundBF16(name, kernels.BF16).Times(g.Spread()).Gap)
+			likeRef(t, y, y, promptsOf(g), enginetest.BoundCUDA(name, kernels.BF16).Times(g.Spread()).Gap)
 		})
 	}
 }
@@ -75,7 +75,7 @@ func TestWarpgroupsCUDA(t *testing.T) {
 			}
 			run.on = cuda.Opener{}
 			got := continued(t, &run, prompts)
-			likely(t, y, prompts, got, enginetest.BoundBF16(name, kernels.BF16).Times(g.Spread()).Gap)
+			likely(t, y, prompts, got, enginetest.BoundCUDA(name, kernels.BF16).Times(g.Spread()).Gap)
 			for i, k := range products {
 				if n := driver.Counted(kernelcuda.Prefix + k); n >= 0 && n == ran[i] {
 					t.Errorf("%s was not launched", k)
@@ -108,7 +108,7 @@ func TestLibraryCUDA(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %v", c.name, c.dtype), func(t *testing.T) {
 			y, g := smallModel(t, c.name)
 			y.build.Dtype, y.opts.Backend.Linear = c.dtype, backend.CUBLASLt
-			gap := enginetest.BoundBF16(c.name, kernels.BF16).Times(g.Spread()).Gap
+			gap := enginetest.BoundCUDA(c.name, kernels.BF16).Times(g.Spread()).Gap
 			if c.dtype == kernels.F8E4M3 {
 				y.build.Dtype, y.opts.KVFormat = kernels.F32, kernels.F32
 				y.opts.Backend.Activations, gap = backend.FP8Activations, 0

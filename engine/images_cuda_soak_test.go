@@ -31,5 +31,5 @@ func TestImagesRanksSoakCUDA(t *testing.T) {
 // TestImagesRecordedCUDA is TestImagesRecorded, by graphs.
 func TestImagesRecordedCUDA(t *testing.T) {
 	emulate(t)
-	imagesRecorded(t, cuda.Opener{}, backend.Settings{Graphs: graphs()[1]}, enginetest.BoundBF16, ranks.Places{})
+	imagesRecorded(t, cuda.Opener{}, backend.Settings{Graphs: graphs()[1]}, enginetest.BoundCUDA, ranks.Places{})
 }

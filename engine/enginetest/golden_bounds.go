@@ -65,8 +65,7 @@ func BoundFloat(golden string, kv kernels.Format) GoldenBound {
 }
 
 // BoundBF16 is the bound of bf16 products summed in float32, with any K/V format: twice the
-// difference of the oracle when it rounds its activations to bf16. It also bounds backend cuda,
-// which stores results of products in bf16.
+// difference of the oracle when it rounds its activations to bf16.
 func BoundBF16(golden string, _ kernels.Format) GoldenBound {
 	switch {
 	case rounding(golden):
@@ -97,6 +96,20 @@ func BoundBF16(golden string, _ kernels.Format) GoldenBound {
 		return GoldenBound{Max: 0.2, RMS: 0.03, Gap: 0.2}
 	}
 	return GoldenBound{Max: 1.25, RMS: 0.13, Gap: 0.25}
+}
+
+// BoundCUDA is the bound of backend cuda, which also stores results of products in bf16. It is that of bf16 products, but where
+// another expert or another 8-bit code follows from the second rounding: there it is half more than was measured.
+func BoundCUDA(golden string, kv kernels.Format) GoldenBound {
+	switch golden {
+	case "tiny-mixtral":
+		return GoldenBound{Max: 6, RMS: 0.21, Gap: 1.1}
+	case "tiny-w8a8-moe":
+		return GoldenBound{Max: 2.2, RMS: 0.1, Gap: 0.15}
+	case "tiny-qwen2-gguf":
+		return GoldenBound{Max: 0.36, RMS: 0.03, Gap: 0.2}
+	}
+	return BoundBF16(golden, kv)
 }
 
 // Recurrent reports whether a checkpoint has delta nets. Their output is normalized by head. For

@@ -25,7 +25,7 @@ func TestGoldenCUDAAdapters(t *testing.T) {
 		t.Skip("not run: it takes a minute on the emulated driver; VAPP_GOLDEN=all runs it")
 	}
 	cudatest.Use(t)
-	loraGolden(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16)
+	loraGolden(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundCUDA)
 }
 
 // TestGoldenCUDAMedia is TestMediaRef on the emulated driver, or on a GPU.
@@ -34,7 +34,7 @@ func TestGoldenCUDAMedia(t *testing.T) {
 		t.Skip("not run: it takes a minute on the emulated driver; VAPP_GOLDEN=all runs it")
 	}
 	cudatest.Use(t)
-	runMedia(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, false)
+	runMedia(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundCUDA, false)
 }
 
 // TestGoldenCUDA runs the golden files on this machine's GPU if VAPP_GPU is set, else the small
@@ -73,9 +73,9 @@ func TestGoldenCUDA(t *testing.T) {
 		case strings.HasSuffix(name, x8):
 			fp8Golden(t, name, cuda.Opener{}, boundFP8BF16, false)
 		case enginetest.Tiny(name):
-			tinyGolden(t, name, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, false)
+			tinyGolden(t, name, cuda.Opener{}, backend.Settings{}, enginetest.BoundCUDA, false)
 		default:
-			smolGolden(t, name, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, true)
+			smolGolden(t, name, cuda.Opener{}, backend.Settings{}, enginetest.BoundCUDA, true)
 		}
 	})
 }

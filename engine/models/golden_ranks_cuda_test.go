@@ -126,7 +126,7 @@ func goldensOfGPU(t *testing.T, rank int) {
 		}
 		t.Run(name, func(t *testing.T) {
 			before := driver.Counted("vapp_emulated_host")
-			want := runBound(t, run, name, enginetest.BoundBF16)
+			want := runBound(t, run, name, enginetest.BoundCUDA)
 			if driver.Counted("vapp_emulated_host") == before {
 				t.Error("no collective was launched")
 			}
@@ -134,10 +134,10 @@ func goldensOfGPU(t *testing.T, rank int) {
 				t.Error("the last stage has no logits")
 			}
 			run.Graphs = true
-			sameRows(t, "by graphs", runBound(t, run, name, enginetest.BoundBF16), want)
+			sameRows(t, "by graphs", runBound(t, run, name, enginetest.BoundCUDA), want)
 			if last && r.Tensor == 1 {
 				run.Graphs, run.Tensor, run.Pipe = false, 0, 0
-				sameRows(t, "in one stage", runBound(t, run, name, enginetest.BoundBF16), want)
+				sameRows(t, "in one stage", runBound(t, run, name, enginetest.BoundCUDA), want)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ type Code struct {
 	Loads float64 // bytes that a thread loads from global memory there
 	Body  float64 // instructions of the body
 	Path  float64 // instructions from the kernel's begin to its end, the body once
+	Loops float64 // of kernels that do not multiply: instructions of all loops on that way, each once; 0: of the body
 
 	// Of kernels whose warps meet in the loop that multiplies alone:
 
@@ -108,8 +109,12 @@ func codeOf(row string) (name string, c Code, err error) {
 		return name, c, err
 	}
 	c.Unit = Unit(unit[0])
-	if len(strings.Fields(row)) == 6 {
+	switch fields := strings.Fields(row); len(fields) {
+	case 6:
 		return name, c, nil
+	case 7:
+		_, err = fmt.Sscan(fields[6], &c.Loops)
+		return name, c, err
 	}
 	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path, &c.Registers, &c.Shared, &load, &turn, &ends, &gating); err != nil {
 		return name, c, err
@@ -133,7 +138,10 @@ func codeOf(row string) (name string, c Code, err error) {
 // rowOf writes the counts of a kernel as a row of code.tsv.
 func rowOf(name string, c Code) string {
 	row := fmt.Sprintf("%s %c %g %g %g %g", name, c.Unit, c.Ops, c.Loads, c.Body, c.Path)
-	if len(c.Turn) == 0 {
+	switch {
+	case c.Loops > 0:
+		return row + fmt.Sprintf(" %g", c.Loops)
+	case len(c.Turn) == 0:
 		return row
 	}
 	load := "-"

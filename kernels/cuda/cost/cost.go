@@ -42,6 +42,7 @@ type Work struct {
 	Code         Code
 	Instructions float64 // that warps issue
 	Turns        float64 // of the loop that multiplies, of all warps of a block together
+	RowTurns     float64 // of each loop of a warp that shares a row with the others of its block; 0: they are known by the bytes
 	HalfTurns    float64 // those among them of blocks that multiply by half of their rows, with the code Half
 	Half         Code
 	Tiles        float64 // of keys and values that warps load for others

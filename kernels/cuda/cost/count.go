@@ -94,6 +94,9 @@ func (c *Counter) Count(l Launch) (Work, error) {
 		w.Turns = turns / w.Warps
 	}
 	w.Instructions = warps*code.Path + max(0, turns-warps)*code.Body
+	if w.RowTurns > 0 {
+		w.Instructions = warps * (code.Path + (w.RowTurns-1)*max(code.Body, code.Loops))
+	}
 	if code.Unit != Scalar {
 		w.Instructions = min(w.Instructions, warps*code.Path+turns*code.Body)
 	}
@@ -388,6 +391,9 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	rows := float64(p.Rows)
 	if c.experts.Experts > 0 && p.Rows == c.experts.Blocks*c.experts.Block && (p.Order != 0 || !strings.HasPrefix(l.Kernel, "norm_")) {
 		rows = float64(c.experts.Picks)
+	}
+	if from, _, _ := strings.Cut(l.Kernel, "_"); from == "norm" || from == "chain" || from == "heads" || strings.HasSuffix(l.Kernel, "8") || strings.HasSuffix(l.Kernel, "e4m3") {
+		w.RowTurns = math.Ceil(math.Ceil(float64(p.In)/32) / (8 * float64(l.Threads/32))) // each_step in rows.cuh
 	}
 	n := rows * float64(p.In)
 	kept += w.KV / 4 / max(1, n)

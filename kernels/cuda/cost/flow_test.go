@@ -202,6 +202,20 @@ func (g graph) best(head int, in map[int]bool) way {
 	return top
 }
 
+// through returns the instructions of the outermost loops that a way passes, each once.
+func (g graph) through(w way, loops map[int]map[int]bool) (count float64) {
+	for head, in := range loops {
+		outermost := slices.Contains(w.through, head)
+		for other, body := range loops {
+			outermost = outermost && (other == head || !body[head])
+		}
+		if outermost {
+			count += g.best(head, in).count
+		}
+	}
+	return count
+}
+
 // moreThan reports whether a loop does more of a kernel's work. A loop around the one that multiplies, over pieces of work,
 // multiplies as much and has more instructions.
 func (w way) moreThan(other way, unit Unit) bool {
@@ -447,6 +461,9 @@ func count(list []instruction) Code {
 	}
 	if unit == Scalar {
 		c.Ops = top.scalar
+		if all := g.through(path, loops); all > top.count {
+			c.Loops = all
+		}
 	}
 	return c
 }
