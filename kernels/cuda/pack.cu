@@ -184,6 +184,8 @@ struct PlainSource {
   }
 };
 
+// GLUSource is rows that are gated. BF16: x is bf16.
+template <bool BF16>
 struct GLUSource {
   const PackArgs &a;
   GLUArgs g;
@@ -196,10 +198,18 @@ struct GLUSource {
     g.paired = p.paired;
   }
   DEVICE_METHOD void begin(int row) {
-    if (row < a.rows) x = Numbers{a.x, a.x_bf16 != 0} + size_t(row) * 2 * a.in;
+    if (row < a.rows) x = Numbers{a.x, BF16} + size_t(row) * 2 * a.in;
   }
   DEVICE_METHOD Eight at(int step) const {
-    return eight(step, [&](int col) { return pair(col); });
+    if (g.paired || a.in % 32 != 0) return eight(step, [&](int col) { return pair(col); });
+    if (x.from == nullptr || 32 * step >= a.in) return Eight{};
+    Eight gates = Columns<true>{a.in}.read(x, step), ups = Columns<true>{a.in}.read(x + a.in, step);
+    auto gated = [&](int act) {
+      GLUArgs one = g;
+      one.act = act;
+      return zip(gates, ups, [&](float gate, float up) { return gated_activation(one, gate, up); });
+    };
+    return g.act == kSiLU ? gated(kSiLU) : g.act == kGELUTanh ? gated(kGELUTanh) : gated(kGELU);
   }
   DEVICE_METHOD float2 pair(int col) const {
     if (x.from == nullptr || col >= a.in) return make_float2(0, 0);
@@ -576,10 +586,26 @@ KERNEL(store_pack_f8_e4m3, StorePackArgs, kPackThreads) {
 KERNEL(store_pack_i8, StorePackArgs, kPackThreads) {
   if (!stored_beside(a.beside)) pack_rows<CodesI8>(a.pack, PlainSource(a.pack, a.gate));
 }
-KERNEL(glu_pack_bf16, GLUPackArgs, 256) { by_step<false>(a.pack, GLUSource(a)); }
-KERNEL(glu_pack_f16, GLUPackArgs, 256) { by_step<true>(a.pack, GLUSource(a)); }
-KERNEL(glu_pack_f8_e4m3, GLUPackArgs, kPackThreads) { pack_rows<CodesE4M3>(a.pack, GLUSource(a)); }
-KERNEL(glu_pack_i8, GLUPackArgs, kPackThreads) { pack_rows<CodesI8>(a.pack, GLUSource(a)); }
+// with_gates calls f with the source of glu_pack.
+template <class F>
+DEVICE void with_gates(const GLUPackArgs &a, F f) {
+  if (a.pack.x_bf16)
+    f(GLUSource<true>(a));
+  else
+    f(GLUSource<false>(a));
+}
+KERNEL(glu_pack_bf16, GLUPackArgs, 256) {
+  with_gates(a, [&](auto from) { by_step<false>(a.pack, from); });
+}
+KERNEL(glu_pack_f16, GLUPackArgs, 256) {
+  with_gates(a, [&](auto from) { by_step<true>(a.pack, from); });
+}
+KERNEL(glu_pack_f8_e4m3, GLUPackArgs, kPackThreads) {
+  with_gates(a, [&](auto from) { pack_rows<CodesE4M3>(a.pack, from); });
+}
+KERNEL(glu_pack_i8, GLUPackArgs, kPackThreads) {
+  with_gates(a, [&](auto from) { pack_rows<CodesI8>(a.pack, from); });
+}
 // NormPrefetch is the factors of a norm, which the first block prefetches for all.
 struct NormPrefetch {
   static constexpr int kRuns = 1;
