@@ -71,7 +71,7 @@ func TestGoldenCUDA(t *testing.T) {
 		defer c.Close()
 		switch {
 		case strings.HasSuffix(name, x8):
-			fp8Golden(t, name, cuda.Opener{}, boundFP8BF16, false)
+			fp8Golden(t, name, cuda.Opener{}, boundFP8, false)
 		case enginetest.Tiny(name):
 			tinyGolden(t, name, cuda.Opener{}, backend.Settings{}, enginetest.BoundCUDA, false)
 		default:

@@ -34,11 +34,11 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
 - Activations are float32 on ref and cpu, except with AVX-512 BF16 and AMX (bf16) and with +int8 (cpu.activations). Weights
   are multiplied as stored, except on AMX (below). Activation scales of a config are ignored, except in W8A8 of compressed-tensors, where every
   backend rounds each token to int8.
-- On cuda products take bf16 or 8 bits, their results are stored in bf16 where a rotation, a norm, a sum or a gate reads them, and the residual
-  stream is float32. Its bounds are those of products in bf16 but for three checkpoints (BoundCUDA in engine/enginetest).
+- On cuda results of products of bf16 inputs are stored in bf16 where a rotation, a norm, a sum or a gate reads them; those of 8-bit inputs
+  and the residual stream are float32. Its bounds are those of products in bf16 but for two checkpoints (BoundCUDA in engine/enginetest).
 - Where a checkpoint of 8-bit floats says that activations are rounded too (activation_scheme dynamic), backend cuda does so by default, as
   vLLM does; cuda.activations "16bit" turns it off. Backend ref does so only with cuda.activations "fp8", backend cpu never: there
-  activations are as above. Recorded runs that round them bound ref by 0.9 / 0.08 / 0.16, and cuda by 1.8 / 0.21 / 0.65; without, both are beyond
+  activations are as above. Recorded runs that round them bound ref and cuda by 0.9 / 0.08 / 0.16, beyond which both are without
   (engine/models/golden_fp8_test.go).
 - NVFP4 is multiplied as stored. Codes times the scales of their groups are exact in bf16; the scale of the matrix multiplies
   an output's sum.

@@ -144,11 +144,11 @@ func all(n int) []int {
 }
 
 // roundings returns how many roundings to bf16 a row goes through: the inputs of four
-// products in each of two layers and of the logits, and with pages of bf16 also Q, K, V and
+// products in each of two layers and of the logits, the results of those in layers, and with pages of bf16 also Q, K, V and
 // the weights of V in each layer. Latent attention has two more products in each layer; their
 // roundings count more, because they come before scores and after sums.
 func (n *net) roundings() int {
-	roundings := 9
+	roundings := 17
 	if n.pages == kernels.BF16 {
 		roundings += 8
 	}

@@ -59,7 +59,7 @@ func (s *subject) refusePrograms(t *testing.T) {
 	last := len(r.p.Ops) - 1
 	head := r.p.Ops[last].(backend.Linear)
 	change("another width", func(p *backend.Program) { p.Values[head.Y].Cols-- })
-	change("another format", func(p *backend.Program) { p.Values[head.Y].Format = kernels.BF16 })
+	change("another format", func(p *backend.Program) { p.Values[head.Y].Format = kernels.F16 })
 	change("outside of scratch", func(p *backend.Program) { p.Values[head.Y].Offset = p.Scratch })
 	change("no such value", func(p *backend.Program) { head := head; head.X = 1000; p.Ops[last] = head })
 	change("no such weight", func(p *backend.Program) { head := head; head.W = -1; p.Ops[last] = head })

@@ -10,7 +10,8 @@ import (
 
 // Activations implements backend.ActivationLayout. Results of products are stored in bf16 where only a rotation, a norm, a sum or a
 // gate reads them, and queries in the 16 bits that attention multiplies. F32 stay: the residual stream, to which every layer adds; what a
-// norm changes in place; what ranks sum; and results of weights in fp16, since fp16 has no range and bf16 fewer bits than such a model expects.
+// norm changes in place; what ranks sum; results of weights in fp16, since fp16 has no range and bf16 fewer bits than such a model expects; and
+// those of inputs in 8 bits, since what follows is rounded to 8 bits once more: a number that bf16 moves gets another code.
 func (l layout) Activations(p *backend.Program) []kernels.Format {
 	out := make([]kernels.Format, len(p.Values))
 	stored := make([]kernels.Format, len(p.Values)) // by what reads or writes a value; Invalid: nothing yet
@@ -89,5 +90,5 @@ func (l layout) writesBF16(w backend.WeightSpec, biased bool) bool {
 // rounds reports whether the products of a matrix can be stored in bf16.
 func (l layout) rounds(m matrix) bool {
 	_, to, ok := l.chooseLinear(m, 1)
-	return ok && l.half() == kernels.BF16 && to.Format != kernels.F16
+	return ok && l.half() == kernels.BF16 && to.Format == kernels.BF16
 }

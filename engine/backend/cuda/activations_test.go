@@ -114,6 +114,7 @@ func TestActivations(t *testing.T) {
 		{"pages in 8 bits", "a100-80g", "", kernels.Q8_0, kernels.F8E4M3, nil, strings.Replace(all, "q:bf16 ", "q:f16 ", 1)},
 		{"pages in float32", "h100", "", kernels.BF16, kernels.F32, nil, strings.Replace(all, " q:bf16", "", 1)},
 		{"weights in fp16", "h100", "", kernels.F16, kernels.F16, nil, "q:f16"},
+		{"weights in fp8", "h100", "", kernels.F8E4M3, kernels.BF16, nil, all},
 		{"weights in float32", "h100", "", kernels.F32, kernels.BF16, nil, "q:bf16"},
 		{"another reader", "h100", "", kernels.BF16, kernels.BF16, other, "qkv:bf16 q:bf16 delta:bf16 down:bf16"},
 		{"a norm in place", "h100", "", kernels.BF16, kernels.BF16, after, "qkv:bf16 q:bf16 delta:bf16 gate_up:bf16"},
