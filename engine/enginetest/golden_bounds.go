@@ -104,6 +104,8 @@ func BoundCUDA(golden string, kv kernels.Format) GoldenBound {
 	switch golden {
 	case "tiny-mixtral":
 		return GoldenBound{Max: 6, RMS: 0.21, Gap: 1.1}
+	case "tiny-w8a8-moe":
+		return GoldenBound{Max: 2.2, RMS: 0.1, Gap: 0.15}
 	case "tiny-qwen2-gguf":
 		return GoldenBound{Max: 0.36, RMS: 0.03, Gap: 0.2}
 	}

@@ -35,7 +35,7 @@ keeps the rows of kernels that a machine lacks; kernels without rows are only ch
   are multiplied as stored, except on AMX (below). Activation scales of a config are ignored, except in W8A8 of compressed-tensors, where every
   backend rounds each token to int8.
 - On cuda results of products of bf16 inputs are stored in bf16 where a rotation, a norm, a sum or a gate reads them; those of 8-bit inputs
-  and the residual stream are float32. Its bounds are those of products in bf16 but for two checkpoints (BoundCUDA in engine/enginetest).
+  and the residual stream are float32. Its bounds are those of products in bf16 but for three checkpoints (BoundCUDA in engine/enginetest).
 - Where a checkpoint of 8-bit floats says that activations are rounded too (activation_scheme dynamic), backend cuda does so by default, as
   vLLM does; cuda.activations "16bit" turns it off. Backend ref does so only with cuda.activations "fp8", backend cpu never: there
   activations are as above. Recorded runs that round them bound ref and cuda by 0.9 / 0.08 / 0.16, beyond which both are without

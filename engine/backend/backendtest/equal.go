@@ -153,7 +153,7 @@ func (n *net) roundings() int {
 		roundings += 8
 	}
 	if n.latent {
-		roundings += 16
+		roundings += 24
 	}
 	return roundings
 }
