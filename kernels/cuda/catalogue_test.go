@@ -102,7 +102,7 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 		}
 		format := cmp.Or(k.Format, "–")
 		rest := fmt.Sprintf("%s | %s | %s | %s | %s |\n", where, k.Bytes, k.Flops, cmp.Or(k.Share(), "–"), k.Test)
-		if n := len(rows) - 1; n >= 0 && rows[n].op == k.Op && rows[n].rest == rest { // a kernel like the one before
+		if n := slices.IndexFunc(rows, func(r row) bool { return r.op == k.Op && r.rest == rest }); n >= 0 {
 			if !slices.Contains(rows[n].formats, format) {
 				rows[n].formats = append(rows[n].formats, format)
 			}
