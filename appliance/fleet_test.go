@@ -145,6 +145,7 @@ func TestFleet(t *testing.T) {
 		want[string(rune('a'+i))] = text
 	}
 	s := startFleet(t, 0, []string{fleetText("a", dirs[0], ""), fleetText("b", dirs[1], ""), fleetText("c", dirs[2], onRequestText)})
+	s.eventually(t, "all models are ready", func() bool { return strings.Contains(s.log.String(), "all models are ready") }) // /readyz is with the first
 	if code, text := s.get(t, "/v1/models"); code != 200 || strings.Count(text, `"object":"model"`) != 3 {
 		t.Errorf("models: %d %s", code, text)
 	}
