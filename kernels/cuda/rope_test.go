@@ -200,26 +200,25 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 		r.near(what+" gate", down[float32](r, a.Gate, nq), gate, 0)
 	}
 	q = down[float32](r, a.Q, nq)
-	if s, ok := cuda.QueryFormat(f); ok {
-		b, _ := stored(s, q)
+	s, halves := cuda.QueryFormat(f)
+	queries := func() []byte { // in 16 bits
 		inHalves := a
-		inHalves.Q, inHalves.QStored = alloc[byte](r, len(b)), storeOf(s)
+		inHalves.Q, inHalves.QStored = alloc[byte](r, 2*nq), storeOf(s)
 		launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &inHalves)
-		if !bytes.Equal(down[byte](r, inHalves.Q, len(b)), b) {
+		return down[byte](r, inHalves.Q, 2*nq)
+	}
+	if halves {
+		if b, _ := stored(s, q); !bytes.Equal(queries(), b) {
 			r.Errorf("%s: queries in %v are not those in float32, rounded", what, s)
 		}
 	}
 	r.inBF16(what, x, func(x cuda.Ptr, bf16 int32) []byte {
 		a.QKV, a.XBF16 = x, bf16
-		queries := []byte(nil)
-		if s, ok := cuda.QueryFormat(f); ok {
-			inHalves := a
-			inHalves.Q, inHalves.QStored = alloc[byte](r, 2*nq), storeOf(s)
-			launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &inHalves)
-			queries = down[byte](r, inHalves.Q, 2*nq)
-		}
 		launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &a)
-		out := slices.Concat(down[byte](r, a.Q, 4*nq), down[byte](r, a.K, int(f.Bytes(int64(nkv)))), down[byte](r, a.V, int(f.Bytes(int64(nkv)))), queries)
+		out := slices.Concat(down[byte](r, a.Q, 4*nq), down[byte](r, a.K, int(f.Bytes(int64(nkv)))), down[byte](r, a.V, int(f.Bytes(int64(nkv)))))
+		if halves {
+			out = append(out, queries()...)
+		}
 		if c.gated {
 			out = append(out, down[byte](r, a.Gate, 4*nq)...)
 		}

@@ -59,7 +59,9 @@ func (l layout) halves(p *backend.Program, op backend.Op) []half {
 			return []half{{o.Y, kernels.BF16, true}}
 		}
 	case backend.Experts:
-		return []half{{o.Y, kernels.BF16, true}}
+		if up, down := p.Weights[o.GateUp], p.Weights[o.Down]; l.writesBF16(up, false) && l.writesBF16(down, false) {
+			return []half{{o.Y, kernels.BF16, true}}
+		}
 	case backend.Rope:
 		return []half{{o.QKV, kernels.BF16, false}, {o.Q, kernels.Invalid, true}}
 	case backend.Attention:

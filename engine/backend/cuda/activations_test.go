@@ -140,3 +140,30 @@ func TestActivations(t *testing.T) {
 		}
 	}
 }
+
+// TestActivationsOfExperts: the sum of experts is bf16 where the results of both their products are.
+func TestActivationsOfExperts(t *testing.T) {
+	for _, c := range []struct {
+		f           kernels.Format
+		activations string
+		want        kernels.Format
+	}{
+		{kernels.BF16, "", kernels.BF16}, {kernels.MXFP4, "", kernels.BF16}, {kernels.F8E4M3, "", kernels.BF16},
+		{kernels.F16, "", kernels.F32}, {kernels.F32, "", kernels.F32}, {kernels.F8E4M3, backend.FP8Activations, kernels.F32},
+	} {
+		l, err := newLayout(on(t, "h100", backend.Graphs{}).facts, backend.Settings{Activations: c.activations})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &backend.Program{Bucket: backend.Bucket{Tokens: 8, Seqs: 1, Samples: 1}, Weights: layer(t, c.f, kernels.BF16, 8).Weights}
+		r := backend.Record(p)
+		x, y := r.New("x", kernels.F32, backend.PerToken, 256), r.New("y", kernels.F32, backend.PerToken, 256)
+		ids, shares := r.New("ids", kernels.I32, backend.PerToken, 2), r.New("shares", kernels.F32, backend.PerToken, 2)
+		r.Do(backend.Experts{X: x, Ids: ids, Weights: shares, Y: y, GateUp: 2, Down: 3, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: 2, Width: 256})
+		r.Do(backend.Add{X: y, Into: x, Scale: backend.NoWeight})
+		r.Free(x, y, ids, shares)
+		if got := l.Activations(p)[y]; got != c.want {
+			t.Errorf("%v, activations %q: %v, want %v", c.f, c.activations, got, c.want)
+		}
+	}
+}

@@ -27,14 +27,21 @@ func halves(t *testing.T, c *Context, s *Stream, v []float32) Address {
 	return p
 }
 
-// TestProducts: a list's products compute the rows of each run, rounded up to a unit and at
-// most Most. Graphs give the same results once the library's kernels are loaded. A product
-// that the library rejects returns its error, and a step allocates no Go memory.
-func TestProducts(t *testing.T) {
+// emulatedBLAS opens the emulated library on a device.
+func emulatedBLAS(t *testing.T) (*Context, *Stream, *BLAS) {
+	t.Helper()
 	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
 	c, s := open(t, "order=lazy")
 	b, err := c.BLAS()
 	must(t, err)
+	return c, s, b
+}
+
+// TestProducts: a list's products compute the rows of each run, rounded up to a unit and at
+// most Most. Graphs give the same results once the library's kernels are loaded. A product
+// that the library rejects returns its error, and a step allocates no Go memory.
+func TestProducts(t *testing.T) {
+	c, s, b := emulatedBLAS(t)
 	const in, out, most, unit, size = 32, 12, 130, 64, 1 << 16
 	w, x, bias := make([]float32, out*in), make([]float32, most*in), make([]float32, out)
 	for i := range w {
@@ -258,10 +265,7 @@ func TestScaledProducts(t *testing.T) {
 // TestResultsInBF16: results in bf16 are those in float32, to the nearest and of two the even one; the text of a shape says
 // so. Refused are products of fp16, with a bias, and with 8-bit numbers if rows of Y are no whole 16 bytes: by the library too.
 func TestResultsInBF16(t *testing.T) {
-	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
-	c, s := open(t, "order=lazy")
-	b, err := c.BLAS()
-	must(t, err)
+	c, s, b := emulatedBLAS(t)
 	const in, out, most, unit, size = 256, 144, 100, 64, 1 << 16
 	numbers := func(n int) (Address, Address) { // bf16 with whole sums, and E4M3
 		wide, codes8 := make([]float32, n), make([]byte, n)
