@@ -63,7 +63,7 @@ Warps that load for others take a part of their slots, and 0.35 µs where they w
 enough for several blocks, one computes while another waits. Products of ´mma.sync´ run beside other warps' instructions; barriers and a tile's begin and end are added. No rate was changed for this. That warps are in step is an
 assumption: FlashAttention-3's times at three lengths follow with it from our own loop within 6 % (below); a later version of it takes a fifth less.
 
-Not in it: conflicts of banks, warpgroups that drift apart between barriers (this makes waits too long), how the sums of splits are joined and gated ones rounded to 8 bits, that rounding in groups of 128 is one pass over a row and not two, barriers of attention by ´mma.sync´ and of the delta rule, the second cache's rate for what many blocks read,
+Not in it: conflicts of banks, warpgroups that drift apart between barriers (this makes waits too long), how the sums of splits are joined and gated ones rounded to 8 bits, barriers of attention by ´mma.sync´ and of the delta rule, the second cache's rate for what many blocks read,
 clocks that fall under load, routing that is not uniform, and the host, whose work runs beside the step before.
 
 `

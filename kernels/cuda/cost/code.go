@@ -18,6 +18,7 @@ type Code struct {
 	Body  float64 // instructions of the body
 	Path  float64 // instructions from the kernel's begin to its end, the body once
 	Loops float64 // of kernels that do not multiply: instructions of all loops on that way, each once; 0: of the body
+	Parts Parts   // of kernels that round rows to 8 bits
 
 	// Of kernels whose warps meet in the loop that multiplies alone:
 
@@ -28,6 +29,18 @@ type Code struct {
 	// without gating them or sharing them with other blocks, the body of each of its loops once.
 	Turn, Ends []Step
 	Gating     Gating
+}
+
+// Parts is Path and Loops of a launch that rounds each 128 columns of a row with a scale of their own, in the loop that finds their largest number. With one
+// scale a row has a loop for each. Zero: the kernel does not round to 8 bits.
+type Parts struct{ Path, Loops float64 }
+
+// inParts returns the code of a launch that rounds its rows in parts.
+func (c Code) inParts() Code {
+	if c.Parts.Path > 0 {
+		c.Path, c.Loops = c.Parts.Path, c.Parts.Loops
+	}
+	return c
 }
 
 // Gating is what a warp of a product has behind its last products instead of the last step of Ends where it gates its sums: instructions around
@@ -115,6 +128,9 @@ func codeOf(row string) (name string, c Code, err error) {
 	case 7:
 		_, err = fmt.Sscan(fields[6], &c.Loops)
 		return name, c, err
+	case 9:
+		_, err = fmt.Sscan(strings.Join(fields[6:], " "), &c.Loops, &c.Parts.Path, &c.Parts.Loops)
+		return name, c, err
 	}
 	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path, &c.Registers, &c.Shared, &load, &turn, &ends, &gating); err != nil {
 		return name, c, err
@@ -139,6 +155,8 @@ func codeOf(row string) (name string, c Code, err error) {
 func rowOf(name string, c Code) string {
 	row := fmt.Sprintf("%s %c %g %g %g %g", name, c.Unit, c.Ops, c.Loads, c.Body, c.Path)
 	switch {
+	case c.Parts.Path > 0:
+		return row + fmt.Sprintf(" %g %g %g", c.Loops, c.Parts.Path, c.Parts.Loops)
 	case c.Loops > 0:
 		return row + fmt.Sprintf(" %g", c.Loops)
 	case len(c.Turn) == 0:

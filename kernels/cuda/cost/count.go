@@ -395,6 +395,9 @@ func (c *Counter) pack(l Launch, w *Work) error {
 	if from, _, _ := strings.Cut(l.Kernel, "_"); from == "norm" || from == "chain" || from == "heads" || strings.HasSuffix(l.Kernel, "8") || strings.HasSuffix(l.Kernel, "e4m3") {
 		w.RowTurns = math.Ceil(math.Ceil(float64(p.In)/32) / (8 * float64(l.Threads/32))) // each_step in rows.cuh
 	}
+	if p.Group > 0 {
+		w.Code = w.Code.inParts()
+	}
 	n := rows * float64(p.In)
 	kept += w.KV / 4 / max(1, n)
 	to := 2.0

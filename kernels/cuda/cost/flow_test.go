@@ -216,6 +216,50 @@ func (g graph) through(w way, loops map[int]map[int]bool) (count float64) {
 	return count
 }
 
+// parts returns the counts of the way that rounds a row in parts of 128 columns: on the other warps find the largest number of the row together, by a barrier behind
+// a maximum. The 16 lanes of a part exchange their largest numbers in a loop of four turns.
+func (g graph) parts(loops map[int]map[int]bool) (out Parts) {
+	has := func(n int, ops ...string) bool { // in this order
+		for _, x := range g.code[n] {
+			if len(ops) > 0 && strings.HasPrefix(x.op, ops[0]) {
+				ops = ops[1:]
+			}
+		}
+		return len(ops) == 0
+	}
+	apart := g
+	apart.next = make([][]int, len(g.next))
+	cut := false
+	for n, to := range g.next {
+		for _, m := range to {
+			if has(m, "VIMNMX", "BAR.SYNC") {
+				cut = true
+			} else {
+				apart.next[n] = append(apart.next[n], m)
+			}
+		}
+	}
+	if !cut {
+		return out
+	}
+	w := apart.best(0, nil)
+	out = Parts{w.count, g.through(w, loops)}
+	for head, in := range loops {
+		inner := has(head, "SHFL") || slices.ContainsFunc(slices.Collect(maps.Keys(in)), func(n int) bool { return has(n, "SHFL") })
+		for around, body := range loops {
+			if inner && around != head && body[head] && slices.Contains(w.through, around) {
+				turns := 4.0
+				if slices.Contains(w.through, head) {
+					turns = 3 // one is on the way
+				}
+				more := turns * g.best(head, in).count
+				out.Path, out.Loops = out.Path+more, out.Loops+more
+			}
+		}
+	}
+	return out
+}
+
 // moreThan reports whether a loop does more of a kernel's work. A loop around the one that multiplies, over pieces of work,
 // multiplies as much and has more instructions.
 func (w way) moreThan(other way, unit Unit) bool {
@@ -464,6 +508,7 @@ func count(list []instruction) Code {
 		if all := g.through(path, loops); all > top.count {
 			c.Loops = all
 		}
+		c.Parts = g.parts(loops)
 	}
 	return c
 }
