@@ -59,7 +59,7 @@ kernels-check: ## build the CUDA kernels twice: equal bytes, no spilling, regist
 	go test -count=1 -run TestRegistersPage ./kernels/cuda
 
 test-kernels: ## the CUDA kernels on the host under AddressSanitizer
-	VAPP_CUDA_SANITIZE=1 go test -count=1 ./kernels/cuda/...
+	VAPP_CUDA_SANITIZE=1 go test -count=1 -timeout 1h ./kernels/cuda/...
 
 gpu-bundle: native ## what gpu-check needs on an H100 or H200 without Go and network: .cache/gpu-bundle.tar.xz, at most 35 MiB; VAPP_CUDA_ARCHS names other GPUs
 	@scripts/gpu-bundle.sh
