@@ -18,7 +18,10 @@ type Code struct {
 	Body  float64 // instructions of the body
 	Path  float64 // instructions from the kernel's begin to its end, the body once
 	Loops float64 // of kernels that do not multiply: instructions of all loops on that way, each once; 0: of the body
-	Parts Parts   // of kernels that round rows to 8 bits
+
+	// GroupPath and GroupLoops are Path and Loops of a launch that rounds rows to 8 bits with a scale for each group of 128 columns, in the loop that finds
+	// the group's largest number. With one scale a row has a loop for each. 0: the kernel does not round to 8 bits.
+	GroupPath, GroupLoops float64
 
 	// Of kernels whose warps meet in the loop that multiplies alone:
 
@@ -31,14 +34,10 @@ type Code struct {
 	Gating     Gating
 }
 
-// Parts is Path and Loops of a launch that rounds each 128 columns of a row with a scale of their own, in the loop that finds their largest number. With one
-// scale a row has a loop for each. Zero: the kernel does not round to 8 bits.
-type Parts struct{ Path, Loops float64 }
-
-// inParts returns the code of a launch that rounds its rows in parts.
-func (c Code) inParts() Code {
-	if c.Parts.Path > 0 {
-		c.Path, c.Loops = c.Parts.Path, c.Parts.Loops
+// byGroup returns the code of a launch that rounds rows with a scale for each group.
+func (c Code) byGroup() Code {
+	if c.GroupPath > 0 {
+		c.Path, c.Loops = c.GroupPath, c.GroupLoops
 	}
 	return c
 }
@@ -129,7 +128,7 @@ func codeOf(row string) (name string, c Code, err error) {
 		_, err = fmt.Sscan(fields[6], &c.Loops)
 		return name, c, err
 	case 9:
-		_, err = fmt.Sscan(strings.Join(fields[6:], " "), &c.Loops, &c.Parts.Path, &c.Parts.Loops)
+		_, err = fmt.Sscan(strings.Join(fields[6:], " "), &c.Loops, &c.GroupPath, &c.GroupLoops)
 		return name, c, err
 	}
 	if _, err = fmt.Sscan(row, &name, &unit, &c.Ops, &c.Loads, &c.Body, &c.Path, &c.Registers, &c.Shared, &load, &turn, &ends, &gating); err != nil {
@@ -155,8 +154,8 @@ func codeOf(row string) (name string, c Code, err error) {
 func rowOf(name string, c Code) string {
 	row := fmt.Sprintf("%s %c %g %g %g %g", name, c.Unit, c.Ops, c.Loads, c.Body, c.Path)
 	switch {
-	case c.Parts.Path > 0:
-		return row + fmt.Sprintf(" %g %g %g", c.Loops, c.Parts.Path, c.Parts.Loops)
+	case c.GroupPath > 0:
+		return row + fmt.Sprintf(" %g %g %g", c.Loops, c.GroupPath, c.GroupLoops)
 	case c.Loops > 0:
 		return row + fmt.Sprintf(" %g", c.Loops)
 	case len(c.Turn) == 0:

@@ -40,7 +40,7 @@ func TestCode(t *testing.T) {
 		}
 		return
 	}
-	rows := []string{"# kernel unit ops loads body path, of rows loops, where they are rounded in parts path and loops; where warps meet also registers shared bytes:shared:body:waits:around of warps that load, steps of a turn, of a piece, around:panel:piece where sums are gated: of sm_90a, by TestCode"}
+	rows := []string{"# kernel unit ops loads body path, of rows loops, with a scale for each group path and loops; where warps meet also registers shared bytes:shared:body:waits:around of warps that load, steps of a turn, of a piece, around:panel:piece where sums are gated: of sm_90a, by TestCode"}
 	for _, stem := range cuda.Stems() {
 		found, _ := filepath.Glob("../../../.cache/cuda/objects/" + stem + "-90a-*.cubin")
 		if len(found) == 0 {
@@ -70,7 +70,7 @@ func TestCode(t *testing.T) {
 				c.Gating = Gating{}
 			}
 			if !strings.Contains(name, "_pack_f8") {
-				c.Parts = Parts{}
+				c.GroupPath, c.GroupLoops = 0, 0
 			}
 			if c.Registers = registers[name]; c.Registers == 0 {
 				t.Errorf("%s: ptxas does not say how many registers it has", name)
@@ -277,9 +277,9 @@ EXIT`))
 	}
 }
 
-// TestParts counts by hand a small kernel that rounds rows: with one scale, in two loops and a barrier between them, or in parts, in one loop, in which the lanes of a part
-// exchange their largest number; around it is what both have.
-func TestParts(t *testing.T) {
+// TestByGroup counts by hand a small kernel that rounds rows: with one scale, in two loops and a barrier between them, or with a scale for each group, in one loop, in which
+// the lanes of a group exchange their largest number.
+func TestByGroup(t *testing.T) {
 	c := count(assembled(`PREEXIT
 @P0 BRA ´(.L_x_4)
 .L_x_1:
@@ -305,16 +305,16 @@ MUFU.RCP R1, R1
 STG.E.64 desc[UR4][R6.64], R4
 @P1 BRA ´(.L_x_4)
 BRA ´(.L_x_3)`))
-	// The loop of parts: 5 instructions and 4 times 3.
+	// The loop over groups: 5 instructions and 4 times 3.
 	const want = "small f 0 8 2 10 5 21 17"
 	if got := rowOf("small", c); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	_, again, err := codeOf(want)
-	if again = again.inParts(); err != nil || rowOf("small", again) != "small f 0 8 2 21 17 21 17" {
+	if again = again.byGroup(); err != nil || rowOf("small", again) != "small f 0 8 2 21 17 21 17" {
 		t.Errorf("%s is read as %+v (%v)", want, again, err)
 	}
-	if whole := (Code{Path: 3, Loops: 2}).inParts(); whole.Path != 3 || whole.Loops != 2 {
+	if whole := (Code{Path: 3, Loops: 2}).byGroup(); whole.Path != 3 || whole.Loops != 2 {
 		t.Errorf("%+v is not what it was", whole)
 	}
 }

@@ -396,7 +396,7 @@ func (c *Counter) pack(l Launch, w *Work) error {
 		w.RowTurns = math.Ceil(math.Ceil(float64(p.In)/32) / (8 * float64(l.Threads/32))) // each_step in rows.cuh
 	}
 	if p.Group > 0 {
-		w.Code = w.Code.inParts()
+		w.Code = w.Code.byGroup()
 	}
 	n := rows * float64(p.In)
 	kept += w.KV / 4 / max(1, n)

@@ -216,9 +216,9 @@ func (g graph) through(w way, loops map[int]map[int]bool) (count float64) {
 	return count
 }
 
-// parts returns the counts of the way that rounds a row in parts of 128 columns: on the other warps find the largest number of the row together, by a barrier behind
-// a maximum. The 16 lanes of a part exchange their largest numbers in a loop of four turns.
-func (g graph) parts(loops map[int]map[int]bool) (out Parts) {
+// byGroup returns the counts of the way that rounds a row with a scale for each group of 128 columns: on the other, warps find the largest number of the row
+// together, with a barrier behind a maximum. The 16 lanes of a group exchange their largest numbers in a loop of four turns.
+func (g graph) byGroup(loops map[int]map[int]bool) (path, all float64) {
 	has := func(n int, ops ...string) bool { // in this order
 		for _, x := range g.code[n] {
 			if len(ops) > 0 && strings.HasPrefix(x.op, ops[0]) {
@@ -227,37 +227,39 @@ func (g graph) parts(loops map[int]map[int]bool) (out Parts) {
 		}
 		return len(ops) == 0
 	}
-	apart := g
-	apart.next = make([][]int, len(g.next))
-	cut := false
+	groups, cut := g, false
+	groups.next = make([][]int, len(g.next))
 	for n, to := range g.next {
 		for _, m := range to {
 			if has(m, "VIMNMX", "BAR.SYNC") {
 				cut = true
 			} else {
-				apart.next[n] = append(apart.next[n], m)
+				groups.next[n] = append(groups.next[n], m)
 			}
 		}
 	}
 	if !cut {
-		return out
+		return 0, 0
 	}
-	w := apart.best(0, nil)
-	out = Parts{w.count, g.through(w, loops)}
+	w := groups.best(0, nil)
+	path, all = w.count, g.through(w, loops)
 	for head, in := range loops {
-		inner := has(head, "SHFL") || slices.ContainsFunc(slices.Collect(maps.Keys(in)), func(n int) bool { return has(n, "SHFL") })
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(in)), func(n int) bool { return has(n, "SHFL") }) {
+			continue
+		}
 		for around, body := range loops {
-			if inner && around != head && body[head] && slices.Contains(w.through, around) {
-				turns := 4.0
-				if slices.Contains(w.through, head) {
-					turns = 3 // one is on the way
-				}
-				more := turns * g.best(head, in).count
-				out.Path, out.Loops = out.Path+more, out.Loops+more
+			if around == head || !body[head] || !slices.Contains(w.through, around) {
+				continue
 			}
+			turns := 4.0
+			if slices.Contains(w.through, head) {
+				turns-- // one is on the way
+			}
+			more := turns * g.best(head, in).count
+			path, all = path+more, all+more
 		}
 	}
-	return out
+	return path, all
 }
 
 // moreThan reports whether a loop does more of a kernel's work. A loop around the one that multiplies, over pieces of work,
@@ -508,7 +510,7 @@ func count(list []instruction) Code {
 		if all := g.through(path, loops); all > top.count {
 			c.Loops = all
 		}
-		c.Parts = g.parts(loops)
+		c.GroupPath, c.GroupLoops = g.byGroup(loops)
 	}
 	return c
 }
