@@ -99,8 +99,9 @@ func writeOps(b *strings.Builder, parts Parts) {
 }
 
 func (s Step) write(b *strings.Builder) {
+	fmt.Fprintf(b, "%s, %v:\n", s.Kind, s.Work)
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
-	fmt.Fprintf(t, "op, %s, %v\tcalls\tµs a step\tof the step\tthreads at work\t\n", s.Kind, s.Work)
+	fmt.Fprint(t, "op\tcalls\tµs a step\tof the step\tthreads at work\t\n")
 	for _, o := range s.Ops {
 		threads := "–"
 		if o.Threads > 0 {
