@@ -19,8 +19,8 @@ type Code struct {
 	Path  float64 // instructions from the kernel's begin to its end, the body once
 	Loops float64 // of kernels that do not multiply: instructions of all loops on that way, each once; 0: of the body
 
-	// GroupPath and GroupLoops are Path and Loops of a launch that rounds rows to 8 bits with a scale for each group of 128 columns, in the loop that finds
-	// the group's largest number. With one scale a row has a loop for each. 0: the kernel does not round to 8 bits.
+	// GroupPath and GroupLoops are Path and Loops of a launch that rounds rows to 8 bits with a scale for each group of 128 columns: one loop
+	// finds the largest number of a group and rounds it. With one scale for the row these are two loops. 0: the kernel does not round to 8 bits.
 	GroupPath, GroupLoops float64
 
 	// Of kernels whose warps meet in the loop that multiplies alone:

@@ -216,8 +216,8 @@ func (g graph) through(w way, loops map[int]map[int]bool) (count float64) {
 	return count
 }
 
-// byGroup returns the counts of the way that rounds a row with a scale for each group of 128 columns: on the other, warps find the largest number of the row
-// together, with a barrier behind a maximum. The 16 lanes of a group exchange their largest numbers in a loop of four turns.
+// byGroup returns the counts of the way that rounds a row with a scale for each group of 128 columns. The way with one scale for the
+// row has a barrier behind a maximum, where warps exchange the largest number of the row. The 16 lanes of a group exchange theirs in a loop of four turns.
 func (g graph) byGroup(loops map[int]map[int]bool) (path, all float64) {
 	has := func(n int, ops ...string) bool { // in this order
 		for _, x := range g.code[n] {
@@ -227,21 +227,15 @@ func (g graph) byGroup(loops map[int]map[int]bool) (path, all float64) {
 		}
 		return len(ops) == 0
 	}
-	groups, cut := g, false
-	groups.next = make([][]int, len(g.next))
-	for n, to := range g.next {
-		for _, m := range to {
-			if has(m, "VIMNMX", "BAR.SYNC") {
-				cut = true
-			} else {
-				groups.next[n] = append(groups.next[n], m)
-			}
-		}
-	}
+	cut := false
+	w := g.without(func(n int) bool {
+		whole := has(n, "VIMNMX", "BAR.SYNC")
+		cut = cut || whole
+		return whole
+	}).best(0, nil)
 	if !cut {
 		return 0, 0
 	}
-	w := groups.best(0, nil)
 	path, all = w.count, g.through(w, loops)
 	for head, in := range loops {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(in)), func(n int) bool { return has(n, "SHFL") }) {
@@ -251,11 +245,7 @@ func (g graph) byGroup(loops map[int]map[int]bool) (path, all float64) {
 			if around == head || !body[head] || !slices.Contains(w.through, around) {
 				continue
 			}
-			turns := 4.0
-			if slices.Contains(w.through, head) {
-				turns-- // one is on the way
-			}
-			more := turns * g.best(head, in).count
+			more := 4 * g.best(head, in).count // the shortest way has none
 			path, all = path+more, all+more
 		}
 	}
@@ -317,19 +307,25 @@ func (g graph) shared(w way) (bytes float64) {
 	return bytes
 }
 
+// without returns a copy of the graph in which no way leads into some blocks.
+func (g graph) without(cut func(n int) bool) graph {
+	out := graph{slices.Clone(g.does), g.code, make([][]int, len(g.next)), g.doms}
+	for n, to := range g.next {
+		out.next[n] = slices.DeleteFunc(slices.Clone(to), cut)
+	}
+	return out
+}
+
 // single returns the graph with bytes as stores, and without what not every launch does behind a loop: where warps of a block meet once more, to share
 // sums with other blocks or to gate them. in is the loop's blocks; without them warps meet at its begin alone.
 func (g graph) single(loop int, in map[int]bool) graph {
-	out := graph{slices.Clone(g.does), g.code, make([][]int, len(g.next)), g.doms}
-	for n, to := range g.next {
+	out := g.without(func(n int) bool {
+		return !g.doms[loop][n] && !in[n] && slices.ContainsFunc(g.code[n], func(x instruction) bool { return strings.HasPrefix(x.op, "BAR.SYNC") && !x.guarded })
+	})
+	for n, code := range g.code {
 		out.does[n].stores = 0
-		for _, x := range g.code[n] {
+		for _, x := range code {
 			out.does[n].stores += stored(x.op)
-		}
-		for _, m := range to {
-			if g.doms[loop][m] || in[m] || !slices.ContainsFunc(g.code[m], func(x instruction) bool { return strings.HasPrefix(x.op, "BAR.SYNC") && !x.guarded }) {
-				out.next[n] = append(out.next[n], m)
-			}
 		}
 	}
 	return out
@@ -368,11 +364,13 @@ func (g graph) gating(loop int, loops map[int]map[int]bool) (out Gating) {
 		}
 	}
 	// Only what leads through the loop counts, and not where splits or narrow results are shared with other blocks. A panel's pieces are in shared memory.
-	way := graph{slices.Clone(g.does), g.code, make([][]int, len(g.next)), g.doms}
-	for n, to := range g.next {
+	way := g.without(func(n int) bool {
+		return !g.doms[loop][n] && slices.ContainsFunc(g.code[n], func(x instruction) bool { return strings.HasPrefix(x.op, "MEMBAR.SC") })
+	})
+	for n, code := range g.code {
 		d := &way.does[n]
 		d.stores, d.scalar, d.loads, d.async = 0, 0, 0, 0
-		for _, x := range g.code[n] {
+		for _, x := range code {
 			switch {
 			case loops[pieces][n] && strings.HasPrefix(x.op, "MUFU"):
 				d.stores += 1e3
@@ -380,11 +378,6 @@ func (g graph) gating(loop int, loops map[int]map[int]bool) (out Gating) {
 				d.stores += 1e6 * stored(x.op)
 			default:
 				d.stores += moved(x.op, "STS")
-			}
-		}
-		for _, m := range to {
-			if g.doms[loop][m] || !slices.ContainsFunc(g.code[m], func(x instruction) bool { return strings.HasPrefix(x.op, "MEMBAR.SC") }) {
-				way.next[n] = append(way.next[n], m)
 			}
 		}
 	}
