@@ -19,7 +19,7 @@ type member struct {
 	ranks *nccl.Group    // nil: there is one rank
 }
 
-// openMember opens the device of an ordinal. Its context is then current on the thread, which the
+// openMember opens the device of an ordinal and makes its context current on the thread, which the
 // caller has locked.
 func openMember(ordinal int, ranks *nccl.Group) (*member, error) {
 	ctx, err := driver.Open(ordinal)
@@ -27,7 +27,10 @@ func openMember(ordinal int, ranks *nccl.Group) (*member, error) {
 		return nil, fmt.Errorf("backend %s: %w", name, err)
 	}
 	m := &member{ctx: ctx, ranks: ranks}
-	if m.work, err = newQueue(ctx, waiter{ranks}); err == nil {
+	if err = ctx.Enter(); err == nil {
+		m.work, err = newQueue(ctx, waiter{ranks})
+	}
+	if err == nil {
 		m.in, err = ctx.Stream()
 	}
 	if err != nil {

@@ -80,13 +80,11 @@ func tryLibrary(ordinal, version int, path string) (untried, err error) {
 	if _, ok := tried.Load(key); ok {
 		return nil, nil
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	ctx, err := driver.Open(ordinal)
 	if err != nil {
 		return err, nil
 	}
-	err = multiplyOnce(ctx)
+	err = ctx.Do(func() error { return multiplyOnce(ctx) })
 	var hung *driver.HungError
 	if errors.As(err, &hung) {
 		return err, nil // closing would wait for the device

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -150,8 +149,6 @@ func withLibrary(t *testing.T) (version int) {
 // than most tests.
 func hold(t testing.TB) {
 	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	c, err := driver.Open(0)
 	if err != nil {
 		t.Fatal(err)

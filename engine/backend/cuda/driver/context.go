@@ -26,8 +26,8 @@ type Context struct {
 	dependent bool
 }
 
-// Open opens a device and makes it current on the calling thread, which the caller has
-// locked. Errors: those of Devices, also *DriverTooOld for this device, *BusyError, *MemoryError, *NoKernelError, *Error.
+// Open opens a device. Its context is current on no thread yet: see Do and Enter. Errors: those of Devices, also
+// *DriverTooOld for this device, *BusyError, *MemoryError, *NoKernelError, *Error.
 func Open(ordinal int) (*Context, error) {
 	all, err := Devices()
 	if err != nil {
@@ -57,10 +57,6 @@ func Open(ordinal int) (*Context, error) {
 			return nil, &MemoryError{Device: c.info, Need: contextBytes, Total: c.info.Total}
 		}
 		return nil, c.wrap("cuDevicePrimaryCtxRetain", err)
-	}
-	if err := c.Enter(); err != nil {
-		c.device.ReleasePrimaryCtx()
-		return nil, err
 	}
 	return c, nil
 }

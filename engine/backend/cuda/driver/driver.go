@@ -11,9 +11,9 @@
 // Everything beyond the types of this file is for Linux with cgo and the build tag cuda;
 // other builds have Devices and Open, which fail with ErrNotBuilt.
 //
-// A Context may be used on threads on which it is current: that of Open, and those that call
-// Context.Enter, all locked with runtime.LockOSThread. One goroutine at a time may use a
-// Stream, a List or a Graph.
+// A Context may be used on threads on which it is current: those that call Context.Enter, locked
+// with runtime.LockOSThread, and those of Context.Do. One goroutine at a time may use a Stream, a
+// List or a Graph.
 package driver
 
 import (

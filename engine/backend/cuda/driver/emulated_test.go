@@ -34,6 +34,7 @@ func open(t testing.TB, settings string) (*Context, *Stream) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	must(t, c.Enter())
 	s, err := c.Stream()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestMachines(t *testing.T) {
 		_, err := Devices()
 		if c := (*Context)(nil); err == nil {
 			if c, err = Open(0); err == nil {
-				_, err = c.Load(nil)
+				err = c.Do(func() error { _, err := c.Load(nil); return err })
 			}
 		}
 		t.Logf("%T: %v", err, err)
@@ -255,20 +256,34 @@ func TestClosedContext(t *testing.T) {
 	}
 }
 
-// TestEnter: a context is current only on threads that entered it.
+// TestEnter: a context is current only on threads that entered it. Open does not enter.
 func TestEnter(t *testing.T) {
-	c, _ := open(t, "")
+	emulated(t, "")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c, err := Open(0)
+	must(t, err)
+	defer c.Close()
+	alloc := func() error {
+		p, err := c.Alloc(8)
+		if err != nil {
+			return err
+		}
+		return c.Free(p)
+	}
+	none := errors.New("memory on a thread that did not enter")
+	if alloc() == nil {
+		t.Error(none)
+	}
+	must(t, c.Enter())
+	must(t, alloc())
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Alloc(8)
-		if err == nil {
-			done <- errors.New("memory on a thread that did not enter")
+		if alloc() == nil {
+			done <- none
 			return
 		}
-		done <- c.Do(func() error {
-			p, err := c.Alloc(8)
-			return errors.Join(err, c.Free(p))
-		})
+		done <- c.Do(alloc)
 	}()
 	must(t, <-done)
 }
