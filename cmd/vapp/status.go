@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -158,24 +159,39 @@ func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
 }
 
+// printFields prints a table of fields; "same" stands for the value of the column before. Without drift it has
+// no column of that.
 func printFields(w io.Writer, list []drift.Field) {
 	if len(list) == 0 {
 		return
 	}
 	p := console.Printable
+	drifts := slices.ContainsFunc(list, func(f drift.Field) bool { return f.Drift })
+	row := func(path, declared, inForce, planned, class, where string) []string {
+		if drifts {
+			return []string{path, declared, inForce, planned, class, where}
+		}
+		return []string{path, declared, inForce, planned, where}
+	}
 	var rows [][]string
 	for _, f := range list {
-		where, class := "", ""
+		inForce, planned, class, where := f.InForce, f.Planned, "-", "-"
+		if inForce != "" && inForce == f.Declared {
+			inForce = "same"
+		}
+		if planned != "" && planned == f.InForce {
+			planned = "same"
+		}
+		if f.Drift {
+			class = cmp.Or(p(f.Class), class)
+		}
 		if f.Line > 0 {
 			where = fmt.Sprintf("%s:%d", p(f.File), f.Line)
 		}
-		if f.Drift {
-			class = p(f.Class)
-		}
-		rows = append(rows, []string{p(f.Path), cmp.Or(p(f.Declared), "-"), cmp.Or(p(f.InForce), "-"), cmp.Or(p(f.Planned), "-"), cmp.Or(class, "-"), cmp.Or(where, "-")})
+		rows = append(rows, row(p(f.Path), cmp.Or(p(f.Declared), "-"), cmp.Or(p(inForce), "-"), cmp.Or(p(planned), "-"), class, where))
 	}
 	fmt.Fprintln(w)
-	table(w, "llllll", []string{"FIELD", "DECLARED", "IN FORCE", "PLANNED", "DRIFT", "WHERE"}, rows)
+	table(w, "llllll", row("FIELD", "DECLARED", "IN FORCE", "PLANNED", "DRIFT", "WHERE"), rows)
 }
 
 func printMeasures(w io.Writer, list []drift.Measure) {
