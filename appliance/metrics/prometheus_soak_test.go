@@ -73,6 +73,7 @@ func newBusyServer(scrapes int) *busyServer {
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		play(m, hooks) // Prometheus has one scrape of a target under way
 		hooks.Step(engine.StepStats{Drafts: 2, DraftTokens: 4, AcceptedTokens: 3, AcceptedPerPosition: []int{2, 1}, SwappedOut: 1, SwappedIn: 1, BeyondTarget: true, Graph: "FULL"})
+		m.CountSwap("rebuild", true, 2*time.Second, time.Second)
 		for _, status := range []int{200, 503} {
 			m.ObserveRequest(HTTPRequest{Method: "POST", Handler: "/v1/completions", Status: status, Duration: time.Second})
 		}
