@@ -159,39 +159,38 @@ func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
 }
 
-// printFields prints a table of fields; "same" stands for the value of the column before. Without drift it has
-// no column of that.
+// printFields prints a table of fields, in which "same" stands for the value of the column before. Without drift
+// there is no column DRIFT.
 func printFields(w io.Writer, list []drift.Field) {
 	if len(list) == 0 {
 		return
 	}
 	p := console.Printable
-	drifts := slices.ContainsFunc(list, func(f drift.Field) bool { return f.Drift })
-	row := func(path, declared, inForce, planned, class, where string) []string {
-		if drifts {
-			return []string{path, declared, inForce, planned, class, where}
+	cell := func(value, before string) string {
+		if value != "" && value == before {
+			return "same"
 		}
-		return []string{path, declared, inForce, planned, where}
+		return cmp.Or(p(value), "-")
 	}
-	var rows [][]string
+	rows := [][]string{{"FIELD", "DECLARED", "IN FORCE", "PLANNED", "DRIFT", "WHERE"}}
+	drifts := false
 	for _, f := range list {
-		inForce, planned, class, where := f.InForce, f.Planned, "-", "-"
-		if inForce != "" && inForce == f.Declared {
-			inForce = "same"
-		}
-		if planned != "" && planned == f.InForce {
-			planned = "same"
-		}
-		if f.Drift {
-			class = cmp.Or(p(f.Class), class)
-		}
+		where, class := "", ""
 		if f.Line > 0 {
 			where = fmt.Sprintf("%s:%d", p(f.File), f.Line)
 		}
-		rows = append(rows, row(p(f.Path), cmp.Or(p(f.Declared), "-"), cmp.Or(p(inForce), "-"), cmp.Or(p(planned), "-"), class, where))
+		if f.Drift {
+			drifts, class = true, p(f.Class)
+		}
+		rows = append(rows, []string{p(f.Path), cell(f.Declared, ""), cell(f.InForce, f.Declared), cell(f.Planned, f.InForce), cmp.Or(class, "-"), cmp.Or(where, "-")})
+	}
+	if !drifts {
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, 4, 5)
+		}
 	}
 	fmt.Fprintln(w)
-	table(w, "llllll", row("FIELD", "DECLARED", "IN FORCE", "PLANNED", "DRIFT", "WHERE"), rows)
+	table(w, "llllll", rows[0], rows[1:])
 }
 
 func printMeasures(w io.Writer, list []drift.Measure) {
