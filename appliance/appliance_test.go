@@ -73,9 +73,14 @@ schema.#Profile & {
 `, toy, more)
 }
 
+// writeFile writes a file and renames it to path: a server that watches path never reads it empty.
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,7 +138,7 @@ func serveProfile(t *testing.T, on backend.Opener, model string, edit func(strin
 	t.Helper()
 	dir := t.TempDir()
 	s := &server{model: model, profile: filepath.Join(dir, "p.cue"), edited: edit, log: &logBuffer{}, ended: make(chan error, 1)}
-	s.write(t, "in place", profileText(model, more))
+	s.write(t, "rename", profileText(model, more))
 	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{on}}, Version: "test", Log: s.log})
 	if err != nil {
 		t.Fatal(err)

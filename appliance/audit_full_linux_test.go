@@ -60,7 +60,7 @@ func TestAuditDiskFull(t *testing.T) {
 	before, changes := entries(t, path), 0
 	applied := func(temperature string) {
 		t.Helper()
-		s.edit(t, "in place", more+temperature)
+		s.edit(t, "rename", more+temperature)
 		s.eventually(t, "temperature "+temperature, func() bool {
 			l := s.Reloads()
 			return len(l) > 0 && l[0].Outcome == Applied && strings.HasSuffix(l[0].Changes[0], "→ "+temperature+" (live)")

@@ -25,13 +25,12 @@ func (s *server) write(t *testing.T, how, text string) {
 		text = s.edited(text)
 	}
 	switch how {
-	case "in place":
-		writeFile(t, s.profile, text)
-	case "rename":
-		writeFile(t, s.profile+"~", text)
-		if err := os.Rename(s.profile+"~", s.profile); err != nil {
+	case "in place": // the server may read it while it is empty, and reject that
+		if err := os.WriteFile(s.profile, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	case "rename":
+		writeFile(t, s.profile, text)
 	case "symlink":
 		dir, err := os.MkdirTemp(filepath.Dir(s.profile), "..")
 		if err != nil {
@@ -113,7 +112,7 @@ func TestStructuralReloadIsReported(t *testing.T) {
 	if r := s.latest(t, Rejected); !strings.Contains(r.Error, "maxNumSeqs") {
 		t.Errorf("two values for one field: %+v", r)
 	}
-	s.write(t, "in place", strings.Replace(profileText(s.model, `serve: servedModelName: ["other"]`), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
+	s.write(t, "rename", strings.Replace(profileText(s.model, `serve: servedModelName: ["other"]`), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
 	r := s.latest(t, Reported)
 	if r.Class != "structural" || !strings.Contains(r.Plan, "maxNumSeqs") || !strings.Contains(strings.Join(r.Changes, "\n"), "scheduler.maxNumSeqs") {
 		t.Errorf("%+v", r)
@@ -127,7 +126,7 @@ func TestStructuralReloadIsReported(t *testing.T) {
 // no outcome, and that a signal has one.
 func TestStructuralReloadIsRecordedOnce(t *testing.T) {
 	s := start(t, "reload: watch: false")
-	s.write(t, "in place", strings.Replace(profileText(s.model, "reload: watch: false"), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
+	s.write(t, "rename", strings.Replace(profileText(s.model, "reload: watch: false"), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
 	for i, c := range []struct {
 		trigger string
 		want    int
@@ -154,7 +153,7 @@ func TestSignalTakesPrecedence(t *testing.T) {
 
 func TestBrokenProfileKeepsServing(t *testing.T) {
 	s := start(t, "")
-	s.edit(t, "rename", `backned: "x"`) // in place it may be read while it is empty
+	s.edit(t, "rename", `backned: "x"`)
 	r := s.latest(t, Rejected)
 	if !strings.Contains(r.Error, "p.cue:") || !strings.Contains(r.Error, "backend") {
 		t.Errorf("the error has no place or no nearest name: %s", r.Error)
@@ -241,11 +240,7 @@ func TestKeyFileOfReload(t *testing.T) {
 	s := start(t, "")
 	s.edit(t, "rename", `serve: apiKeys: [{file: "`+keys+`"}]`)
 	s.latest(t, Applied)
-	// Renamed into place, since the file would have no key between truncation and writing.
-	writeFile(t, keys+".new", "two\n")
-	if err := os.Rename(keys+".new", keys); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, keys, "two\n")
 	s.eventually(t, "the changed key file", func() bool { return len(s.Reloads()) == 2 && s.Reloads()[0].Outcome == Applied })
 }
 

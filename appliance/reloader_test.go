@@ -157,7 +157,7 @@ func TestOtherFiles(t *testing.T) {
 	log := len(s.log.String())
 	for i := range 3 {
 		writeFile(t, filepath.Join(filepath.Dir(s.profile), "up.log"), strings.Repeat("x", i))
-		s.edit(t, "in place", still+"backned: 1")
+		s.edit(t, "rename", still+"backned: 1")
 		s.expect(t, "another file", event(TriggerFile), "")
 	}
 	if got := s.log.String()[log:]; strings.Contains(got, "profile reload") {

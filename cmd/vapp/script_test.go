@@ -52,7 +52,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "emulated": emulated, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "seeing": seeing, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "emulated": emulated, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "save": saveAs, "seeing": seeing, "signal": deliver, "toy": toy,
 		},
 	})
 }
@@ -114,6 +114,21 @@ func example(ts *testscript.TestScript, neg bool, args []string) {
 	hooks, err := os.ReadFile("../../.pre-commit-hooks.yaml")
 	ts.Check(err)
 	ts.Check(os.WriteFile(filepath.Join(to, "pre-commit-hooks.yaml"), hooks, 0o644))
+}
+
+// saveAs FROM TO saves the text of a file in another one that a server watches.
+func saveAs(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "save FROM TO")
+	ts.Check(save(ts.MkAbs(args[1]), []byte(ts.ReadFile(args[0]))))
+}
+
+// save writes a file and renames it to path: a server that watches path never reads it empty.
+func save(path string, text []byte) error {
+	next := path + ".next"
+	if err := os.WriteFile(next, text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
 }
 
 // code N COMMAND... runs the command and checks its exit code.

@@ -91,7 +91,7 @@ func TestStartInJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func(text string) {
-		if err := os.WriteFile(profile, []byte(text), 0o644); err != nil {
+		if err := save(profile, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
