@@ -25,6 +25,7 @@ import (
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/internal/goldentest"
 	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/tools/lock/lockfile"
 )
 
 // TestMain lets this test binary act as the command vapp, so that scripts run the real main in its
@@ -52,7 +53,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "emulated": emulated, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "save": saveAs, "seeing": seeing, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "emulated": emulated, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "save": save, "seeing": seeing, "signal": deliver, "toy": toy,
 		},
 	})
 }
@@ -116,19 +117,10 @@ func example(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(filepath.Join(to, "pre-commit-hooks.yaml"), hooks, 0o644))
 }
 
-// saveAs FROM TO saves the text of a file in another one that a server watches.
-func saveAs(ts *testscript.TestScript, neg bool, args []string) {
+// save FROM TO replaces a file by a copy of another one: a server that watches it never reads it empty.
+func save(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "save FROM TO")
-	ts.Check(save(ts.MkAbs(args[1]), []byte(ts.ReadFile(args[0]))))
-}
-
-// save writes a file and renames it to path: a server that watches path never reads it empty.
-func save(path string, text []byte) error {
-	next := path + ".next"
-	if err := os.WriteFile(next, text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	ts.Check(lockfile.Replace(ts.MkAbs(args[1]), []byte(ts.ReadFile(args[0]))))
 }
 
 // code N COMMAND... runs the command and checks its exit code.

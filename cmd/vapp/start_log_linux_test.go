@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/tools/lock/lockfile"
 )
 
 // toyProfile writes a profile of a toy model with more fields, and returns its path.
@@ -91,7 +92,7 @@ func TestStartInJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func(text string) {
-		if err := save(profile, []byte(text)); err != nil {
+		if err := lockfile.Replace(profile, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -84,11 +84,11 @@ func (r *ranked) remember(dir string) {
 	}
 }
 
-// left returns what a server without processes has left after ten seconds: files in TMPDIR and in /dev/shm, and listening sockets.
-// The last threads of a process may close them after the first one has ended.
+// left returns what a server without processes has left after a second: files in TMPDIR and in /dev/shm, and listening sockets. The
+// last threads of a process may close them after the first one has ended.
 func (r *ranked) left() []string {
 	for at := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if out := r.leftNow(); len(out) == 0 || time.Since(at) > 10*time.Second {
+		if out := r.leftNow(); len(out) == 0 || time.Since(at) > time.Second {
 			return out
 		}
 	}
